@@ -85,7 +85,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     outputs.artifact("--out", &args.out)?;
     let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
     if outcome != Outcome::Reused {
-        one_way_note(&dataset, &args).into_iter().chain(lacks_note(&dataset)).for_each(|note| ui.note(&note));
+        let notes = [one_way_note(&dataset, &args), two_kinds_note(&dataset, &args), lacks_note(&dataset)];
+        notes.into_iter().flatten().for_each(|note| ui.note(&note));
     }
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
 }
@@ -115,6 +116,34 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
             "note: {} % of {sampled} edges looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
              --symmetrise --force`, with the options given now",
             found * 100 / sampled
+        )
+    })
+}
+
+/// A note on a graph whose sources and targets both count from the same small number without a gap, but not equally far: they may be
+/// of two kinds, as users and items are.
+fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
+    let read = &args.options.read;
+    if read.bipartite.is_some() || args.options.build.symmetrise || dataset.manifest().string_ids {
+        return None;
+    }
+    let (topology, n) = (dataset.topology(), dataset.num_vertices());
+    let first = dataset.original_ids().ok()?.map_or(0, |ids| ids.first().copied().unwrap_or(0));
+    let is_target = |v: usize| !topology.in_neighbours(v as u32).is_empty();
+    let targets = (0..n).take_while(|&v| is_target(v)).count();
+    if first > 1 || targets < 2 || (targets..n).any(is_target) {
+        return None;
+    }
+    let mut is_source = vec![false; n];
+    topology.indices().iter().for_each(|&source| is_source[source as usize] = true);
+    let sources = is_source.iter().take_while(|is| **is).count();
+    (sources > 1 && sources != targets && !is_source[sources..].contains(&true)).then(|| {
+        let last = |count: usize| first + count as u64 - 1;
+        format!(
+            "note: sources count from {first} to {}, targets from {first} to {}: if these are two kinds of vertices, as users and items, \
+             convert it again with --bipartite --force",
+            last(sources),
+            last(targets)
         )
     })
 }

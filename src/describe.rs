@@ -152,6 +152,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "links": manifest.links,
         "splits": splits_json(&splits),
         "facts": manifest.provenance.facts,
+        "decisions": manifest.provenance.decisions,
         "reused": reused,
         "seconds": seconds,
         "stages": ui.stage_times(),

@@ -103,6 +103,9 @@ fn say_origin(dataset: &Dataset, ui: &Ui) {
     for (fact, count) in &provenance.facts {
         ui.say(format_args!("    {fact}: {count}"));
     }
+    for decision in &provenance.decisions {
+        ui.say(format_args!("    {decision}"));
+    }
     let total: u64 = manifest.files.values().map(|record| record.bytes).sum();
     ui.say(format_args!("  files: {}", bytes(total)));
     for (name, record) in &manifest.files {

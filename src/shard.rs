@@ -71,6 +71,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         },
         sources: Vec::new(),
         facts: Default::default(),
+        decisions: Vec::new(),
     };
     let from = (&dataset, map.as_ref());
     let found = if args.force { None } else { finished_shards(from, hosts, &args.out)? };

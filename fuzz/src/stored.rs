@@ -214,7 +214,14 @@ const INDICES: [u32; 8] = [1, 2, 0, 0, 3, 2, 5, 4];
 
 fn provenance() -> Provenance {
     let (tool_version, command) = (String::new(), "fuzz".into());
-    Provenance { tool_version, command, options: Value::Null, sources: Vec::new(), facts: Default::default() }
+    Provenance {
+        tool_version,
+        command,
+        options: Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+        decisions: Vec::new(),
+    }
 }
 
 /// A dataset of six vertices that were called 10, 20, ... before.

@@ -353,6 +353,7 @@ mod tests {
             options: Default::default(),
             sources: Vec::new(),
             facts: Default::default(),
+            decisions: Vec::new(),
         };
         let dataset = writer.finish(provenance).unwrap();
         let read = |text: &str| {

@@ -24,6 +24,7 @@ fn dataset(n: usize, edges: &[(u32, u32)], labels: Option<&[i32]>) -> (tempfile:
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
+        decisions: Vec::new(),
     };
     let dataset = writer.finish(provenance).unwrap();
     (folder, dataset)

@@ -35,7 +35,10 @@ fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
             (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),
             (None, value) => words.push(shell_path(text(value))),
             (Some(_), value) if is_default(arg, &text(value)) => {}
-            (Some(long), value) => words.push(format!("--{long} {}", shell_word(text(value)))),
+            (Some(long), value) => {
+                let mark = if arg.is_require_equals_set() { '=' } else { ' ' };
+                words.push(format!("--{long}{mark}{}", shell_word(text(value))));
+            }
         }
     }
     words

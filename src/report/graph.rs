@@ -25,6 +25,7 @@ pub fn show(page: &mut Page, dataset: &Dataset, figures: &Figures) -> Result<()>
     facts.extend(words::facts(figures));
     facts.push(("on disk", bytes(total)));
     facts.push(("made by", origin::command_line(dataset)));
+    facts.extend(manifest.provenance.decisions.iter().map(|decision| ("understood", decision.clone())));
     page.section("Graph", |page| {
         page.facts(&facts);
         page.table("Quantiles of the degrees", &words::DEGREE_HEAD, &words::degree_rows(figures));

@@ -74,7 +74,7 @@ pub use faults::{Allocator, attempt, take_signals};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
 pub use labels::{ClassLabels, LabelWriter, MultiLabelWriter, MultiLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
-pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance, Split};
+pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, KIND, Provenance, Split};
 pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};

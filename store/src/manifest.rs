@@ -38,6 +38,9 @@ impl Split {
     }
 }
 
+/// Node column of the kind of every vertex, where the sources (0) and the targets (1) of all edges are of two.
+pub const KIND: &str = "kind";
+
 /// How a dataset came to be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +55,9 @@ pub struct Provenance {
     pub sources: Vec<SourceFile>,
     /// What was counted on the way: duplicates merged, self-loops dropped ...
     pub facts: BTreeMap<String, u64>,
+    /// How the input was understood where it could have been understood otherwise: which columns are the ends of an edge ...
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<String>,
 }
 
 /// Content of `dataset.json`.

@@ -15,8 +15,12 @@ pub enum Unit {
 pub trait Progress: Sync {
     /// Opens a stage; `total` when it is known. The stage ends when the handle is dropped.
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage>;
-    /// Says one line that the user should see once, such as what a reader found.
+    /// Says one line that the user should see once.
     fn note(&self, line: &str);
+    /// Says how an input was understood where it could have been understood otherwise: a dataset records such lines.
+    fn decide(&self, line: &str) {
+        self.note(line);
+    }
 }
 
 /// A stage under way.

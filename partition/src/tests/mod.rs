@@ -40,6 +40,7 @@ impl Fixture {
             options: serde_json::Value::Null,
             sources: Vec::new(),
             facts: Default::default(),
+            decisions: Vec::new(),
         };
         writer.finish(provenance).unwrap()
     }

@@ -10,18 +10,27 @@ use serde_json::Value;
 use super::{ConvertOptions, sources};
 use crate::read;
 pub use crate::read::detect::Format;
+use crate::read::options::Fill;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
 /// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let of_node_table = options.read.node_table.first_given();
+    let fill = options.read.node_table.fill;
+    let is_table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
+    let fills_edges = is_table && !raw.edges.columns().is_empty() && fill != Some(Fill::Mean);
     let weighted = raw.edges.columns().iter().any(|column| column.name == "weight");
     let refused = [
         (
             of_node_table.unwrap_or(""),
             of_node_table.is_some() && raw.node_ids.is_none(),
             "is for a table of vertices, as --nodes names one",
+        ),
+        (
+            "--fill",
+            fill.is_some() && raw.node_ids.is_none() && !fills_edges,
+            "is for a table of vertices, and a number for columns of a table of edges",
         ),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];
@@ -52,8 +61,8 @@ impl Input {
         let format = match options.format {
             Some(format) => format,
             None => {
-                let format = read::detect::detect(path)?;
-                progress.note(&format!(
+                let format = read::detect::detect(path, options.read.text())?;
+                progress.decide(&format!(
                     "{}: found {}",
                     path.display(),
                     format_args!("{} ({})", format.what(), format.name())
@@ -121,6 +130,7 @@ impl Input {
             options,
             sources: sources.collect::<Result<_>>()?,
             facts: BTreeMap::new(),
+            decisions: Vec::new(),
         })
     }
 

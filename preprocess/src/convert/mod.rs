@@ -17,8 +17,9 @@ mod sources;
 mod tests;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, dataset_target, staging};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Stage, Unit, dataset_target, staging};
 use serde::Serialize;
 
 use crate::csc::{Build, BuildOptions};
@@ -101,6 +102,7 @@ pub fn convert(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
+    let progress = &Decisions { shown: progress, lines: Mutex::default() };
     let input = Input::open(source, options, progress)?;
     let mut provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
@@ -114,7 +116,10 @@ pub fn convert(
     // What a killed run finished is on the disk already.
     plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
     match write(&input, options, &mut writer, &mut provenance, progress) {
-        Ok(()) => Ok((writer.finish(provenance)?, Outcome::Converted)),
+        Ok(()) => {
+            provenance.decisions = progress.lines();
+            Ok((writer.finish(provenance)?, Outcome::Converted))
+        }
         Err(error) => {
             // Stages of what is refused are of no use: another input, or other options, begin anew.
             if matches!(error, Error::Input { .. } | Error::Graph(_) | Error::Option(_)) {
@@ -122,6 +127,33 @@ pub fn convert(
             }
             Err(error)
         }
+    }
+}
+
+/// Keeps the decisions that are shown.
+struct Decisions<'a> {
+    shown: &'a dyn Progress,
+    lines: Mutex<Vec<String>>,
+}
+
+impl Decisions<'_> {
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Progress for Decisions<'_> {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        self.shown.stage(name, total, unit)
+    }
+
+    fn note(&self, line: &str) {
+        self.shown.note(line);
+    }
+
+    fn decide(&self, line: &str) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_string());
+        self.shown.note(line);
     }
 }
 
@@ -156,7 +188,7 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     let build = Build {
         source: raw.edges.as_ref(),
         ids: raw.ids,
-        node_ids: raw.node_ids.as_deref(),
+        node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
         options: options.build,
         memory: options.budget(),
         scratch: writer.scratch().join("edges"),

@@ -25,7 +25,14 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     let mut labelled = None;
     match &raw.labels {
         Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
-        Some(column) => write_multi_labels(column.as_ref(), &rows, writer)?,
+        Some(column) => match one_hot(column.as_ref(), &rows)? {
+            Some(labels) => {
+                progress.decide("labels: each row has a single one: a class a vertex");
+                writer.add_labels(&labels)?;
+                labelled = Some(labels);
+            }
+            None => write_multi_labels(column.as_ref(), &rows, writer)?,
+        },
         None if raw.links.is_some() => {}
         None => progress.note("note: no labels in the input; training needs them"),
     }
@@ -85,6 +92,28 @@ fn write_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datase
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
     writer.add_labels(&labels)?;
     Ok(labels)
+}
+
+/// The class of each vertex, where every row of `column` is all zeros but for a single one.
+fn one_hot(column: &dyn Column, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32>>> {
+    let (width, mut at) = (column.width(), 0);
+    let (mut labels, mut class, mut is_one_hot) = (Vec::new(), None, true);
+    let read = rows.read(column, &mut |bytes| {
+        for number in numbers(column.descr(), bytes) {
+            is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
+            class = if number == 1.0 { Some(at as i32) } else { class };
+            at += 1;
+            if at == width {
+                is_one_hot &= class.is_some();
+                labels.push(class.take().unwrap_or(-1));
+                at = 0;
+            }
+        }
+        // The rest need not be read.
+        if is_one_hot { Ok(()) } else { Err(Error::Graph("labels of several classes".into())) }
+    });
+    // Whoever writes them as sets of classes says what else is wrong.
+    if is_one_hot { read.map(|()| Some(labels)) } else { Ok(None) }
 }
 
 /// Writes a set of classes a vertex: bit c of its row.

@@ -219,7 +219,7 @@ impl Shared {
             distinct: counted.map(Presence::len),
         };
         let ending = build.source.finish(&seen)?;
-        ending.notes.iter().for_each(|note| progress.note(note));
+        ending.decisions.iter().for_each(|line| progress.decide(line));
         if !ending.first.is_empty() {
             let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()));
             self.take(0, &ending.first, &mut bucketer)?;

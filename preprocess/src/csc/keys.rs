@@ -10,7 +10,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gsplit_store::{DatasetWriter, Progress};
+use gsplit_store::{DatasetWriter, KIND, Progress};
 use rayon::prelude::*;
 
 use super::Build;
@@ -19,6 +19,7 @@ use super::pieces::{for_each_batch, for_each_parallel, lock};
 use super::table::IdTable;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
 use crate::memory::shown;
+use crate::read::bipartite::TARGET;
 use crate::{Error, Result};
 
 /// Ids that are collected before the first merge.
@@ -29,6 +30,8 @@ pub struct Keys {
     table: IdTable,
     /// The string of every vertex.
     names: Option<Vec<String>>,
+    /// Number of vertices of the first kind, the sources, where targets are of another.
+    num_sources: Option<usize>,
     ending: Ending,
 }
 
@@ -64,14 +67,14 @@ impl Keys {
         let largest = (edges > 0).then(|| largest.into_inner());
         let seen = Seen { edges, largest, distinct: Some(found.ids.len() as u64) };
         let ending = build.source.finish(&seen)?;
-        ending.notes.iter().for_each(|note| progress.note(note));
+        ending.decisions.iter().for_each(|line| progress.decide(line));
         if let Some(n) = ending.num_vertices {
             return Err(Error::Graph(format!("{n} vertices: ids are 32-bit, so at most {} are supported", u32::MAX)));
         }
         found.add(&ending.first.sources, &ending.first.names)?;
         found.add(&ending.first.targets, &[])?;
         found.merge()?;
-        found.into_keys(build.source.has_string_ids(), ending)
+        found.into_keys(build.source, ending)
     }
 
     /// Number of ids.
@@ -84,13 +87,23 @@ impl Keys {
         Ranked { source, keys: self }
     }
 
-    /// Writes the original ids.
+    /// Writes the original ids, and the kind of every vertex where there are two.
     pub fn write(&self, dataset: &mut DatasetWriter) -> Result<()> {
+        if let Some(num_sources) = self.num_sources {
+            let kinds: Vec<u8> = (0..self.table.keys().len()).map(|vertex| u8::from(vertex >= num_sources)).collect();
+            let mut column = dataset.node_column_writer(KIND, "|u1", 1)?;
+            column.push(&kinds)?;
+            dataset.add_node_column(KIND, column)?;
+        }
         match &self.names {
             Some(names) => {
                 let mut writer = dataset.original_names_writer()?;
                 names.iter().try_for_each(|name| writer.push(name))?;
                 Ok(dataset.add_original_names(writer)?)
+            }
+            None if self.num_sources.is_some() => {
+                let ids: Vec<u64> = self.table.keys().iter().map(|id| id & !TARGET).collect();
+                Ok(dataset.add_original_ids(&ids)?)
             }
             None => Ok(dataset.add_original_ids(self.table.keys())?),
         }
@@ -160,23 +173,25 @@ impl Found {
         self.check(0, 0)
     }
 
-    fn into_keys(self, strings: bool, ending: Ending) -> Result<Keys> {
+    fn into_keys(self, source: &dyn EdgeSource, ending: Ending) -> Result<Keys> {
         let found = self.ids.len();
         if found > u32::MAX as usize {
             let problem = format!("{found} vertices: ids are 32-bit, so at most {} are supported", u32::MAX);
             return Err(Error::Graph(problem));
         }
-        if !strings {
-            return Ok(Keys { table: IdTable::ascending(self.ids), names: None, ending });
+        let num_sources = source.has_two_kinds().then(|| self.ids.partition_point(|&id| id < TARGET));
+        if !source.has_string_ids() {
+            return Ok(Keys { table: IdTable::ascending(self.ids), names: None, num_sources, ending });
         }
         let mut names = self.names;
-        names.par_sort_unstable_by(|a, b| a.1.cmp(&b.1));
+        let is_target = |id: u64| num_sources.is_some() && id >= TARGET;
+        names.par_sort_unstable_by(|a, b| (is_target(a.0), &a.1).cmp(&(is_target(b.0), &b.1)));
         let pairs: Vec<(u64, u32)> = names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
         let table = IdTable::of(pairs);
         if table.keys() != self.ids {
             return Err(Error::Graph("the input changed while it was read: run it again".into()));
         }
-        Ok(Keys { table, names: Some(names.into_iter().map(|(_, name)| name).collect()), ending })
+        Ok(Keys { table, names: Some(names.into_iter().map(|(_, name)| name).collect()), num_sources, ending })
     }
 }
 

@@ -114,7 +114,7 @@ enum Attempt<T> {
 impl Build<'_> {
     /// Builds the graph into `dataset`: topology, edge columns, and original ids where they are compacted.
     pub fn run(&self, dataset: &mut DatasetWriter, progress: &dyn Progress) -> Result<Built> {
-        if self.ids == Ids::Sparse && self.source.has_string_ids() {
+        if self.ids == Ids::Sparse && (self.source.has_string_ids() || self.source.has_two_kinds()) {
             return self.run_by_keys(dataset, progress);
         }
         match ingest::ingest(self, self.memory.left(), progress)? {

@@ -186,6 +186,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: BTreeMap::new(),
+        decisions: Vec::new(),
     };
     let dataset = writer.finish(provenance).unwrap();
     assert!(gsplit_store::verify(&out).unwrap().iter().all(|finding| finding.problem.is_none()));

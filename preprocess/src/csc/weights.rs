@@ -38,7 +38,7 @@ impl WeightPlace {
                 let [source, target] = [batch.sources[edge], batch.targets[edge]].map(|id| name(batch, id));
                 return Err(Error::Graph(format!(
                     "the edge from {source} to {target} has the weight {weight}: expected a finite number, or NaN or nothing \
-                     where there is none"
+                     where there is none; --edge-columns none leaves the weights out"
                 )));
             }
             missing += u64::from(weights().any(f64::is_nan));

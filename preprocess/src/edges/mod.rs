@@ -139,8 +139,8 @@ pub struct Ending {
     pub first: EdgeBatch,
     /// The number of vertices, when the input states it.
     pub num_vertices: Option<u64>,
-    /// Notes for the user.
-    pub notes: Vec<String>,
+    /// How the input was understood, for the user.
+    pub decisions: Vec<String>,
 }
 
 /// A list of edges somewhere on disk.
@@ -173,6 +173,11 @@ pub trait EdgeSource: Send + Sync {
 
     /// Whether ids are XXH3-64 hashes of the strings in [`EdgeBatch::names`].
     fn has_string_ids(&self) -> bool {
+        false
+    }
+
+    /// Whether sources and targets are vertices of two kinds, of which the ids of targets have the highest bit.
+    fn has_two_kinds(&self) -> bool {
         false
     }
 

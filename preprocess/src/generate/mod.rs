@@ -181,7 +181,17 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     ]);
     let tool_version = env!("CARGO_PKG_VERSION").to_string();
     let command = command.to_string();
-    Ok((writer.finish(Provenance { tool_version, command, options, sources: Vec::new(), facts })?, false))
+    Ok((
+        writer.finish(Provenance {
+            tool_version,
+            command,
+            options,
+            sources: Vec::new(),
+            facts,
+            decisions: Vec::new(),
+        })?,
+        false,
+    ))
 }
 
 /// Fails when the disk cannot hold the dataset, and the edges that wait where they exceed the memory.

@@ -286,6 +286,7 @@ fn bad_options_and_bad_datasets_are_refused() {
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
+        decisions: Vec::new(),
     };
     let empty = writer.finish(provenance.clone()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));

@@ -18,8 +18,11 @@
 //! | `mtx` | | `%%MatrixMarket` at the start |
 //! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
-//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | called `.csv` or `.tsv`, with names in the first line |
+//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
+//! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
+//!
+//! The last three are told by [`Sketch`], which refuses other text that looks alike.
 //!
 //! Text may be gzip, zstd or bzip2; its head is inflated to look at it, and `.gz`, `.zst` and `.bz2` behind a name do not
 //! count.
@@ -31,10 +34,11 @@ use std::str::FromStr;
 
 use super::arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
 use super::arrays::{mat, npy, npz, pt, webgraph};
+use super::options::TextOptions;
 use super::table;
+use super::text::sketch::{Shape, Sketch};
 use super::text::{self, TextStream, metis, mtx};
 use crate::edges::Piece;
-use crate::read::text::field::unsigned;
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -86,7 +90,8 @@ formats! {
     Mtx "mtx" "Matrix Market coordinate file";
     Webgraph "webgraph" "WebGraph's BVGraph";
     Metis "metis" "METIS graph file";
-    Csv "csv" "table of edges with a header, CSV or TSV";
+    Csv "csv" "table of edges in text, as CSV or TSV";
+    Adjlist "adjlist" "adjacency list";
     Snap "snap" "edge list as of SNAP";
 }
 
@@ -106,23 +111,20 @@ impl FromStr for Format {
     }
 }
 
-/// The format of what is at `path`; an error that says what was looked for where none is known.
-pub fn detect(path: &Path) -> Result<Format> {
-    let looked = Looked::at(path)?;
+/// The format of what is at `path`, read by `text` where it is text; an error that says what was looked for where none is known.
+pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
+    let looked = Looked::at(path, text)?;
     if let Some(format) = Format::ALL.iter().copied().find(|format| looked.is(path, *format)) {
         return Ok(format);
+    }
+    if let Err(question) = looked.shape {
+        return Err(Error::input(path, question));
     }
     let names = Format::ALL.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
     let problem = match looked.head.is_empty() {
         true if path.is_dir() => "a folder without files of a known format".to_string(),
         true => "an empty file".to_string(),
-        false if has_header(&looked.head) => {
-            "line 1 holds names: if they name the columns of a table, pass --format csv; else start the line with #"
-                .to_string()
-        }
-        false => {
-            "neither a known binary file, nor text whose first line is two ids or the names of columns".to_string()
-        }
+        false => "neither a known binary file, nor text in lines of as many fields, at least two".to_string(),
     };
     Err(Error::input(path, format!("{problem}: name the format with --format, one of {names}")))
 }
@@ -135,11 +137,13 @@ struct Looked {
     name: String,
     /// Lower-case names of a folder's files, without hidden and `_` ones and without the endings of compression.
     files: Vec<String>,
+    /// Kind of a file of text, `None` for no text; or the question to put.
+    shape: Result<Option<Shape>, String>,
 }
 
 impl Looked {
-    fn at(path: &Path) -> Result<Self> {
-        let mut looked = Self { head: Vec::new(), name: plain_name(path), files: Vec::new() };
+    fn at(path: &Path, text: TextOptions) -> Result<Self> {
+        let mut looked = Self { head: Vec::new(), name: plain_name(path), files: Vec::new(), shape: Ok(None) };
         let metadata = match std::fs::metadata(path) {
             // BVGraph is known by a name that is no file's.
             Err(_) if webgraph::recognises(path, &[]) => return Ok(looked),
@@ -157,7 +161,21 @@ impl Looked {
             piece.bytes.truncate(HEAD_BYTES);
             looked.head = piece.bytes;
         }
+        looked.shape = looked.shape_of_text(text);
         Ok(looked)
+    }
+
+    fn shape_of_text(&self, text: TextOptions) -> Result<Option<Shape>, String> {
+        if self.head.contains(&0) {
+            return Ok(None);
+        }
+        // The last line may be cut.
+        let end =
+            memchr::memrchr(b'\n', &self.head).filter(|_| self.head.len() == HEAD_BYTES).unwrap_or(self.head.len());
+        match text.are_given() {
+            true => Ok((!self.head.is_empty()).then_some(Shape::Table)),
+            false => Sketch::of(&self.head[..end], None).shape(self.called(table::TableFormat::Csv)),
+        }
     }
 
     fn is(&self, path: &Path, format: Format) -> bool {
@@ -189,9 +207,10 @@ impl Looked {
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
                 let csv = table::TableFormat::Csv;
-                (self.called(csv) && has_header(head)) || self.only(csv) || self.files.iter().any(edges)
+                self.shape == Ok(Some(Shape::Table)) || self.only(csv) || self.files.iter().any(edges)
             }
-            Format::Snap => first_data_line(head).is_some_and(|line| numbers_first(line) >= 2),
+            Format::Adjlist => self.shape == Ok(Some(Shape::AdjacencyList)),
+            Format::Snap => self.shape == Ok(Some(Shape::EdgeList)),
         }
     }
 
@@ -238,42 +257,16 @@ fn is_compressed(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || head.starts_with(b"BZh")
 }
 
-/// Whether the first line is names: two or more fields, none of which is a number; or as pandas writes a table with its
-/// index, whose name is empty.
-fn has_header(head: &[u8]) -> bool {
-    let line = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).split(|&byte| byte == b'\n').next().unwrap_or(&[]);
-    let separator = if line.contains(&b'\t') { b'\t' } else { b',' };
-    let fields: Vec<&[u8]> = line.split(|&byte| byte == separator).map(<[u8]>::trim_ascii).collect();
-    let is_name = |field: &&[u8]| {
-        let text = std::str::from_utf8(field);
-        text.is_ok_and(|text| !text.is_empty() && text.trim_matches('"').parse::<f64>().is_err())
-    };
-    match fields[..] {
-        [] | [_] => false,
-        [b"", _, _, ..] => true,
-        _ => !line.starts_with(b"#") && fields.iter().all(is_name),
-    }
-}
-
-/// The first line that is neither empty nor a comment.
-fn first_data_line(head: &[u8]) -> Option<&[u8]> {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.find(|line| !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(b"%"))
-}
-
-/// How many fields from the first on are ids.
-fn numbers_first(line: &[u8]) -> usize {
-    let separates = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b';');
-    line.split(separates).filter(|field| !field.is_empty()).take_while(|field| unsigned(field).is_some()).count()
-}
-
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum;
 
     use super::*;
     use crate::read::golden::{data, real};
+
+    fn detect_by_itself(path: &Path) -> Result<Format> {
+        detect(path, TextOptions::default())
+    }
 
     #[test]
     fn names_round_trip() {
@@ -306,7 +299,7 @@ mod tests {
             ("snap/gaps.txt.gz", Format::Snap),
         ];
         for (name, format) in table {
-            assert_eq!(detect(&data(name)).unwrap(), *format, "{name}");
+            assert_eq!(detect_by_itself(&data(name)).unwrap(), *format, "{name}");
         }
     }
 
@@ -319,7 +312,7 @@ mod tests {
             ("c.tsv", b"\xef\xbb\xbffrom\tto\tweight\n", Some(Format::Csv)),
             ("d.csv", b"# src,dst\n1,2\n", Some(Format::Snap)),
             ("e.txt", b"# x\n\n1 2 0.5\n", Some(Format::Snap)),
-            ("f.txt", b"src dst\n1 2\n", None),
+            ("f.txt", b"src dst\n1 2\n", Some(Format::Csv)),
             ("g.txt", b"1\n2\n", None),
             ("h", b"PAR1....", Some(Format::Parquet)),
             ("i", b"ARROW1\0\0", Some(Format::Arrow)),
@@ -334,14 +327,14 @@ mod tests {
         for (name, content, expected) in table {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
-            match (detect(&path), expected) {
+            match (detect_by_itself(&path), expected) {
                 (Ok(found), Some(format)) => assert_eq!(found, *format, "{name}"),
                 (Err(error), None) => assert!(error.to_string().contains("--format, one of ogb"), "{error}"),
                 (found, _) => panic!("{name}: {found:?}"),
             }
         }
-        assert!(detect(&folder.path().join("gone")).unwrap_err().to_string().contains("check the path"));
-        assert!(detect(folder.path()).unwrap_err().to_string().contains("a folder without"));
+        assert!(detect_by_itself(&folder.path().join("gone")).unwrap_err().to_string().contains("check the path"));
+        assert!(detect_by_itself(folder.path()).unwrap_err().to_string().contains("a folder without"));
         for (name, file, format) in
             [("parts", "part-0.snappy.parquet", Format::Parquet), ("csvs", "part-0.csv.gz", Format::Csv)]
         {
@@ -349,7 +342,7 @@ mod tests {
             std::fs::create_dir(&parts).unwrap();
             std::fs::write(parts.join("_SUCCESS"), "").unwrap();
             std::fs::write(parts.join(file), "x").unwrap();
-            assert_eq!(detect(&parts).unwrap(), format);
+            assert_eq!(detect_by_itself(&parts).unwrap(), format);
         }
     }
 
@@ -372,7 +365,7 @@ mod tests {
             ("p2p-Gnutella31/p2p-Gnutella31.txt", Format::Snap),
         ] {
             if let Some(path) = real(name) {
-                assert_eq!(detect(&path).unwrap(), format, "{name}");
+                assert_eq!(detect_by_itself(&path).unwrap(), format, "{name}");
             }
         }
     }

@@ -28,16 +28,17 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::Result;
+use crate::{Error, Result};
 use arrays::catalog::Catalog;
 use arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
 use arrays::{mat, npy, npz, pt, webgraph};
 use detect::Format;
-use options::ReadOptions;
+use options::{Answer, ReadOptions};
 use raw::Raw;
-use text::{metis, mtx, snap};
+use text::{adjlist, metis, mtx, snap};
 
 mod arrays;
+pub mod bipartite;
 #[cfg(test)]
 mod bombs;
 pub mod detect;
@@ -65,10 +66,29 @@ pub fn open(
     progress: &dyn Progress,
 ) -> Result<Raw> {
     options.check(format)?;
+    let raw = open_as(path, format, options, with_splits, progress)?;
+    if options.bipartite == Some(Answer::Yes) {
+        progress.decide(&format!(
+            "{}: two kinds of vertices: the sources come first, the column kind tells",
+            path.display()
+        ));
+        return raw.in_two_kinds(path);
+    }
+    Ok(raw)
+}
+
+fn open_as(
+    path: &Path,
+    format: Format,
+    options: &ReadOptions,
+    with_splits: bool,
+    progress: &dyn Progress,
+) -> Result<Raw> {
     let (columns, memory) = (options.columns(), options.budget());
     match format {
         Format::Ogb => ogb::open(path, &options.ogb(with_splits), progress),
         Format::Snap => snap::open(path, &options.edge_list()),
+        Format::Adjlist => adjlist::open(path, &options.edge_list()),
         Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress),
         Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
         Format::Npy => npy::open(path, &options.arrays(), progress),
@@ -79,8 +99,8 @@ pub fn open(
         Format::Mag240m => mag240m::open(path, columns, progress),
         Format::Planetoid => planetoid::open(path, columns, memory, progress),
         Format::Graphsaint => graphsaint::open(path, columns, memory),
-        Format::Mtx => mtx::open(path, columns),
-        Format::Metis => metis::open(path, columns),
+        Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes)),
+        Format::Metis => metis::open(path, columns, options.ignore_header, progress),
         Format::Graphbolt => graphbolt::open(path, columns, memory, progress),
         Format::Webgraph => webgraph::open(path, columns, memory, progress),
     }
@@ -88,6 +108,11 @@ pub fn open(
 
 /// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
+    if raw.edges.has_two_kinds() {
+        return Err(Error::Option(
+            "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out".into(),
+        ));
+    }
     let memory = options.budget();
     let catalog = Catalog::at(path, memory, progress)?;
     match catalog.has_rows() {

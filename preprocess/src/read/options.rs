@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::detect::Format;
+use super::table::choice::NONE;
+use super::text::line::Delimiter;
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
 use crate::{Error, Result};
@@ -19,18 +21,33 @@ pub struct ReadOptions {
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,
-    /// Edge lists: do not check the counts of a header `# Nodes: N Edges: M`, and take a first line `n m` for an edge
+    /// Edge lists and METIS files: do not check the counts of a header, and take a bare first line `n m` of an edge list for an edge
     #[arg(long)]
     pub ignore_header: bool,
-    /// Tables of edges: the column with the vertex that an edge comes from [default: src, source, from ... or the first]
+    /// Text tables of edges: whether the first line names the columns [default: found out, or asked]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<Answer>,
+    /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no where their names say so and yet they are of
+    /// one kind [default: no, or asked]
+    #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    #[arg(hide_possible_values = true, conflicts_with = "keep_ids")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bipartite: Option<Answer>,
+    /// Text tables of edges: the mark between fields: tab, blank, ::, or one as , or ; or | [default: found out]
+    #[arg(long, value_name = "MARK")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<Delimiter>,
+    /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
+    /// names that belong together, as src and dst, user_a and user_b, or asked]
     #[arg(long, value_name = "COLUMN")]
     pub source_column: Option<String>,
-    /// Tables of edges: the column with the vertex that an edge leads to [default: dst, target, to ... or the second]
+    /// Tables of edges: the column with the vertex that an edge leads to [default: as for --source-column]
     #[arg(long, value_name = "COLUMN")]
     pub target_column: Option<String>,
     /// Numeric columns to keep with the edges: names of a table's columns, or new names for the third, fourth ...
-    /// column of an edge list, as weight,time. One called `weight` becomes the edge weight [default: those of a
-    /// table with a header; none of an edge list]
+    /// column of an edge list, as weight,time. One called `weight` becomes the edge weight; amount=weight keeps the column
+    /// amount as such; none keeps none [default: those of a table with a header; none of an edge list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub edge_columns: Option<Vec<String>>,
     /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
@@ -74,7 +91,7 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "COLUMN=onehot|code,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
-    /// Number to take for a missing one among features, or mean. Missing categories become -1, or zeros where they
+    /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features. Missing categories become -1, or zeros where they
     /// are one-hot [default: refused]
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,10 +107,42 @@ pub struct EdgeListOptions<'a> {
     pub ignore_header: bool,
     /// Names of the columns behind the two ids.
     pub columns: &'a [String],
+    /// Whether sources and targets are of two kinds.
+    pub bipartite: Option<Answer>,
+}
+
+/// Answer to a question that an input leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It is so.
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// Options of how text is cut into rows and fields.
+#[derive(Clone, Copy, Default)]
+pub struct TextOptions {
+    /// Whether the first row names the columns.
+    pub header: Option<Answer>,
+    /// Mark between fields.
+    pub delimiter: Option<Delimiter>,
+    /// A table of vertices: without a header it is refused.
+    pub must_have_header: bool,
+}
+
+impl TextOptions {
+    /// Whether one is given.
+    pub fn are_given(self) -> bool {
+        self.header.is_some() || self.delimiter.is_some()
+    }
 }
 
 /// Options of a table of edges.
 pub struct EdgeTableOptions<'a> {
+    /// How text is cut.
+    pub text: TextOptions,
     /// Name of the column of sources.
     pub source_column: Option<&'a str>,
     /// Name of the column of targets.
@@ -102,6 +151,10 @@ pub struct EdgeTableOptions<'a> {
     pub edge_columns: Option<&'a [String]>,
     /// Ids stay as they are.
     pub keep_ids: bool,
+    /// Whether sources and targets are of two kinds.
+    pub bipartite: Option<Answer>,
+    /// Number for a missing one in a column.
+    pub fill: Option<f64>,
     /// Options of the table of vertices in the same folder. `None`: `--nodes` names another, which the caller reads.
     pub nodes: Option<&'a NodeTableOptions>,
     /// The budget.
@@ -161,14 +214,22 @@ impl ReadOptions {
         self.memory.unwrap_or_default()
     }
 
+    /// The edge columns that are named, none of them where the word is `none`.
+    fn edge_columns(&self) -> Option<&[String]> {
+        self.edge_columns.as_deref().map(|names| if names == [NONE] { &[] } else { names })
+    }
+
     /// Fails where an option is given that no reader of `format` understands.
     pub fn check(&self, format: Format) -> Result<()> {
         let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
         let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt | Format::Mat);
         let named_columns = "is for tables of edges with named columns";
+        let of_text = "is for tables of edges in text";
         let refused = [
             ("--source-column", self.source_column.is_some() && !table, named_columns),
             ("--target-column", self.target_column.is_some() && !table, named_columns),
+            ("--header", self.header.is_some() && format != Format::Csv, of_text),
+            ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
             (
                 "--split",
                 self.split.is_some() && !arrays && self.nodes.is_none(),
@@ -186,20 +247,32 @@ impl ReadOptions {
         EdgeListOptions {
             keep_ids: self.keep_ids,
             ignore_header: self.ignore_header,
-            columns: self.edge_columns.as_deref().unwrap_or_default(),
+            bipartite: self.bipartite,
+            columns: self.edge_columns().unwrap_or_default(),
         }
     }
 
     /// The part for a table of edges.
     pub fn edge_table(&self) -> EdgeTableOptions<'_> {
         EdgeTableOptions {
+            text: self.text(),
             source_column: self.source_column.as_deref(),
             target_column: self.target_column.as_deref(),
-            edge_columns: self.edge_columns.as_deref(),
+            edge_columns: self.edge_columns(),
             keep_ids: self.keep_ids,
+            bipartite: self.bipartite,
+            fill: match self.node_table.fill {
+                Some(Fill::Value(value)) => Some(value.into()),
+                Some(Fill::Mean) | None => None,
+            },
             nodes: if self.nodes.is_none() { Some(&self.node_table) } else { None },
             memory: self.budget(),
         }
+    }
+
+    /// The part for text that is a table.
+    pub fn text(&self) -> TextOptions {
+        TextOptions { header: self.header, delimiter: self.delimiter, must_have_header: false }
     }
 
     /// The part for arrays by name.
@@ -214,7 +287,7 @@ impl ReadOptions {
 
     /// The part for inputs whose edge columns have fixed names.
     pub fn columns(&self) -> WantedColumns<'_> {
-        WantedColumns(self.edge_columns.as_deref())
+        WantedColumns(self.edge_columns())
     }
 }
 
@@ -227,7 +300,6 @@ impl NodeTableOptions {
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),
-            ("--fill", self.fill.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }

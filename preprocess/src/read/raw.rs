@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gsplit_store::Progress;
 
 use super::arrays::folders::ogb::RawLinks;
+use super::bipartite::TwoKinds;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -18,6 +19,8 @@ pub struct Raw {
     /// The id of every row of the node columns, where a table lists its vertices in an order of its own. Its batches have
     /// sources only. `None`: row v is vertex v, or the v-th smallest id where ids are compacted.
     pub node_ids: Option<Box<dyn EdgeSource>>,
+    /// Vertices without edges, where the list of edges names them: batches have sources only.
+    pub alone: Option<Box<dyn EdgeSource>>,
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
     /// Labels: one number a vertex (a class, negative or NaN for unlabelled), or a row of zeros and ones (multi-label).
@@ -53,6 +56,7 @@ impl Raw {
             edges: Box::new(edges),
             ids,
             node_ids: None,
+            alone: None,
             features: None,
             labels: None,
             class_names: None,
@@ -62,6 +66,21 @@ impl Raw {
             files,
             facts: BTreeMap::new(),
         }
+    }
+}
+
+impl Raw {
+    /// The same with sources and targets kept apart, as vertices of two kinds.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where the input has more than edges: rows of which kind would it be?
+    pub fn in_two_kinds(self, path: &Path) -> Result<Self> {
+        let has_rows = self.features.is_some() || self.labels.is_some() || !self.columns.is_empty();
+        if has_rows || self.splits.is_some() || self.node_ids.is_some() || self.links.is_some() {
+            let problem = "has data of its vertices, which are then of one kind: leave --bipartite out";
+            return Err(Error::Option(format!("{} {problem}", path.display())));
+        }
+        Ok(Self { edges: Box::new(TwoKinds::of(self.edges)), ids: Ids::Sparse, ..self })
     }
 }
 

@@ -245,6 +245,7 @@ fn no_link_leads_out_of_a_dataset() {
         options: serde_json::json!(null),
         sources: Vec::new(),
         facts: std::collections::BTreeMap::new(),
+        decisions: Vec::new(),
     };
     let path = folder.join("ds");
     DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(provenance).unwrap();

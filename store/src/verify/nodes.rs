@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::manifest::Axis;
+use crate::manifest::{Axis, KIND};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, LinkFile, Result, Split};
 
@@ -45,7 +45,8 @@ pub(super) fn check_labels(dataset: &Dataset) -> Result<()> {
 
 pub(super) fn check_original_ids(dataset: &Dataset) -> Result<()> {
     let Some(ids) = dataset.original_ids()? else { return Ok(()) };
-    match distinct(ids.to_vec()) {
+    let kinds = kinds(dataset)?;
+    match distinct(ids.iter().enumerate().map(|(v, &id)| (kinds(v), id)).collect()) {
         true => Ok(()),
         false => Err(Error::corrupt(ids.path(), "two vertices have the same original id")),
     }
@@ -54,11 +55,22 @@ pub(super) fn check_original_ids(dataset: &Dataset) -> Result<()> {
 /// Every name is text, and no two are the same: told by their digests, of which no two are.
 pub(super) fn check_original_names(dataset: &Dataset) -> Result<()> {
     let Some(names) = dataset.original_names()? else { return Ok(()) };
-    let digests = (0..names.len() as u32).into_par_iter().map(|v| Ok(xxh3_128(names.get(v)?.as_bytes())));
-    match distinct(digests.collect::<Result<Vec<u128>>>()?) {
+    let kinds = kinds(dataset)?;
+    let digest = |v: u32| Ok((kinds(v as usize), xxh3_128(names.get(v)?.as_bytes())));
+    let digests = (0..names.len() as u32).into_par_iter().map(digest);
+    match distinct(digests.collect::<Result<Vec<(u8, u128)>>>()?) {
         true => Ok(()),
         false => Err(Error::corrupt(names.path(), "two vertices have the same original id")),
     }
+}
+
+/// The kind of each vertex, 0 where all are of one: ids count apart for each kind.
+fn kinds(dataset: &Dataset) -> Result<impl Fn(usize) -> u8 + Sync> {
+    let column = match dataset.manifest().columns.contains_key(KIND) {
+        true => Some(dataset.node_column(KIND)?).filter(|column| column.descr() == "|u1" && column.width() == 1),
+        false => None,
+    };
+    Ok(move |vertex: usize| column.as_ref().and_then(|column| column.bytes().get(vertex).copied()).unwrap_or(0))
 }
 
 fn distinct<T: Ord + Send + Sync>(mut values: Vec<T>) -> bool {

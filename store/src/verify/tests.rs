@@ -43,6 +43,7 @@ fn dataset(path: &Path, multi_label: bool, string_ids: bool) {
         options: json!(null),
         sources: Vec::new(),
         facts: BTreeMap::new(),
+        decisions: Vec::new(),
     };
     writer.finish(provenance).unwrap();
 }

@@ -196,6 +196,7 @@ pub fn provenance() -> Provenance {
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
+        decisions: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@ mod archives;
 mod bad_input;
 mod golden;
 mod links;
+mod meaning;
 mod real_files;
 mod reuse;
 mod tables;

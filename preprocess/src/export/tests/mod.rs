@@ -83,6 +83,7 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: BTreeMap::new(),
+        decisions: Vec::new(),
     };
     let dataset = writer.finish(provenance).unwrap();
     Example { _folder, folder, dataset, n, edges, weights, features, labels, splits, years }

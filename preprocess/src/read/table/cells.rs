@@ -4,7 +4,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{AnyDictionaryArray, Array, ArrayRef};
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, PrimitiveArray};
 use arrow_schema::DataType;
 use half::f16;
 
@@ -12,7 +12,7 @@ use super::choice::{Field, IdKind};
 use super::names::Names;
 use super::rows;
 use crate::edges::ValueType;
-use crate::read::text::value::INEXACT;
+use crate::read::text::value::{INEXACT, exact_id};
 
 /// A value, or the row that is wrong and the problem.
 pub type RowResult<T> = Result<T, (usize, String)>;
@@ -194,7 +194,7 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
         value if text(value) => Some(IdKind::Text),
         DataType::Dictionary(_, value) if text(value) => Some(IdKind::Text),
         DataType::Dictionary(_, value) if value.is_integer() => Some(IdKind::Number),
-        value if value.is_integer() => Some(IdKind::Number),
+        value if value.is_integer() || value.is_floating() => Some(IdKind::Number),
         _ => None,
     };
     let number = |value: &DataType| match value {
@@ -207,7 +207,7 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
         (Some((item, _)), Some(width)) if width > 0 => number(item).map(|value| (value, width)),
         _ => None,
     };
-    Field { name: name.into(), id, value, list: list_of(column).is_some() }
+    Field { name: name.into(), id, value, list: list_of(column).is_some(), is_fractional: column.is_floating() }
 }
 
 /// Says which row is null.
@@ -243,6 +243,9 @@ pub fn push_ids<'a>(
         DataType::Utf8 => ids.extend(array.as_string::<i32>().iter().map(|name| names.id(name.unwrap_or("")))),
         DataType::LargeUtf8 => ids.extend(array.as_string::<i64>().iter().map(|name| names.id(name.unwrap_or("")))),
         DataType::Utf8View => ids.extend(array.as_string_view().iter().map(|name| names.id(name.unwrap_or("")))),
+        DataType::Float16 => push_floats(array.as_primitive::<Float16Type>(), ids)?,
+        DataType::Float32 => push_floats(array.as_primitive::<Float32Type>(), ids)?,
+        DataType::Float64 => push_floats(array.as_primitive::<Float64Type>(), ids)?,
         _ => {
             return as_integers!(array, values => {
                 ids.reserve(values.len());
@@ -252,6 +255,17 @@ pub fn push_ids<'a>(
                 Ok(())
             }, Ok(()));
         }
+    }
+    Ok(())
+}
+
+/// Appends the ids in floats that hold them exactly.
+fn push_floats<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, ids: &mut Vec<u64>) -> RowResult<()>
+where
+    T::Native: Number,
+{
+    for (row, value) in array.values().iter().map(|value| value.f64()).enumerate() {
+        ids.push(exact_id(value).ok_or_else(|| (row, format!("is {value}: expected a whole number from 0 to 2^53")))?);
     }
     Ok(())
 }
@@ -292,19 +306,21 @@ fn push_dictionary<'a>(
     Ok(())
 }
 
-/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of `out`.
+/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of `out`, and `fill`
+/// for what is null.
 pub fn scatter(
     array: &ArrayRef,
     value: ValueType,
     width: usize,
     (at, stride): (usize, usize),
+    fill: Option<f64>,
     out: &mut [u8],
 ) -> RowResult<()> {
     let bytes = width * value.bytes();
     let mut rows = out.chunks_exact_mut(stride.max(1)).map(|row| &mut row[at..at + bytes]);
     each_row(array, width, &mut |row, items, first| {
         let Some(out) = rows.next() else { return Ok(()) };
-        convert(items.as_ref(), first, value, out).map_err(|problem| (row, problem))
+        convert(items.as_ref(), first, value, fill, out).map_err(|problem| (row, problem))
     })
 }
 
@@ -350,9 +366,17 @@ pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> RowRe
     Ok(())
 }
 
-/// Converts the items from `first` on, as many as `out` holds. Nothing is NaN among floats, and wrong among integers.
-fn convert(items: &dyn Array, first: Option<usize>, value: ValueType, out: &mut [u8]) -> Result<(), String> {
-    let null = || "is null: expected an integer; leave the column out with --edge-columns, or fill it".to_string();
+/// Converts the items from `first` on, as many as `out` holds. Nothing is `fill`; without one NaN among floats, and wrong among
+/// integers.
+fn convert(
+    items: &dyn Array,
+    first: Option<usize>,
+    value: ValueType,
+    fill: Option<f64>,
+    out: &mut [u8],
+) -> Result<(), String> {
+    let null =
+        || "is null: expected an integer; pass --fill NUMBER, or leave the column out with --edge-columns".to_string();
     let place = |item: usize| first.map(|first| first + item).filter(|&place| items.is_valid(place));
     let other = || format!("is of type {}: expected numbers, as in the first file", items.data_type());
     let items_of = |count: usize| first.filter(|_| items.null_count() == 0).map(|first| first..first + count);
@@ -364,6 +388,10 @@ fn convert(items: &dyn Array, first: Option<usize>, value: ValueType, out: &mut 
     }
     for (item, out) in out.chunks_exact_mut(value.bytes()).enumerate() {
         let Some(place) = place(item) else {
+            if let Some(fill) = fill {
+                write_fill(fill, value, out)?;
+                continue;
+            }
             match value {
                 ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
                 ValueType::F64 => out.copy_from_slice(&f64::NAN.to_le_bytes()),
@@ -378,6 +406,17 @@ fn convert(items: &dyn Array, first: Option<usize>, value: ValueType, out: &mut 
         }
     }
     Ok(())
+}
+
+/// Writes the number that stands for a missing one.
+pub fn write_fill(fill: f64, value: ValueType, out: &mut [u8]) -> Result<(), String> {
+    match value {
+        ValueType::I64 if fill.fract() != 0.0 => {
+            Err(format!("--fill {fill}: the column holds whole numbers, expected one"))
+        }
+        ValueType::I64 => write(fill as i64, value, out),
+        _ => write(fill, value, out),
+    }
 }
 
 /// Fails where `value` cannot hold the number, but for the fractions that every float rounds.

@@ -1,13 +1,13 @@
 //! Chooses the columns of a table that are ids, and those that are values.
 //!
-//! Ids: those that the options name; else a pair of names that is used for the ends of an edge, whatever its case and
-//! punctuation; else the first columns that can be ids. Values: those that `--edge-columns` names, else all further
+//! Ids: [`super::ends`]. Values: those that `--edge-columns` names, else all further
 //! numeric columns.
 
 use std::path::Path;
 
 use gsplit_store::Progress;
 
+use super::ends;
 use crate::edges::{EdgeColumn, ValueType, WEIGHT};
 use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
@@ -21,6 +21,9 @@ pub enum IdKind {
     Text,
 }
 
+/// The word for none of the columns, where an option names some.
+pub const NONE: &str = "none";
+
 /// A column of a table, whatever its format.
 #[derive(Clone, Debug)]
 pub struct Field {
@@ -32,6 +35,8 @@ pub struct Field {
     pub value: Option<(ValueType, usize)>,
     /// Whether a row holds a list of them.
     pub list: bool,
+    /// Whether its numbers may have fractions: it holds ids if its name says so.
+    pub is_fractional: bool,
 }
 
 impl Field {
@@ -46,7 +51,7 @@ pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: 
     let index = fields.iter().enumerate().find(|(at, field)| field.is_index() && Some(*at) != used);
     if let Some((_, field)) = index {
         let name = if field.name.is_empty() { "without a name" } else { &field.name };
-        progress.note(&format!("{}: left out the column {name}: the index that pandas writes", path.display()));
+        progress.decide(&format!("{}: left out the column {name}: the index that pandas writes", path.display()));
     }
 }
 
@@ -85,57 +90,47 @@ pub struct Choice {
     pub values: Vec<usize>,
     /// Names and types of the values.
     pub columns: Vec<EdgeColumn>,
+    /// Value of edges that have none.
+    pub fill: Option<f64>,
 }
 
-/// Names of the two ends of an edge, in lower case and without punctuation.
-const ENDS: [(&str, &str); 21] = [
-    ("src", "dst"),
-    ("source", "target"),
-    ("source", "destination"),
-    ("source", "dest"),
-    ("src", "dest"),
-    ("from", "to"),
-    ("head", "tail"),
-    ("u", "v"),
-    ("srcid", "dstid"),
-    ("sourceid", "targetid"),
-    ("sourceid", "destinationid"),
-    ("fromid", "toid"),
-    ("headid", "tailid"),
-    ("startid", "endid"),
-    ("srcnode", "dstnode"),
-    ("sourcenode", "targetnode"),
-    ("fromnode", "tonode"),
-    ("fromnodeid", "tonodeid"),
-    ("node1", "node2"),
-    ("id1", "id2"),
-    ("citing", "cited"),
-];
-
-/// Chooses the columns of the table of edges at `path`.
-pub fn choose(path: &Path, fields: &[Field], options: &EdgeTableOptions<'_>) -> Result<Choice> {
+/// Chooses the columns of the table of edges at `path`, whose columns have names, or are `unnamed` and called by their numbers.
+pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableOptions<'_>) -> Result<Choice> {
     let source = named(path, fields, options.source_column, "--source-column")?;
     let target = named(path, fields, options.target_column, "--target-column")?;
-    let [source, target] = ends(fields, source, target).ok_or_else(|| {
-        let problem = "expected two columns of integers or strings, the ends of an edge; name them with --source-column and --target-column";
-        Error::input(path, format!("{problem}. There are {}", names(fields)))
-    })?;
+    for at in [source, target].into_iter().flatten() {
+        id_kind(path, &fields[at])?;
+    }
+    let convention = || ends::first_two(fields).filter(|_| unnamed && source.is_none() && target.is_none());
+    let [source, target] =
+        convention().map_or_else(|| ends::choose(fields, source, target), Ok).map_err(|question| {
+            Error::input(path, format!("{question}: name them with --source-column and --target-column"))
+        })?;
     if source == target {
         let name = &fields[source].name;
         return Err(Error::Option(format!("--source-column and --target-column are both `{name}`: expected two")));
     }
     let kinds = [source, target].map(|at| id_kind(path, &fields[at]));
     let [kind, other] = kinds;
-    let (kind, other) = (kind?, other?);
-    if kind != other {
+    let (mut kind, other) = (kind?, other?);
+    // Digits too many for a number are a string, and so are those of the other end.
+    let is_long = |at: usize| fields[at].id == Some(IdKind::Text) && fields[at].value.is_some();
+    if kind != other && (is_long(source) || is_long(target)) {
+        kind = IdKind::Text;
+    } else if kind != other {
         let (source, target) = (&fields[source].name, &fields[target].name);
         let problem = format!("`{source}` and `{target}`: one holds integers, the other strings: expected the same");
         return Err(Error::input(path, problem));
     }
-    let values = values(path, fields, [source, target], options)?;
-    let columns: Vec<EdgeColumn> = values.iter().filter_map(|&at| edge_column(&fields[at])).collect();
+    let values = match unnamed {
+        true => unnamed_values(path, fields, [source, target], options)?,
+        false => values(path, fields, [source, target], options)?,
+    };
+    let column = |(at, name): &(usize, String)| edge_column(&Field { name: name.clone(), ..fields[*at].clone() });
+    let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
+    let values = values.into_iter().map(|(at, _)| at).collect();
     check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
-    Ok(Choice { ids: [source, target], kind, values, columns })
+    Ok(Choice { ids: [source, target], kind, values, columns, fill: options.fill })
 }
 
 /// Kind of the ids in `field`; an error when it cannot hold any.
@@ -158,49 +153,55 @@ pub fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-fn ends(fields: &[Field], source: Option<usize>, target: Option<usize>) -> Option<[usize; 2]> {
-    let place = |name: &str| fields.iter().position(|field| plain(&field.name) == name && field.id.is_some());
-    let pairs = || ENDS.iter().map(|&(from, to)| (place(from), place(to)));
-    let free = |taken: Option<usize>| (0..fields.len()).find(|&at| fields[at].id.is_some() && Some(at) != taken);
-    match (source, target) {
-        (Some(source), Some(target)) => Some([source, target]),
-        (Some(source), None) => {
-            let named = pairs().find_map(|pair| pair.1.filter(|_| pair.0 == Some(source)));
-            Some([source, named.or_else(|| free(Some(source)))?])
-        }
-        (None, Some(target)) => {
-            let named = pairs().find_map(|pair| pair.0.filter(|_| pair.1 == Some(target)));
-            Some([named.or_else(|| free(Some(target)))?, target])
-        }
-        (None, None) => {
-            let named = pairs().find_map(|pair| Some([pair.0?, pair.1?]));
-            named.or_else(|| {
-                let first = free(None)?;
-                let second = (first + 1..fields.len()).find(|&at| fields[at].id.is_some())?;
-                Some([first, second])
-            })
-        }
-    }
-}
-
-fn values(path: &Path, fields: &[Field], ids: [usize; 2], options: &EdgeTableOptions<'_>) -> Result<Vec<usize>> {
+/// The columns of values, with the names that they get: `--edge-columns amount=weight` renames one.
+fn values(
+    path: &Path,
+    fields: &[Field],
+    ids: [usize; 2],
+    options: &EdgeTableOptions<'_>,
+) -> Result<Vec<(usize, String)>> {
     let Some(wanted) = options.edge_columns else {
-        let numeric = |&at: &usize| fields[at].value.is_some() && !ids.contains(&at);
-        return Ok((0..fields.len()).filter(numeric).collect());
+        let numeric = |at: &usize| fields[*at].value.is_some() && !ids.contains(at);
+        return Ok((0..fields.len()).filter(numeric).map(|at| (at, fields[at].name.clone())).collect());
     };
-    let mut values = Vec::new();
-    for name in wanted {
+    let mut values: Vec<(usize, String)> = Vec::new();
+    for wanted in wanted {
+        let is_name = fields.iter().any(|field| field.name == *wanted);
+        let (name, renamed) = wanted.split_once('=').filter(|_| !is_name).unwrap_or((wanted, wanted));
         let Some(at) = named(path, fields, Some(name), "--edge-columns")? else { continue };
-        if ids.contains(&at) || values.contains(&at) {
+        if ids.contains(&at) || values.iter().any(|(taken, _)| *taken == at) {
             return Err(Error::Option(format!("--edge-columns: `{name}` is taken already: expected further columns")));
         }
-        if fields[at].value.is_none() {
-            let problem = format!("column `{name}`: expected numbers, for --edge-columns");
-            return Err(Error::input(path, problem));
-        }
-        values.push(at);
+        check_numbers(path, &fields[at])?;
+        values.push((at, if renamed == name { fields[at].name.clone() } else { renamed.to_string() }));
     }
     Ok(values)
+}
+
+/// The columns beside the ends that `--edge-columns` gives names to, in their order.
+fn unnamed_values(
+    path: &Path,
+    fields: &[Field],
+    ids: [usize; 2],
+    options: &EdgeTableOptions<'_>,
+) -> Result<Vec<(usize, String)>> {
+    let names = options.edge_columns.unwrap_or_default();
+    let others: Vec<usize> = (0..fields.len()).filter(|at| !ids.contains(at)).collect();
+    if names.len() > others.len() {
+        let problem =
+            format!("--edge-columns names {}, {} has {} beside the ids", names.len(), path.display(), others.len());
+        return Err(Error::Option(problem));
+    }
+    let values: Vec<(usize, String)> = others.into_iter().zip(names.iter().cloned()).collect();
+    values.iter().try_for_each(|&(at, _)| check_numbers(path, &fields[at]))?;
+    Ok(values)
+}
+
+fn check_numbers(path: &Path, field: &Field) -> Result<()> {
+    match field.value {
+        Some(_) => Ok(()),
+        None => Err(Error::input(path, format!("column `{}`: expected numbers, for --edge-columns", field.name))),
+    }
 }
 
 /// The edge column that the numbers in `field` become: `weight` whatever its case, and then single precision.
@@ -264,7 +265,7 @@ mod tests {
                 "d" => (None, None),
                 _ => (Some(IdKind::Number), Some((ValueType::I64, 1))),
             };
-            Field { name: name.into(), id, value, list: false }
+            Field { name: name.into(), id, value, list: false, is_fractional: false }
         };
         names.iter().map(field).collect()
     }
@@ -279,7 +280,8 @@ mod tests {
     }
 
     fn chosen(names: &[&str], options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-        choose(Path::new("t"), &fields(names), &options.edge_table()).map(|choice| (choice.ids.to_vec(), choice.values))
+        choose(Path::new("t"), &fields(names), false, &options.edge_table())
+            .map(|choice| (choice.ids.to_vec(), choice.values))
     }
 
     #[test]
@@ -287,9 +289,9 @@ mod tests {
         let none = ReadOptions::default();
         assert_eq!(chosen(&["w", "DST", "Src"], &none).unwrap(), (vec![2, 1], vec![0]));
         assert_eq!(chosen(&["Target_ID:s", "day:d", "Source-ID:s", "w:f"], &none).unwrap(), (vec![2, 0], vec![3]));
-        assert_eq!(chosen(&["w:f", "a", "b", "c"], &none).unwrap(), (vec![1, 2], vec![0, 3]));
+        assert_eq!(chosen(&["w:f", "a", "b"], &none).unwrap(), (vec![1, 2], vec![0]));
         assert_eq!(chosen(&["src:f", "dst", "u", "v"], &none).unwrap(), (vec![2, 3], vec![0, 1]));
-        assert_eq!(chosen(&["a", "b", "c"], &options(Some("C"), None, None)).unwrap(), (vec![2, 0], vec![1]));
+        assert_eq!(chosen(&["a", "time", "c"], &options(Some("C"), None, None)).unwrap(), (vec![2, 0], vec![1]));
         assert_eq!(chosen(&["a", "from", "to"], &options(None, Some("to"), None)).unwrap(), (vec![1, 2], vec![0]));
         let both = options(Some("b"), Some("a"), Some(&["d", "c"]));
         assert_eq!(chosen(&["a", "b", "c", "d", "e"], &both).unwrap(), (vec![1, 0], vec![3, 2]));
@@ -299,16 +301,39 @@ mod tests {
     fn what_makes_no_edges_is_said() {
         for (names, options, expected) in [
             (&["a", "w:f"][..], options(None, None, None), "expected two columns"),
+            (
+                &["w:f", "a", "b", "c"],
+                options(None, None, None),
+                "which columns are the ends of an edge? `a`, `b`, `c` can be: name",
+            ),
+            (&["a", "b", "c"], options(Some("c"), None, None), "which columns"),
             (&["a", "b"], options(Some("x"), None, None), "no column `x` for --source-column. There are `a`, `b`"),
             (&["a", "b"], options(Some("a"), Some("a"), None), "both `a`"),
             (&["a", "b:f"], options(Some("a"), Some("b"), None), "`b`: expected integers or strings"),
             (&["a", "b:s"], options(None, None, None), "one holds integers"),
-            (&["a", "b", "c:s"], options(None, None, Some(&["c"])), "`c`: expected numbers"),
-            (&["a", "b", "c"], options(None, None, Some(&["a"])), "taken already"),
+            (&["src", "dst", "c:s"], options(None, None, Some(&["c"])), "`c`: expected numbers"),
+            (&["u", "v", "c"], options(None, None, Some(&["u"])), "taken already"),
         ] {
             let message = chosen(names, &options).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
+    }
+
+    #[test]
+    fn columns_of_values_get_the_names_that_are_given() {
+        let columns = |names: &[&str], unnamed, options: &ReadOptions| {
+            choose(Path::new("t"), &fields(names), unnamed, &options.edge_table())
+                .map(|choice| choice.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
+        };
+        let renamed = options(None, None, Some(&["amount=weight", "Day"]));
+        assert_eq!(columns(&["src", "dst", "amount:f", "day"], false, &renamed).unwrap(), ["weight", "day"]);
+        let given = options(None, None, Some(&["weight", "t"]));
+        assert_eq!(columns(&["1", "2", "3:f", "4"], true, &given).unwrap(), ["weight", "t"]);
+        assert!(columns(&["1", "2", "3:f"], true, &given).unwrap_err().contains("has 1 beside the ids"));
+        assert!(columns(&["1", "2", "3:f"], true, &ReadOptions::default()).unwrap().is_empty());
+        let question = columns(&["1:s", "2:s", "3:s"], true, &ReadOptions::default()).unwrap_err();
+        assert!(question.contains("`1`, `2`, `3` can be: name them with --source-column"), "{question}");
     }
 
     #[test]

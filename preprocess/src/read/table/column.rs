@@ -8,10 +8,10 @@ use gsplit_store::{Progress, Unit};
 use super::cells::{self, append_raw, each_row};
 use super::columnar::at_row;
 use super::frames::{self, Frames};
-use super::line::fields;
 use super::sheet::Sheet;
 use crate::edges::{Piece, ValueType};
 use crate::read::raw::Column;
+use crate::read::text::line::fields;
 use crate::read::text::value::{is_missing, write_number};
 use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
@@ -52,8 +52,10 @@ impl FrameColumn {
                 let at = out.len();
                 out.extend((-1i64).to_le_bytes());
                 return match place {
-                    Some(place) => cells::scatter(&items.slice(place, 1), ValueType::I64, 1, (0, 8), &mut out[at..])
-                        .map_err(|(_, problem)| (row, problem)),
+                    Some(place) => {
+                        cells::scatter(&items.slice(place, 1), ValueType::I64, 1, (0, 8), None, &mut out[at..])
+                            .map_err(|(_, problem)| (row, problem))
+                    }
                     None => Ok(()),
                 };
             }
@@ -166,11 +168,9 @@ impl Column for TextColumn {
         for file in &self.sheet.files {
             let (mut stream, mut done) = (TextStream::open(file)?, 0);
             while stream.next(&mut piece)? {
-                for (number, line) in lines(&piece).filter(|(_, line)| !line.trim_ascii().is_empty()) {
-                    let appended = match number {
-                        1 => self.sheet.check_header(line),
-                        _ => self.append(line, &mut out),
-                    };
+                for (number, line) in lines(&piece) {
+                    let row = self.sheet.row(number, line);
+                    let appended = row.and_then(|row| row.map_or(Ok(()), |row| self.append(row, &mut out)));
                     appended.map_err(|problem| Error::line(file, number, problem))?;
                     if out.len() >= BYTES_PER_TAKE {
                         take(&out)?;

@@ -35,6 +35,8 @@ pub struct Columnar {
     next: Mutex<(usize, u64)>,
     /// Nothing stands for the empty string.
     nulls: bool,
+    /// Value of edges that have none.
+    fill: Option<f64>,
 }
 
 struct TablePart {
@@ -97,6 +99,7 @@ impl Columnar {
             bytes,
             next: Mutex::new((0, 0)),
             nulls: false,
+            fill: choice.fill,
         })
     }
 
@@ -133,7 +136,7 @@ impl Columnar {
                 let problem = format!("is of type {}: expected floats, as in the first file", array.data_type());
                 return Err(wrong(name, (0, problem)));
             }
-            cells::scatter(array, column.value, column.width, place, &mut into.values[start..])
+            cells::scatter(array, column.value, column.width, place, self.fill, &mut into.values[start..])
                 .map_err(|cell| wrong(name, cell))?;
             offset += column.width * column.value.bytes();
         }

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use super::cells::write_fill;
 use super::choice::{Choice, IdKind};
-use super::line::fields;
 use super::names::TextNames;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
-use crate::read::text::field::{shown, unsigned};
-use crate::read::text::value::write_number;
+use crate::read::text::field::shown;
+use crate::read::text::line::fields;
+use crate::read::text::value::{self, write_number};
 use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
 
@@ -29,6 +30,8 @@ pub struct Text {
     done: AtomicU64,
     /// Nothing stands for the empty string.
     nulls: bool,
+    /// Value of edges that have none.
+    fill: Option<f64>,
 }
 
 #[derive(Clone, Copy)]
@@ -68,6 +71,7 @@ impl Text {
             state: Mutex::default(),
             done: AtomicU64::new(0),
             nulls: false,
+            fill: choice.fill,
         }
     }
 
@@ -101,7 +105,11 @@ impl Text {
             let result = match self.roles.get(place) {
                 Some(&Role::Id(which)) => self.id(cell, names).map(|id| ids[which] = id),
                 Some(&Role::Value(at, value)) => {
-                    write_number(cell, value, &mut values[start + at..start + at + value.bytes()])
+                    let out = &mut values[start + at..start + at + value.bytes()];
+                    match self.fill.filter(|_| value::is_missing(&cell)) {
+                        Some(fill) => write_fill(fill, value, out),
+                        None => write_number(cell, value, out),
+                    }
                 }
                 _ => Ok(()),
             };
@@ -116,11 +124,11 @@ impl Text {
 
     fn id(&self, cell: &[u8], names: &mut TextNames) -> Result<u64, String> {
         match self.kind {
-            IdKind::Number => unsigned(cell).ok_or_else(|| match cell.starts_with(b"-") {
+            _ if cell.is_empty() && !self.nulls => Err("is empty: expected an id in every row".into()),
+            IdKind::Number => value::id(cell).ok_or_else(|| match cell.starts_with(b"-") {
                 true => format!("{}: expected ids from 0", shown(cell)),
-                false => format!("{}: expected an integer, as in the first rows", shown(cell)),
+                false => format!("{}: expected a whole number below 2^64, as in the first rows", shown(cell)),
             }),
-            IdKind::Text if cell.is_empty() && !self.nulls => Err("is empty: expected an id in every row".into()),
             IdKind::Text => {
                 let text = std::str::from_utf8(cell).map_err(|_| format!("{}: expected UTF-8", shown(cell)))?;
                 Ok(names.id(text))
@@ -166,9 +174,7 @@ impl EdgeSource for Text {
         for (number, line) in lines(piece) {
             let number = number % LINES_PER_FILE;
             let wrong = |problem| Error::line(&self.sheet.files[file], number, problem);
-            if number == 1 {
-                self.sheet.check_header(line).map_err(wrong)?;
-            } else if !line.trim_ascii().is_empty() {
+            if let Some(line) = self.sheet.row(number, line).map_err(wrong)? {
                 let [source, target] = self.parse_line(line, &mut names, &mut batch.values).map_err(wrong)?;
                 batch.sources.push(source);
                 if self.num_ids == 2 {

@@ -14,6 +14,7 @@ use super::columnar::ROWS_PER_PIECE;
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
 use super::parts::TableFormat;
+use super::plain::plain;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -42,10 +43,11 @@ pub trait Frames: Send + Sync {
 pub fn open(files: &[PathBuf], format: TableFormat, budget: Memory) -> Result<Vec<Arc<dyn Frames>>> {
     let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
     for file in files {
-        opened.push(match format {
+        let file: Arc<dyn Frames> = match format {
             TableFormat::Arrow => Arc::new(IpcFile::open(file, budget)?),
             _ => Arc::new(ParquetFile::open(file, budget)?),
-        });
+        };
+        opened.push(plain(file));
     }
     Ok(opened)
 }

@@ -22,24 +22,27 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
+use crate::read::bipartite::are_two_kinds;
 use crate::read::options::EdgeTableOptions;
 use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
 mod cells;
-mod choice;
+pub mod choice;
 mod column;
 mod columnar;
 mod csv;
+mod ends;
 mod features;
 mod frames;
+mod header;
 mod ipc;
-mod line;
 mod multi_hot;
-mod names;
+pub mod names;
 mod nodes;
 mod parquet;
 mod parts;
+mod plain;
 mod roles;
 mod rows;
 mod sheet;
@@ -131,16 +134,21 @@ fn open_edges(
     let (files, format) = parts::parts(path, unnamed)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == TableFormat::Csv {
-        let sheet = Sheet::open(path, &files)?;
+        let sheet = Sheet::open(path, &files, options.text)?;
         let fields = without_index(sheet.fields());
-        let choice = choose(path, &fields, options)?;
-        say_choice(path, &fields, &choice, options, progress);
+        let choice = choose(path, &fields, sheet.header.is_none(), options)?;
+        ask_for_kinds(path, &fields, &choice, options)?;
+        match sheet.header {
+            Some(_) => say_choice(path, &fields, &choice, options, progress),
+            None => say_unnamed(path, &fields, &choice, progress),
+        }
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
     let parts = frames::open(&files, format, options.memory)?;
     let fields = without_index(columnar::fields(&parts)?);
-    let choice = choose(path, &fields, options)?;
+    let choice = choose(path, &fields, false, options)?;
+    ask_for_kinds(path, &fields, &choice, options)?;
     say_choice(path, &fields, &choice, options, progress);
     let ids = ids_of(path, choice.kind, options)?;
     let bytes = total_bytes(&files)?;
@@ -165,10 +173,25 @@ fn ids_of(path: &Path, kind: IdKind, options: &EdgeTableOptions<'_>) -> Result<I
     }
 }
 
+/// Asks whether ids are of two kinds, where the names of their columns say so and the numbers do not.
+fn ask_for_kinds(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>) -> Result<()> {
+    let [source, target] = choice.ids.map(|at| fields[at].name.as_str());
+    match choice.kind == IdKind::Number && options.bipartite.is_none() && are_two_kinds(source, target) {
+        false => Ok(()),
+        true => {
+            let problem = format!(
+                "`{source}` and `{target}` name two kinds of vertices, whose numbers may be the same: pass --bipartite to keep them apart, \
+                 or --bipartite=no if they are of one kind"
+            );
+            Err(Error::input(path, problem))
+        }
+    }
+}
+
 /// Tells the user which columns are the edges, and which were left out for what they hold.
 fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
-    progress.note(&format!("{}: edges from `{source}` to `{target}`", path.display()));
+    progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
     choice::note_index(path, fields, None, progress);
     if options.edge_columns.is_none() {
         let left_out = choice::left_out(fields, &choice.ids);
@@ -176,9 +199,21 @@ fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTabl
     }
 }
 
+/// As [`say_choice`], of a list without a header.
+fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Progress) {
+    let [source, target] = choice.ids.map(|at| &fields[at].name);
+    progress.decide(&format!("{}: no header; edges from column {source} to column {target}", path.display()));
+    if fields.len() > 2 + choice.values.len() {
+        progress.decide(&format!(
+            "note: {}: more than two columns; the others are ignored: name them with --edge-columns to keep them",
+            path.display()
+        ));
+    }
+}
+
 fn note_left_out(path: &Path, columns: &[String], why: &str, progress: &dyn Progress) {
     if !columns.is_empty() {
-        progress.note(&format!("{}: left out the columns {}, {why}", path.display(), columns.join(", ")));
+        progress.decide(&format!("{}: left out the columns {}, {why}", path.display(), columns.join(", ")));
     }
 }
 

@@ -29,7 +29,7 @@ use super::rows::Table;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::memory::Memory;
-use crate::read::options::{Categories, Fill, NodeTableOptions};
+use crate::read::options::{Categories, Fill, NodeTableOptions, TextOptions};
 use crate::read::raw::{Column, Raw};
 use crate::{Error, Result};
 
@@ -93,7 +93,9 @@ pub fn nodes(
     let (files, format) = parts::parts(path, None)?;
     let bytes = super::total_bytes(&files)?;
     let table = match format {
-        TableFormat::Csv => Table::Text(Sheet::open(path, &files)?),
+        TableFormat::Csv => {
+            Table::Text(Sheet::open(path, &files, TextOptions { must_have_header: true, ..TextOptions::default() })?)
+        }
         _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
     let fields = table.fields()?;

@@ -6,12 +6,12 @@ use std::path::Path;
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choice::{self, Field, IdKind, matches};
+use super::choice::{self, Field, IdKind, NONE, matches};
 use super::features::ColumnStatistics;
 use super::rows::{Cell, Table};
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
 use crate::read::options::{Categories, Fill, NodeTableOptions};
-use crate::read::text::value::integer;
+use crate::read::text::value;
 use crate::{Error, Result};
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
@@ -19,8 +19,6 @@ const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "
 const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Names of the flags of each split.
 const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
-/// The word for none of the columns, where an option names some.
-const NONE: &str = "none";
 /// Most values of a column of strings that is taken for the label though nothing says so; each stands in two rows on average.
 const FEW: usize = 256;
 /// Ids of edges that the ids of vertices are told by.
@@ -264,7 +262,7 @@ impl Roles {
         said.extend(self.label.map(|at| format!("labels from {}{classes}", name(at))));
         let splits: Vec<String> = self.masks.into_iter().chain([self.split]).flatten().map(name).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
-        progress.note(&format!("{}: {}", path.display(), said.join("; ")));
+        progress.decide(&format!("{}: {}", path.display(), said.join("; ")));
         let used = [self.taken(), self.feature_places()].concat();
         choice::note_index(path, fields, self.id, progress);
         let why = "which hold no numbers (--encode COLUMN=onehot makes features of strings)";
@@ -288,7 +286,8 @@ pub fn find_ids(
     let find = |found: &mut Vec<(usize, u64)>, slot: usize, cell: Cell<'_>| {
         let id = match (cell, kind) {
             (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
-            (Cell::Text(text), IdKind::Number) => integer(text.as_bytes()).and_then(|id| u64::try_from(id).ok()),
+            (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
+            (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
             (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
             _ => None,
         };

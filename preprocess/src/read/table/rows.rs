@@ -10,11 +10,11 @@ use super::column::{FrameColumn, TextColumn};
 use super::columnar::{self, Columnar, at_row};
 use super::csv::Text;
 use super::frames::{self, Frames};
-use super::line;
 use super::sheet::Sheet;
 use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
+use crate::read::text::line;
 use crate::read::text::value::is_missing;
 use crate::read::text::{lines, read_pieces};
 use crate::{Error, Result};
@@ -68,7 +68,7 @@ impl Table {
     ) -> Result<Box<dyn EdgeSource>> {
         let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::I64, width: 1 };
         let columns = values.iter().map(column).collect();
-        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns };
+        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns, fill: None };
         Ok(match self {
             Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
             Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),
@@ -77,7 +77,7 @@ impl Table {
 
     /// The strings of a column, which may be missing, as hashes.
     pub fn source_of_names(&self, at: usize) -> Result<Box<dyn EdgeSource>> {
-        let choice = Choice { ids: [0; 2], kind: IdKind::Text, values: vec![], columns: vec![] };
+        let choice = Choice { ids: [0; 2], kind: IdKind::Text, values: vec![], columns: vec![], fill: None };
         Ok(match self {
             Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, &[at], &choice, *bytes)?.with_nulls()),
             Self::Text(sheet) => Box::new(Text::new(sheet.clone(), &[at], &choice).with_nulls()),
@@ -125,11 +125,13 @@ impl Table {
                 for file in &sheet.files {
                     let parse = |piece: &Piece| {
                         let mut made = T::default();
-                        for (number, line) in lines(piece).filter(|(_, line)| !line.trim_ascii().is_empty()) {
-                            let parsed = match number {
-                                1 => sheet.check_header(line),
-                                _ => row_of_text(sheet, &slots, line, |slot, found| cell(&mut made, slot, found)),
-                            };
+                        for (number, line) in lines(piece) {
+                            let parsed = sheet.row(number, line).and_then(|row| match row {
+                                None => Ok(()),
+                                Some(row) => {
+                                    row_of_text(sheet, &slots, row, |slot, found| cell(&mut made, slot, found))
+                                }
+                            });
                             parsed.map_err(|problem| Error::line(file, number, problem))?;
                         }
                         Ok(made)

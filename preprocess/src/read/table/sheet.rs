@@ -1,18 +1,17 @@
-//! CSV, TSV and their like with a header line: what their columns hold, by the first rows.
+//! Text tables: their delimiter, their header if they have one, and what their columns hold, by the first rows.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::choice::{Field, IdKind};
-use super::line::{delimiter, fields};
+use super::header::{self, Header};
 use crate::edges::Piece;
-use crate::read::text::field::{real, shown};
+use crate::read::options::{Answer, TextOptions};
+use crate::read::text::TextStream;
+use crate::read::text::field::shown;
+use crate::read::text::line::Delimiter;
+use crate::read::text::sketch::{Row, Sketch, is_comment};
 use crate::read::text::value::{CellKind, widened};
-use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
-
-/// Rows that types are told from.
-const SAMPLE: usize = 1000;
 
 /// The parts of a text table, and what they have in common.
 #[derive(Clone, Debug)]
@@ -22,9 +21,9 @@ pub struct Sheet {
     /// Bytes of all of them.
     pub bytes: u64,
     /// Between fields.
-    pub delimiter: u8,
-    /// The first line of every part.
-    pub header: Vec<u8>,
+    pub delimiter: Delimiter,
+    /// The line of every part that names the columns. `None`: each line that is no comment is a row.
+    pub header: Option<Header>,
     /// Name and content of every column.
     pub columns: Vec<(String, CellKind)>,
     /// Rows that were looked at.
@@ -34,23 +33,27 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Reads the header and the first rows of the table whose parts are `files`.
-    pub fn open(path: &Path, files: &[PathBuf]) -> Result<Self> {
+    /// Reads the header and the first rows of the table whose parts are `files`. Columns without names are called 1, 2, 3 ...
+    pub fn open(path: &Path, files: &[PathBuf], options: TextOptions) -> Result<Self> {
         let bytes = super::total_bytes(files)?;
-        let mut sheet: Option<Self> = None;
+        let mut found: Option<Self> = None;
         for file in files {
             let (mut stream, mut piece) = (TextStream::open(file)?, Piece::default());
             if !stream.next(&mut piece)? {
                 continue;
             }
-            let mut lines = lines(&piece);
-            let Some((_, header)) = lines.next() else { continue };
-            let sheet = match &mut sheet {
+            let given = found.as_ref().map_or(options.delimiter, |sheet| Some(sheet.delimiter));
+            let sketch = Sketch::of(&piece.bytes, given);
+            let sheet = match &mut found {
                 Some(sheet) => sheet,
-                None => sheet.insert(Self::of_header(file, header, files, bytes)?),
+                None => found.insert(Self::of_sketch(file, &sketch, options, (files, bytes))?),
             };
-            for (number, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()).take(SAMPLE) {
-                sheet.look_at(line).map_err(|problem| Error::line(file, number, problem))?;
+            let first_row = sheet.header.as_ref().map_or(1, |header| header.line + 1);
+            for (number, row) in sketch.rows.iter().filter(|(number, _)| *number >= first_row) {
+                sheet.look_at(row).map_err(|problem| Error::line(file, *number, problem))?;
+            }
+            if let Some((number, problem)) = sketch.problem {
+                return Err(Error::line(file, number, problem));
             }
             if sheet.sample > 0 {
                 // As many in a byte of the file as in the first piece.
@@ -59,25 +62,42 @@ impl Sheet {
                 break;
             }
         }
-        sheet.ok_or_else(|| Error::input(path, "empty: expected a header line with the names of the columns"))
+        found.ok_or_else(|| Error::input(path, "empty: expected a header line with the names of the columns"))
     }
 
-    fn of_header(file: &Path, header: &[u8], files: &[PathBuf], bytes: u64) -> Result<Self> {
-        let delimiter = delimiter(header);
-        let cells = cells(header, delimiter).map_err(|problem| Error::line(file, 1, problem))?;
-        if cells.iter().all(|cell| real::<f64>(cell.trim_ascii()).is_some()) {
-            let problem = "expected a header line with the names of the columns, found numbers: an edge list without a header is read as such, not as a table";
-            return Err(Error::line(file, 1, problem));
+    fn of_sketch(
+        file: &Path,
+        sketch: &Sketch<'_>,
+        options: TextOptions,
+        (files, bytes): (&[PathBuf], u64),
+    ) -> Result<Self> {
+        let delimiter = sketch.delimiter;
+        let header = match header::find(sketch, options.header) {
+            // The user can be asked about edges alone.
+            Err(_) if options.must_have_header => header::find(sketch, Some(Answer::Yes)),
+            found => found,
+        };
+        let header = header.map_err(|question| Error::input(file, question))?;
+        if header.is_none() && options.must_have_header {
+            let line = sketch.rows.first().map_or(1, |(line, _)| *line);
+            return Err(Error::line(file, line, "expected a header line with the names of the columns, found numbers"));
         }
-        let name = |cell: &Cow<[u8]>| String::from_utf8_lossy(cell.trim_ascii()).trim_start_matches('#').to_string();
-        let columns = cells.iter().map(|cell| (name(cell), CellKind::Empty)).collect();
-        Ok(Self { files: files.to_vec(), bytes, delimiter, header: header.to_vec(), columns, sample: 0, num_rows: 0 })
+        let names = match &header {
+            Some(Header { line, text }) => {
+                header::names_in(text, delimiter).map_err(|problem| Error::line(file, *line, problem))?
+            }
+            None => {
+                let count = sketch.rows.first().map_or(0, |(_, row)| row.len());
+                (1..=count).map(|column| column.to_string()).collect()
+            }
+        };
+        let columns = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
+        Ok(Self { files: files.to_vec(), bytes, delimiter, header, columns, sample: 0, num_rows: 0 })
     }
 
-    fn look_at(&mut self, line: &[u8]) -> Result<(), String> {
-        let cells = cells(line, self.delimiter)?;
-        self.check_count(cells.len())?;
-        for ((_, kind), cell) in self.columns.iter_mut().zip(&cells) {
+    fn look_at(&mut self, row: &Row<'_>) -> Result<(), String> {
+        self.check_count(row.len())?;
+        for ((_, kind), cell) in self.columns.iter_mut().zip(row) {
             *kind = widened(*kind, cell.trim_ascii());
         }
         self.sample += 1;
@@ -89,7 +109,10 @@ impl Sheet {
         let expected = self.columns.len();
         match found == expected {
             true => Ok(()),
-            false => Err(format!("{found} fields: expected {expected}, as in the header")),
+            false => {
+                let as_in = if self.header.is_some() { "the header" } else { "the first line" };
+                Err(format!("{found} fields: expected {expected}, as in {as_in}"))
+            }
         }
     }
 
@@ -97,11 +120,17 @@ impl Sheet {
     pub fn fields(&self) -> Vec<Field> {
         let field = |(name, kind): &(String, CellKind)| {
             let id = match kind {
-                CellKind::Integer => Some(IdKind::Number),
-                CellKind::Text | CellKind::Flag => Some(IdKind::Text),
+                CellKind::Integer | CellKind::Whole => Some(IdKind::Number),
+                CellKind::Text | CellKind::Flag | CellKind::Long => Some(IdKind::Text),
                 CellKind::Empty | CellKind::Missing | CellKind::Float => None,
             };
-            Field { name: name.clone(), id, value: kind.value().map(|value| (value, 1)), list: false }
+            Field {
+                name: name.clone(),
+                id,
+                value: kind.value().map(|value| (value, 1)),
+                list: false,
+                is_fractional: *kind == CellKind::Whole,
+            }
         };
         let mut fields: Vec<Field> = self.columns.iter().map(field).collect();
         if self.sample == 0 {
@@ -111,22 +140,22 @@ impl Sheet {
         fields
     }
 
-    /// Whether `line` is a header of a part, and not the one of the first.
-    pub fn check_header(&self, line: &[u8]) -> Result<(), String> {
-        match line.trim_ascii() == self.header.trim_ascii() {
-            true => Ok(()),
-            false => {
-                Err(format!("expected the header of the first part, {}, found {}", shown(&self.header), shown(line)))
-            }
+    /// The row that line `number` of a part is; `None` for a header, a comment or nothing. Says what is wrong with a header.
+    pub fn row<'l>(&self, number: u64, line: &'l [u8]) -> Result<Option<&'l [u8]>, String> {
+        let text = line.trim_ascii();
+        match &self.header {
+            _ if text.is_empty() => Ok(None),
+            Some(header) if number < header.line && is_comment(text) => Ok(None),
+            Some(header) if number <= header.line => match text == header.text.trim_ascii() {
+                true => Ok(None),
+                false => Err(format!(
+                    "expected the header of the first part, {}, found {}",
+                    shown(&header.text),
+                    shown(line)
+                )),
+            },
+            None if is_comment(text) => Ok(None),
+            _ => Ok(Some(line)),
         }
     }
-}
-
-fn cells(line: &[u8], delimiter: u8) -> Result<Vec<Cow<'_, [u8]>>, String> {
-    let mut cells = Vec::new();
-    fields(line, delimiter, |_, cell| {
-        cells.push(cell);
-        true
-    })?;
-    Ok(cells)
 }

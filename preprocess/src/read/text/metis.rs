@@ -40,8 +40,8 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
     (named.ends_with(".graph") || named.ends_with(".metis")) && MetisHeader::parse(first, 0).is_ok()
 }
 
-/// Opens the file at `path`. Looks at the option `edge_columns`.
-pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
+/// Opens the file at `path`, whose header is not to be trusted where it is to be ignored.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progress: &dyn Progress) -> Result<Raw> {
     let header = MetisHeader::read(path)?;
     let weight = EdgeColumn { name: "weight".into(), value: ValueType::I64, width: 1 };
     let columns: Vec<EdgeColumn> =
@@ -51,12 +51,23 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
         path: path.to_path_buf(),
         header,
         columns,
+        ignore_header,
         walk: Mutex::new(None),
         vertices: Mutex::new(HashMap::new()),
         bytes_done: AtomicU64::new(0),
     };
     let mut raw = Raw::of(lists, Ids::Dense(Some(header.num_vertices)), vec![path.to_path_buf()]);
     let column = |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
+    if !raw.edges.columns().is_empty() {
+        progress.note(&format!(
+            "note: {}: weights of edges are kept as the column weight: --draw-by and --edge-weights of train use it",
+            path.display()
+        ));
+    }
+    if header.vertex_sizes || header.vertex_weights > 0 {
+        let problem = "sizes and weights of vertices are kept as columns, which no command uses";
+        progress.note(&format!("note: {}: {problem}", path.display()));
+    }
     if header.vertex_sizes {
         raw.columns.push(Box::new(column("vertex_size", 0, 1)));
     }
@@ -188,6 +199,7 @@ struct AdjacencyLists {
     path: PathBuf,
     header: MetisHeader,
     columns: Vec<EdgeColumn>,
+    ignore_header: bool,
     walk: Mutex<Option<LineWalk>>,
     /// The vertex of the first line of every piece under way, by that line.
     vertices: Mutex<HashMap<u64, u64>>,
@@ -262,9 +274,15 @@ impl EdgeSource for AdjacencyLists {
     }
 
     fn finish(&self, seen: &Seen) -> Result<Ending> {
-        if seen.edges != 2 * self.header.num_edges {
+        if seen.edges != 2 * self.header.num_edges && !self.ignore_header {
             let (m, found) = (self.header.num_edges, seen.edges);
-            let problem = format!("promises {m} edges, so {} neighbours; {found} follow: truncated or damaged", 2 * m);
+            let why = match found == m {
+                true => {
+                    "a header counts each edge once, and each edge is listed at both ends; pass --ignore-header if this one counts both"
+                }
+                false => "truncated or damaged, or pass --ignore-header",
+            };
+            let problem = format!("promises {m} edges, so {} neighbours; {found} follow: {why}", 2 * m);
             return Err(Error::line(&self.path, self.header.line, problem));
         }
         Ok(Ending { num_vertices: Some(self.header.num_vertices), ..Ending::default() })

@@ -1,9 +1,13 @@
-//! Files of text: `stream` cuts a file, plain or compressed, into pieces of whole lines; a reader makes edges of each line, by
-//! `field` (ids and numbers) and `value` (numbers of a column's type).
+//! Files of text: `stream` cuts a file, plain or compressed, into pieces of whole lines; `line` cuts lines into fields; `sketch` tells
+//! by the first lines what a file is; a reader makes edges of each line, by `field` (ids and numbers) and `value` (numbers of a
+//! column's type).
 
+pub mod adjlist;
 pub mod field;
+pub mod line;
 pub mod metis;
 pub mod mtx;
+pub mod sketch;
 pub mod snap;
 mod stream;
 pub mod value;

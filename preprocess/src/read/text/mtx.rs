@@ -9,7 +9,8 @@
 //! Entry (i, j) of the square matrix is the edge i - 1 -> j - 1. A symmetric file holds one triangle: an entry off the
 //! diagonal is the edge in the other direction as well, with the same value, or the negated one of a skew-symmetric matrix.
 //! Values become the edge column `weight`, double precision, or 64-bit integers of an `integer` file. The vertices are the
-//! rows. Dense (`array`), complex and rectangular matrices are refused.
+//! rows; of a matrix of two kinds of vertices, rows and columns. Dense (`array`) and complex matrices are refused, and others that are
+//! not square.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,13 +32,21 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
     head.len() >= BANNER.len() && head[..BANNER.len()].eq_ignore_ascii_case(BANNER)
 }
 
-/// Opens the file at `path`. Looks at the option `edge_columns`.
-pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
+/// Opens the file at `path`. Rows and columns may be of `two_kinds`, and then differ in number.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, two_kinds: bool) -> Result<Raw> {
     let header = MatrixHeader::read(path)?;
+    let [rows, columns] = header.sides;
+    if rows != columns && !two_kinds {
+        let problem = format!(
+            "a matrix of {rows} rows and {columns} columns: expected a square one, of a graph's edges; if rows and columns are two kinds of \
+             vertices, pass --bipartite"
+        );
+        return Err(Error::line(path, header.line, problem));
+    }
     let value = header.value.map(|value| EdgeColumn { name: "weight".into(), value, width: 1 });
     let columns: Vec<EdgeColumn> = value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
     wanted.check(path, &columns)?;
-    let num_vertices = header.num_vertices;
+    let num_vertices = rows.max(header.sides[1]);
     let entries = MatrixEntries {
         path: path.to_path_buf(),
         header,
@@ -54,7 +63,8 @@ struct MatrixHeader {
     /// Type of the entries' values, `None` for a pattern.
     value: Option<ValueType>,
     symmetry: Symmetry,
-    num_vertices: u64,
+    /// Numbers of rows and of columns.
+    sides: [u64; 2],
     num_entries: u64,
     /// The line with the three numbers.
     line: u64,
@@ -79,9 +89,9 @@ impl MatrixHeader {
                     None => banner = Some(Self::banner(line).map_err(|problem| Error::line(path, number, problem))?),
                     Some(_) if line.is_empty() || line.starts_with(b"%") => {}
                     Some((value, symmetry)) => {
-                        let (num_vertices, num_entries) =
+                        let (sides, num_entries) =
                             Self::sizes(line).map_err(|problem| Error::line(path, number, problem))?;
-                        return Ok(Self { value, symmetry, num_vertices, num_entries, line: number });
+                        return Ok(Self { value, symmetry, sides, num_entries, line: number });
                     }
                 }
             }
@@ -112,13 +122,10 @@ impl MatrixHeader {
         Ok((value, symmetry))
     }
 
-    fn sizes(line: &[u8]) -> Result<(u64, u64), String> {
+    fn sizes(line: &[u8]) -> Result<([u64; 2], u64), String> {
         let numbers: Option<Vec<u64>> = fields(line).map(unsigned).collect();
         match numbers.as_deref() {
-            Some(&[rows, columns, entries]) if rows == columns => Ok((rows, entries)),
-            Some(&[rows, columns, _]) => {
-                Err(format!("a matrix of {rows} rows and {columns} columns: expected a square one, of a graph's edges"))
-            }
+            Some(&[rows, columns, entries]) => Ok(([rows, columns], entries)),
             _ => Err(format!("expected `ROWS COLUMNS ENTRIES`, found {}", shown(line))),
         }
     }
@@ -140,18 +147,22 @@ struct MatrixEntries {
 }
 
 impl MatrixEntries {
+    fn num_vertices(&self) -> u64 {
+        self.header.sides[0].max(self.header.sides[1])
+    }
+
     /// Appends the edges of one line.
     fn entry(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
-        let n = self.header.num_vertices;
         let mut fields = fields(line);
-        let mut id = || {
+        let mut id = |n: u64| {
             let field = fields.next().ok_or_else(|| format!("expected a row and a column, found {}", shown(line)))?;
             match unsigned(field) {
                 Some(id @ 1..) if id <= n => Ok(id - 1),
                 _ => Err(format!("expected a row or column from 1 to {n}, found {}", shown(field))),
             }
         };
-        let (source, target) = (id()?, id()?);
+        let [rows, columns] = self.header.sides;
+        let (source, target) = (id(rows)?, id(columns)?);
         let mirrored = self.header.symmetry != Symmetry::General && source != target;
         if self.header.symmetry == Symmetry::Skew && source == target {
             return Err("an entry on the diagonal: a skew-symmetric matrix has none".into());
@@ -164,13 +175,19 @@ impl MatrixEntries {
             return if fields.next().is_none() { Ok(()) } else { Err("a value in a pattern matrix: damaged?".into()) };
         };
         let field = fields.next().ok_or("expected a value behind row and column")?;
+        if self.columns.is_empty() {
+            return Ok(());
+        }
         let not_a_number = || format!("expected a number, found {}", shown(field));
         let sign = if self.header.symmetry == Symmetry::Skew { -1 } else { 1 };
         let both: [[u8; 8]; 2] = match value {
             ValueType::I64 => {
                 let number = integer(field).filter(|number| number.checked_mul(sign).is_some());
                 let number = number.ok_or_else(|| {
-                    format!("expected a whole number of 64 bits with its sign, found {}", shown(field))
+                    format!(
+                        "expected a whole number of 64 bits with its sign, found {}; --edge-columns none leaves the values out",
+                        shown(field)
+                    )
                 })?;
                 [number.to_le_bytes(), (number * sign).to_le_bytes()]
             }
@@ -182,9 +199,7 @@ impl MatrixEntries {
         if fields.next().is_some() {
             return Err(format!("expected a row, a column and a value, found {}", shown(line)));
         }
-        if !self.columns.is_empty() {
-            batch.values.extend(both[..1 + usize::from(mirrored)].as_flattened());
-        }
+        batch.values.extend(both[..1 + usize::from(mirrored)].as_flattened());
         Ok(())
     }
 }
@@ -219,7 +234,7 @@ impl EdgeSource for MatrixEntries {
                 format!("promises {promised} entries, {found} follow: truncated or damaged, download it again");
             return Err(Error::line(&self.path, self.header.line, problem));
         }
-        Ok(Ending { num_vertices: Some(self.header.num_vertices), ..Ending::default() })
+        Ok(Ending { num_vertices: Some(self.num_vertices()), ..Ending::default() })
     }
 
     fn columns(&self) -> &[EdgeColumn] {
@@ -232,7 +247,7 @@ impl EdgeSource for MatrixEntries {
         let most = bytes.saturating_mul(5) / MIN_LINE_BYTES;
         let entries = self.header.num_entries.min(most);
         let edges = if self.header.symmetry == Symmetry::General { entries } else { 2 * entries };
-        Ok(Estimate { edges, vertices: self.header.num_vertices, bytes })
+        Ok(Estimate { edges, vertices: self.num_vertices(), bytes })
     }
 
     fn bytes_done(&self) -> u64 {
@@ -248,7 +263,7 @@ mod tests {
     use crate::read::options::ReadOptions;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, WantedColumns::default())
+        open(path, WantedColumns::default(), false)
     }
 
     fn text(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -278,7 +293,7 @@ mod tests {
         let (edges, values) = read_edges(&*read(&path).unwrap().edges).unwrap();
         assert_eq!((edges, values), (vec![(1, 0), (0, 1), (2, 0), (0, 2)], i64s(&[5, -5, -7, 7])));
         let none = ReadOptions { edge_columns: Some(vec![]), ..Default::default() };
-        let raw = open(&path, none.columns()).unwrap();
+        let raw = open(&path, none.columns(), false).unwrap();
         assert_eq!((raw.edges.columns().len(), read_edges(&*raw.edges).unwrap().1.len()), (0, 0));
     }
 

@@ -4,8 +4,9 @@
 //! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, by the first piece. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
 //! ascending order, unless `--keep-ids`.
 //!
-//! Two kinds of header are checked against the edges:
+//! Three kinds of header are checked against the edges:
 //! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
+//! * KONECT's second comment `% EDGES SOURCES TARGETS`: so many lines must follow;
 //! * a bare first line `n m`: taken for a header exactly when m lines follow and all their ids are below n, which is
 //!   then the number of vertices. Where it names two ids above all others, the smaller first, it is taken for a header
 //!   that lies.
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::field::{leading_unsigned, shown, unsigned};
 use super::value::{CellKind, widened, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
-use crate::read::options::EdgeListOptions;
+use crate::read::options::{Answer, EdgeListOptions};
 use crate::read::raw::{Ids, Raw, check_size};
 use crate::read::text::{TextPieces, TextStream, lines};
 use crate::{Error, Result};
@@ -39,6 +40,7 @@ struct SnapEdges {
     path: PathBuf,
     keep_ids: bool,
     ignore_header: bool,
+    bipartite: Option<Answer>,
     columns: Vec<EdgeColumn>,
     head: Head,
     estimate: Estimate,
@@ -72,6 +74,7 @@ impl SnapEdges {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
             ignore_header: options.ignore_header,
+            bipartite: options.bipartite,
             columns: columns(path, options.columns)?,
             head: Head::default(),
             estimate: Estimate::default(),
@@ -86,7 +89,7 @@ impl SnapEdges {
     fn read_head(&mut self) -> Result<()> {
         let mut stream = TextStream::open(&self.path)?;
         self.estimate.bytes = stream.len();
-        let mut piece = Piece::default();
+        let (mut piece, mut konect) = (Piece::default(), false);
         while self.head.first.is_none() && stream.next(&mut piece)? {
             for (number, line) in lines(&piece) {
                 let line = line.trim_ascii();
@@ -97,7 +100,17 @@ impl SnapEdges {
                     self.estimate(&piece, stream.text_len())?;
                     break;
                 }
-                self.head.header = self.head.header.or_else(|| header(number, line));
+                self.head.header = self.head.header.or_else(|| header(number, line)).or_else(|| {
+                    let promised = konect.then(|| konect_counts(number, line)).flatten();
+                    konect = false;
+                    promised
+                });
+                konect |= is_konect(line);
+                if self.bipartite.is_none() && line.starts_with(b"% bip") {
+                    let problem = "`% bip` says that sources and targets are two kinds of vertices, whose numbers may be the same: pass \
+                                   --bipartite to keep them apart, or --bipartite=no if they are of one kind";
+                    return Err(Error::line(&self.path, number, problem));
+                }
             }
         }
         // A weighted list has no bare header, nor has one that says how long it is.
@@ -105,6 +118,7 @@ impl SnapEdges {
             || self.head.header.is_some()
             || !self.columns.is_empty()
             || self.more_columns.load(Relaxed) != NO_LINE
+            || self.bipartite == Some(Answer::Yes)
         {
             self.head.first = None;
         }
@@ -240,7 +254,7 @@ impl SnapEdges {
             let note = format!(
                 "note: {place}: taken for a header, {n} vertices and {m} edges; pass --ignore-header if it is an edge"
             );
-            return Ok(Ending { num_vertices: Some(n), notes: vec![note], ..Ending::default() });
+            return Ok(Ending { num_vertices: Some(n), decisions: vec![note], ..Ending::default() });
         }
         if below && n < m {
             let problem = format!(
@@ -334,7 +348,7 @@ impl EdgeSource for SnapEdges {
             if let Some(promised) = header.nodes {
                 ending.num_vertices = self.check_nodes(header, promised, seen)?;
                 if !self.keep_ids && ending.num_vertices.is_some() {
-                    ending.notes.push(format!(
+                    ending.decisions.push(format!(
                         "note: {}, line {}: {promised} nodes, of which some have no edges: ids are taken as they are",
                         self.path.display(),
                         header.line
@@ -353,7 +367,7 @@ impl EdgeSource for SnapEdges {
         }
         let line = self.more_columns.load(Relaxed);
         if line != NO_LINE {
-            ending.notes.push(format!(
+            ending.decisions.push(format!(
                 "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
                  --edge-columns to keep them",
                 self.path.display()
@@ -389,6 +403,20 @@ fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
         }
     }
     (header.nodes.is_some() || header.edges.is_some()).then_some(header)
+}
+
+/// Whether a comment is the first of a file of KONECT's: `% FORMAT WEIGHTS`.
+fn is_konect(comment: &[u8]) -> bool {
+    let mut words = comment.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    words.next() == Some(b"%") && matches!(words.next(), Some(b"sym" | b"asym" | b"bip"))
+}
+
+/// Understands KONECT's second comment `% EDGES [SOURCES TARGETS]`.
+fn konect_counts(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
+    let words = comment.strip_prefix(b"%")?.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let counts: Option<Vec<u64>> = words.map(unsigned).collect();
+    let edges = counts.filter(|counts| (1..=3).contains(&counts.len()))?.first().copied();
+    Some(PromisedCounts { line, nodes: None, edges })
 }
 
 #[cfg(test)]

@@ -20,8 +20,12 @@ pub enum CellKind {
     Flag,
     /// Whole numbers.
     Integer,
+    /// Whole numbers, some written with a point or missing, as pandas leaves them after a merge.
+    Whole,
     /// Numbers.
     Float,
+    /// Whole numbers, some longer than 64 bits.
+    Long,
     /// Anything.
     Text,
 }
@@ -31,7 +35,7 @@ impl CellKind {
     pub fn value(self) -> Option<ValueType> {
         match self {
             Self::Integer | Self::Flag => Some(ValueType::I64),
-            Self::Float => Some(ValueType::F64),
+            Self::Whole | Self::Float | Self::Long => Some(ValueType::F64),
             Self::Empty | Self::Missing | Self::Text => None,
         }
     }
@@ -42,18 +46,24 @@ pub fn widened(kind: CellKind, cell: &[u8]) -> CellKind {
     let found = match cell {
         cell if is_missing(cell) => match kind {
             // An integer has no way to say so.
-            CellKind::Integer | CellKind::Flag => return CellKind::Float,
+            CellKind::Integer => return CellKind::Whole,
+            CellKind::Flag => return CellKind::Float,
             kind => return kind.max(CellKind::Missing),
         },
         cell if flag(cell).is_some() => CellKind::Flag,
         cell if whole(cell).is_some() => CellKind::Integer,
+        cell if real::<f64>(cell).is_some_and(is_whole) => CellKind::Whole,
+        cell if !cell.is_empty() && cell.iter().all(u8::is_ascii_digit) => CellKind::Long,
         cell if real::<f64>(cell).is_some() => CellKind::Float,
         _ => CellKind::Text,
     };
     match (kind, found) {
-        (CellKind::Flag, CellKind::Integer | CellKind::Float)
-        | (CellKind::Integer | CellKind::Float, CellKind::Flag) => CellKind::Text,
-        (CellKind::Missing, CellKind::Integer) => CellKind::Float,
+        (CellKind::Flag, other) | (other, CellKind::Flag)
+            if other.value() == Some(ValueType::F64) || other == CellKind::Integer =>
+        {
+            CellKind::Text
+        }
+        (CellKind::Missing, CellKind::Integer) => CellKind::Whole,
         (kind, found) => kind.max(found),
     }
 }
@@ -84,6 +94,21 @@ fn whole(cell: &[u8]) -> Option<i128> {
         Some((b'+', digits)) => unsigned(digits).map(i128::from),
         _ => unsigned(cell).map(i128::from),
     }
+}
+
+/// An unsigned whole number, which may be written as a float that holds it exactly: `7.0`.
+pub fn id(cell: &[u8]) -> Option<u64> {
+    unsigned(cell).or_else(|| exact_id(real::<f64>(cell)?))
+}
+
+/// The whole number from 0 that a float stands for, where every whole number up to it is a float.
+pub fn exact_id(number: f64) -> Option<u64> {
+    (is_whole(number) && number >= 0.0).then_some(number as u64)
+}
+
+fn is_whole(number: f64) -> bool {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    number.fract() == 0.0 && number.abs() <= EXACT
 }
 
 /// Writes the number in `cell` as `value`, little-endian. Nothing is NaN among floats, and wrong among integers; so is what

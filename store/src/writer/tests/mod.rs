@@ -22,6 +22,7 @@ pub(crate) fn provenance() -> Provenance {
         options: json!({ "seed": 3 }),
         sources: Vec::new(),
         facts: BTreeMap::from([("told_at_the_end".into(), 1)]),
+        decisions: Vec::new(),
     }
 }
 

@@ -106,8 +106,12 @@ fn bad_choices_are_named() {
     };
     for (name, options, expected) in [
         ("snappy.parquet", with(|o| o.source_column = Some("nope".into())), "has no column `nope`"),
-        ("snappy.parquet", with(|o| o.source_column = Some("weight".into())), "`weight`: expected integers or strings"),
-        ("snappy.parquet", with(|o| o.source_column = Some("kind".into())), "one holds integers, the other strings"),
+        ("snappy.parquet", with(|o| o.source_column = Some("pair".into())), "`pair`: expected integers or strings"),
+        (
+            "snappy.parquet",
+            with(|o| (o.source_column, o.target_column) = (Some("kind".into()), Some("dst".into()))),
+            "one holds integers, the other strings",
+        ),
         ("snappy.parquet", with(|o| o.edge_columns = Some(vec!["kind".into()])), "`kind`: expected numbers"),
         ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
     ] {
@@ -115,7 +119,7 @@ fn bad_choices_are_named() {
         assert!(message.contains(expected), "{message}");
     }
     // Found while reading: a negative id, and a null among integers.
-    let options = with(|o| o.source_column = Some("time".into()));
+    let options = with(|o| (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into())));
     for name in ["snappy.parquet", "file.arrow"] {
         let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
         let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();

@@ -2,7 +2,7 @@ use super::*;
 use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, WantedColumns::default())
+    open(path, WantedColumns::default(), false, &gsplit_store::NoProgress)
 }
 
 /// The golden graph in both directions, without loops and repetitions.

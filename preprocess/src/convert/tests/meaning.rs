@@ -1,0 +1,244 @@
+//! Small inputs that could be understood in two ways: each is the graph that is meant, or one line that asks.
+
+use std::fs;
+
+use clap::{Args, Command, FromArgMatches};
+
+use super::*;
+
+/// Options as the command line gives them.
+fn options(words: &str) -> ConvertOptions {
+    let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
+    let matches = command.try_get_matches_from(words.split(' ').filter(|word| !word.is_empty())).unwrap();
+    ConvertOptions::from_arg_matches(&matches).unwrap()
+}
+
+/// The edges of `dataset` by the ids of the input, `*` behind those of targets of another kind; then each edge column.
+fn graph(dataset: &Dataset) -> String {
+    let (ids, names) = (dataset.original_ids().unwrap(), dataset.original_names().unwrap());
+    let kinds = dataset.manifest().columns.contains_key("kind").then(|| dataset.node_column("kind").unwrap());
+    let name = |vertex: u32| {
+        let mark = if kinds.as_ref().is_some_and(|kinds| kinds.bytes()[vertex as usize] == 1) { "*" } else { "" };
+        let name = match (&ids, &names) {
+            (Some(ids), _) => ids[vertex as usize].to_string(),
+            (None, Some(names)) => names.get(vertex).unwrap().to_string(),
+            (None, None) => vertex.to_string(),
+        };
+        name + mark
+    };
+    let topology = dataset.topology();
+    let (mut lines, mut at) = (Vec::new(), 0);
+    let columns: Vec<_> =
+        dataset.manifest().edge_columns.keys().map(|name| (name, dataset.edge_column(name).unwrap())).collect();
+    for target in 0..dataset.num_vertices() as u32 {
+        for &source in topology.in_neighbours(target) {
+            let values = columns.iter().map(|(column, file)| {
+                let value = match file.descr() {
+                    "<f4" => file.as_slice::<f32>().unwrap()[at].to_string(),
+                    "<f8" => file.as_slice::<f64>().unwrap()[at].to_string(),
+                    _ => file.as_slice::<i64>().unwrap()[at].to_string(),
+                };
+                format!(" {column}={value}")
+            });
+            lines.push(format!("{}>{}{}", name(source), name(target), values.collect::<String>()));
+            at += 1;
+        }
+    }
+    lines.sort();
+    let has_edge = |vertex: u32| !topology.in_neighbours(vertex).is_empty() || topology.indices().contains(&vertex);
+    lines.extend((0..dataset.num_vertices() as u32).filter(|&vertex| !has_edge(vertex)).map(name));
+    lines.join(", ")
+}
+
+/// Name of the file, its content, options, and the graph; or, after `error: `, what the line says.
+type Case = (&'static str, &'static str, &'static str, &'static str);
+
+fn check(cases: &[Case]) {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, &(name, content, words, expected)) in cases.iter().enumerate() {
+        let path = folder.path().join(number.to_string()).join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let out = path.with_file_name("ds");
+        let found = match convert(&path, &out, &options(words), false, &NoProgress) {
+            Ok((dataset, _)) => {
+                let findings = gsplit_store::verify(&out).unwrap();
+                let problem = findings.iter().find(|finding| finding.problem.is_some());
+                assert!(problem.is_none(), "{content:?} {words}: {problem:?}");
+                graph(&dataset)
+            }
+            Err(error) => format!("error: {error}"),
+        };
+        match expected.strip_prefix("error: ") {
+            Some(part) => assert!(found.starts_with("error: ") && found.contains(part), "{content:?} {words}: {found}"),
+            None => assert_eq!(found, expected, "{content:?} {words}"),
+        }
+    }
+}
+
+#[test]
+fn first_lines_are_headers_or_edges() {
+    check(&[
+        ("a.csv", "alice,bob\nbob,carol\n", "", "error: pass --header no if line 1 is a row"),
+        ("a.csv", "alice,bob\nbob,carol\n", "--header no", "alice>bob, bob>carol"),
+        ("a.csv", "alice,bob\nbob,carol\n", "--header yes", "bob>carol"),
+        ("a.tsv", "alice\tbob\nbob\tcarol\n", "", "error: --header"),
+        ("a.txt", "alice bob\nbob carol\n", "--header no", "alice>bob, bob>carol"),
+        ("a.csv", "alice,bob\n", "", "error: line 1 is the only one"),
+        ("a.csv", "src,dst\nalice,bob\n", "", "alice>bob"),
+        ("a.csv", "gene_a,gene_b\nTP53,MDM2\n", "", "TP53>MDM2"),
+        ("a.csv", "x,y\n1,2\n2,3\n", "", "1>2, 2>3"),
+        ("a.csv", "1,2\n2,3\n", "", "1>2, 2>3"),
+        ("a.csv", "\"1\",\"2\"\n\"2\",\"3\"\n", "", "1>2, 2>3"),
+        (
+            "a.txt",
+            "TP53 MDM2 0.5\nATM TP53 0.25\n",
+            "--edge-columns weight",
+            "ATM>TP53 weight=0.25, TP53>MDM2 weight=0.5",
+        ),
+        ("a.txt", "TP53 MDM2 0.5\nATM TP53 0.25\n", "", "ATM>TP53, TP53>MDM2"),
+        ("a.txt", "# source target\nalice bob\nbob carol\n", "", "alice>bob, bob>carol"),
+        ("a.csv", "\u{feff}source;target\nalice;bob\n", "", "alice>bob"),
+        ("a.csv", ",src,dst\n0,a,b\n1,b,c\n", "", "a>b, b>c"),
+        ("a.txt", "It was a bright\ncold day\nin April\n", "", "error: neither a known binary file"),
+        ("a.csv", "n1,n2\nn2,n3\n", "", "error: --header"),
+        ("a.csv", "1,2\n2,3\n", "--header yes", "2>3"),
+    ]);
+}
+
+#[test]
+fn ends_are_known_columns_or_asked_for() {
+    check(&[
+        ("a.csv", "id,user_a,user_b\n1,5,6\n2,6,7\n", "", "5>6 id=1, 6>7 id=2"),
+        ("a.csv", "subject,predicate,object\na,likes,b\nb,likes,c\n", "", "a>b, b>c"),
+        (
+            "a.csv",
+            "block_timestamp,transaction_hash,from_address,to_address,value\n7,0x1,0xa,0xb,10\n8,0x2,0xb,0xc,20\n",
+            "--edge-columns value=weight",
+            "0xa>0xb weight=10, 0xb>0xc weight=20",
+        ),
+        ("a.csv", "ts,caller,callee\n7,1,2\n8,2,3\n", "--edge-columns none", "1>2, 2>3"),
+        ("a.csv", "edge_id,person1,person2\n1,5,6\n2,6,7\n", "--edge-columns none", "5>6, 6>7"),
+        ("a.tsv", "type\tnode_a\tnode_b\nx\t1\t2\ny\t2\t3\n", "", "1>2, 2>3"),
+        (
+            "a.csv",
+            "a1,b1,c1\n1,2,3\n2,3,4\n",
+            "",
+            "error: which columns are the ends of an edge? `a1`, `b1`, `c1` can be",
+        ),
+        ("a.csv", "a1,b1,c1\n1,2,3\n2,3,4\n", "--source-column a1 --target-column c1 --edge-columns none", "1>3, 2>4"),
+        ("a.csv", "src_ip,dst_ip,src_port,dst_port\na,b,1,2\n", "", "error: or from `src_port` to `dst_port`"),
+        ("a.txt", "alice knows bob\nbob likes carol\n", "--header no", "error: which columns"),
+        (
+            "a.txt",
+            "alice knows bob\nbob likes carol\n",
+            "--header no --source-column 1 --target-column 3",
+            "alice>bob, bob>carol",
+        ),
+        ("a.csv", "child,parent\n1,2\n3,2\n", "", "2>1, 2>3"),
+    ]);
+}
+
+#[test]
+fn lists_that_are_no_edge_lists_are_read_as_such_or_refused() {
+    check(&[
+        ("a.txt", "1 2 3\n2 1 3 4\n3\n5\n", "", "1>2, 1>3, 2>1, 2>3, 2>4, 5"),
+        ("a.adjlist", "#networkx\n1 2 3 4\n2 3\n4\n", "", "1>2, 1>3, 1>4, 2>3"),
+        ("a.txt", "1: 2 3\n2: 1\n", "", "1>2, 1>3, 2>1"),
+        ("a.txt", "a b c\nb c\nd\n", "--format adjlist", "a>b, a>c, b>c, d"),
+        ("a.txt", "1 2 3\n2 3\n", "", "error: --format adjlist"),
+        ("a.txt", "1 2 3\n2 3\n", "--format adjlist", "1>2, 1>3, 2>3"),
+        ("a.txt", "1 2 3\n2 3\n", "--format snap", "1>2, 2>3"),
+        ("a.txt", "1 2 x\n", "--format adjlist --keep-ids", "error: --keep-ids"),
+        ("a.txt", "0 1 1\n1 0 0\n1 0 0\n", "", "error: a matrix of zeros and ones"),
+        ("a.csv", "0,1,1,0\n1,0,0,1\n", "", "error: a matrix of zeros and ones"),
+        ("a.txt", "0 4\n1 4\n2 4\n3 5\n4 5\n5 5\n6 4\n7 4\n", "", "error: labels of vertices?"),
+        ("a.txt", "0 4\n1 4\n2 4\n3 5\n", "", "0>4, 1>4, 2>4, 3>5"),
+        ("a.txt", "0.5 1.5\n2.5 3.25\n", "", "error: points or features"),
+        ("a.csv", "x,y\n0.5,1.5\n2.5,3.25\n", "", "error: expected two columns of integers or strings"),
+        ("a.txt", "7 0 1 0 1 0 1 0 1 0 1\n8 1 1 0 1 0 1 0 1 0 1\n", "", "error: features of vertices?"),
+    ]);
+}
+
+#[test]
+fn two_kinds_of_ids_are_kept_apart_or_asked_for() {
+    check(&[
+        ("a.csv", "user_id,item_id,rating\n1,1,5\n2,1,4\n", "", "error: pass --bipartite to keep them apart"),
+        ("a.csv", "user_id,item_id,rating\n1,1,5\n2,1,4\n", "--bipartite", "1>1* rating=5, 2>1* rating=4"),
+        ("a.csv", "user_id,item_id,rating\n1,1,5\n2,1,4\n", "--bipartite=no", "1>1 rating=5, 2>1 rating=4"),
+        ("a.csv", "author,paper\n7,7\n", "", "error: --bipartite"),
+        ("a.csv", "author,paper\nada,p1\nbob,ada\n", "", "ada>p1, bob>ada"),
+        ("a.csv", "author,paper\nada,p1\nbob,ada\n", "--bipartite", "ada>p1*, bob>ada*"),
+        ("out.x", "% bip unweighted\n% 2 2 2\n1 1\n2 1\n", "", "error: `% bip`"),
+        ("out.x", "% bip unweighted\n% 2 2 1\n1 1\n2 1\n", "--bipartite", "1>1*, 2>1*"),
+        (
+            "out.x",
+            "% bip unweighted\n% 3 2 1\n1 1\n2 1\n",
+            "--bipartite",
+            "error: the header promises 3 edges, 2 follow",
+        ),
+        ("out.x", "% asym unweighted\n% 3 2 2\n1 2\n2 1\n", "", "error: the header promises 3 edges"),
+        ("u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n", "--bipartite", "186>302*, 196>242*"),
+        (
+            "r.dat",
+            "1::1193::5::978300760\n1::661::3::978302109\n",
+            "--bipartite --edge-columns rating",
+            "1>1193* rating=5, 1>661* rating=3",
+        ),
+        ("a.csv", "from_user,to_user\n1,1\n1,2\n", "", "1>1, 1>2"),
+    ]);
+}
+
+#[test]
+fn counts_and_weights_are_named_as_what_they_are() {
+    let mtx = "%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 2 18446744073709551615\n";
+    check(&[
+        (
+            "a.mtx",
+            mtx,
+            "",
+            "error: expected a whole number of 64 bits with its sign, found `18446744073709551615`; --edge-columns none",
+        ),
+        ("a.mtx", mtx, "--edge-columns none", "0>1"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 inf\n",
+            "",
+            "error: --edge-columns none leaves",
+        ),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "", "error: pass --bipartite"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "--bipartite", "0>2*, 1>0*"),
+        ("a.graph", "3 4\n2 3\n1\n1\n", "", "error: each edge is listed at both ends"),
+        ("a.graph", "3 4\n2 3\n1\n1\n", "--ignore-header", "0>1, 0>2, 1>0, 2>0"),
+        ("a.graph", "3 2\n2 3\n1\n1\n", "", "0>1, 0>2, 1>0, 2>0"),
+        ("a.graph", "3 7\n2 3\n1\n1\n", "", "error: promises 7 edges"),
+    ]);
+}
+
+#[test]
+fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
+    check(&[
+        ("a.csv", "src,dst\n1.0,2.0\n3.0,4.0\n", "", "1>2, 3>4"),
+        ("a.csv", "src,dst\n1,2.0\n3,\n", "", "error: a.csv, line 3: column `dst`: is empty"),
+        ("a.csv", "src,dst\n1.0,2.5\n3.0,4.0\n", "", "error: expected"),
+        (
+            "a.csv",
+            "src,dst\n8237827382738273827382,2\n3,8237827382738273827382\n",
+            "",
+            "3>8237827382738273827382, 8237827382738273827382>2",
+        ),
+        ("a.csv", "1.0,2.0\n2.0,3.0\n", "", "1>2, 2>3"),
+        ("a.csv", "src,dst\n-1,2\n", "", "error: line 2: column `src`: `-1`: expected ids from 0"),
+        ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--edge-columns none", "1>2, 2>3"),
+        ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--fill 7", "1>2 n=3, 2>3 n=7"),
+        ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "", "1>2 n=3, 2>3 n=NaN"),
+        ("a.txt", "1 2\n2 3\n", "--fill 7", "error: --fill is for a table of vertices"),
+        ("a.csv", "src,dst,n\n1,2,3\n", "--fill mean", "error: --fill is for a table of vertices"),
+        ("a.csv", "src;dst;weight\n1;2;0.5\n", "", "1>2 weight=0.5"),
+        ("a.csv", "src|dst\n1|2\n", "", "1>2"),
+        ("a.txt", "1~2\n2~3\n", "--delimiter ~", "1>2, 2>3"),
+        ("a.txt", "1 2\n2 3\n", "--delimiter ;", "error: "),
+        ("a.npz", "", "--delimiter ;", "error: "),
+        ("a.txt", "1 2\n2 3\n", "--format snap --header no", "error: --header is for tables of edges in text"),
+    ]);
+}

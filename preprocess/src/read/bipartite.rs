@@ -1,0 +1,174 @@
+//! Two kinds of vertices whose ids count apart: user 1 is not item 1.
+//!
+//! Idea: the ids of targets get the highest bit, which no id of the input has, and what follows sees two ids. The vertices come in the
+//! order of their ids, sources first.
+
+use std::collections::HashMap;
+
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::{Error, Result};
+
+/// Bit that the ids of targets have.
+pub const TARGET: u64 = 1 << 63;
+
+/// Edges from vertices of one kind to those of another.
+pub struct TwoKinds {
+    edges: Box<dyn EdgeSource>,
+}
+
+impl TwoKinds {
+    /// Keeps sources and targets of `edges` apart.
+    pub fn of(edges: Box<dyn EdgeSource>) -> Self {
+        Self { edges }
+    }
+
+    fn set_apart(&self, batch: &mut EdgeBatch) -> Result<()> {
+        if self.edges.has_string_ids() {
+            // A hash is as good without a bit.
+            let names: HashMap<u64, String> = std::mem::take(&mut batch.names).into_iter().collect();
+            let mut kept = HashMap::new();
+            for (ids, bit) in [(&mut batch.sources, 0), (&mut batch.targets, TARGET)] {
+                for id in ids {
+                    let apart = *id & !TARGET | bit;
+                    if let Some(name) = names.get(id) {
+                        kept.entry((apart, *id)).or_insert(name);
+                    }
+                    *id = apart;
+                }
+            }
+            batch.names = kept.into_iter().map(|((apart, _), name)| (apart, name.clone())).collect();
+            return Ok(());
+        }
+        if let Some(id) = batch.sources.iter().chain(&batch.targets).find(|&&id| id >= TARGET) {
+            return Err(Error::Graph(format!("id {id}: with --bipartite expected ids below 2^63")));
+        }
+        batch.targets.iter_mut().for_each(|id| *id |= TARGET);
+        Ok(())
+    }
+}
+
+impl EdgeSource for TwoKinds {
+    fn rewind(&self) -> Result<()> {
+        self.edges.rewind()
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        self.edges.next(piece)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        self.edges.parse(piece, batch)?;
+        self.set_apart(batch)
+    }
+
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        let mut ending = self.edges.finish(seen)?;
+        self.set_apart(&mut ending.first)?;
+        // It counts one kind, or both together with those that no edge names.
+        ending.num_vertices = None;
+        Ok(ending)
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        self.edges.columns()
+    }
+
+    fn has_string_ids(&self) -> bool {
+        self.edges.has_string_ids()
+    }
+
+    fn has_two_kinds(&self) -> bool {
+        true
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        self.edges.estimate()
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.edges.bytes_done()
+    }
+}
+
+/// Pairs of names for two kinds of vertices, in the singular, where a table or list of the one and the other is meant.
+const KINDS: [&str; 46] = [
+    "user",
+    "item",
+    "product",
+    "movie",
+    "film",
+    "book",
+    "author",
+    "paper",
+    "article",
+    "customer",
+    "artist",
+    "track",
+    "song",
+    "album",
+    "playlist",
+    "actor",
+    "merchant",
+    "store",
+    "shop",
+    "business",
+    "venue",
+    "tag",
+    "document",
+    "word",
+    "term",
+    "drug",
+    "disease",
+    "gene",
+    "subreddit",
+    "group",
+    "event",
+    "reviewer",
+    "reader",
+    "viewer",
+    "category",
+    "account",
+    "device",
+    "host",
+    "patient",
+    "doctor",
+    "student",
+    "course",
+    "company",
+    "investor",
+    "buyer",
+    "seller",
+];
+
+/// Whether columns of these names hold ids of two kinds: names of two kinds, or two names that end in `id` and else differ.
+pub fn are_two_kinds(source: &str, target: &str) -> bool {
+    let stem = |name: &str| {
+        let letters: String = name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
+        let stem = ["ids", "id"].iter().find_map(|end| letters.strip_suffix(end)).unwrap_or(&letters).to_string();
+        stem.strip_suffix('s').filter(|stem| stem.len() > 2).map(str::to_string).unwrap_or(stem)
+    };
+    let [source, target] = [stem(source), stem(target)];
+    source != target && [source, target].iter().all(|stem| KINDS.contains(&stem.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_names() {
+        for (source, target, two) in [
+            ("user_id", "item_id", true),
+            ("userId", "movieId", true),
+            ("author", "paper", true),
+            ("Users", "Products", true),
+            ("src", "dst", false),
+            ("user_a", "user_b", false),
+            ("author", "author_id", false),
+            ("from_user", "to_user", false),
+            ("buyer", "seller", true),
+        ] {
+            assert_eq!(are_two_kinds(source, target), two, "{source} {target}");
+        }
+    }
+}

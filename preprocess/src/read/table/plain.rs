@@ -1,0 +1,134 @@
+//! Columns of Parquet and Arrow files as the rest of the code knows them: integers, floats, booleans and strings.
+//!
+//! | type in the file | becomes |
+//! | --- | --- |
+//! | fixed binary (UUIDs, hashes) | strings, in hexadecimal |
+//! | decimal without fractions, up to 18 digits | 64-bit integers |
+//! | decimal without fractions, longer | strings of digits, so that ids stay exact |
+//! | decimal with fractions | doubles |
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Decimal128Type;
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+use super::frames::{Frames, Take, damaged};
+use crate::Result;
+
+/// Digits that a 64-bit integer always holds.
+const MAX_DIGITS: u8 = 18;
+
+/// A file with columns that are converted as they are read.
+pub struct PlainColumns {
+    file: Arc<dyn Frames>,
+    schema: SchemaRef,
+}
+
+/// `file`, whose columns are converted where their types ask for it.
+pub fn plain(file: Arc<dyn Frames>) -> Arc<dyn Frames> {
+    let schema = file.schema();
+    if schema.fields().iter().all(|field| converted(field.data_type()).is_none()) {
+        return file;
+    }
+    let convert = |field: &Arc<Field>| match converted(field.data_type()) {
+        Some(to) => Arc::new(field.as_ref().clone().with_data_type(to)),
+        None => field.clone(),
+    };
+    let fields: Vec<_> = schema.fields().iter().map(convert).collect();
+    let schema = Arc::new(Schema::new(fields));
+    Arc::new(PlainColumns { file, schema })
+}
+
+/// The type that a column of type `from` is converted to.
+fn converted(from: &DataType) -> Option<DataType> {
+    match *from {
+        DataType::FixedSizeBinary(_) => Some(DataType::Utf8),
+        DataType::Decimal128(digits, 0) if digits <= MAX_DIGITS => Some(DataType::Int64),
+        DataType::Decimal128(_, 0) => Some(DataType::Utf8),
+        DataType::Decimal128(_, _) => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+fn convert(array: &ArrayRef) -> ArrayRef {
+    match (array.data_type(), converted(array.data_type())) {
+        (DataType::FixedSizeBinary(_), _) => {
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let strings = array.as_fixed_size_binary().iter().map(|bytes| bytes.map(hex));
+            Arc::new(strings.collect::<StringArray>())
+        }
+        (DataType::Decimal128(_, _), Some(DataType::Int64)) => {
+            let whole = |value: Option<i128>| value.map(|value| value as i64);
+            Arc::new(array.as_primitive::<Decimal128Type>().iter().map(whole).collect::<Int64Array>())
+        }
+        (DataType::Decimal128(_, _), Some(DataType::Utf8)) => {
+            let digits = |value: Option<i128>| value.map(|value| value.to_string());
+            Arc::new(array.as_primitive::<Decimal128Type>().iter().map(digits).collect::<StringArray>())
+        }
+        (&DataType::Decimal128(_, scale), Some(_)) => {
+            // The digits are parsed, so that the double is the nearest.
+            let nearest =
+                |value: Option<i128>| value.and_then(|value| format!("{value}e{}", -i32::from(scale)).parse().ok());
+            Arc::new(array.as_primitive::<Decimal128Type>().iter().map(nearest).collect::<Float64Array>())
+        }
+        _ => array.clone(),
+    }
+}
+
+impl Frames for PlainColumns {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn groups(&self) -> &[u64] {
+        self.file.groups()
+    }
+
+    fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()> {
+        let schema = self.schema.project(columns).map_err(|problem| damaged(self.path(), problem))?;
+        let schema = Arc::new(schema);
+        self.file.read(group, rows, columns, &mut |first, batch| {
+            let arrays = batch.columns().iter().map(convert).collect();
+            let batch =
+                RecordBatch::try_new(schema.clone(), arrays).map_err(|problem| damaged(self.path(), problem))?;
+            take(first, &batch)
+        })
+    }
+
+    fn largest(&self, column: usize) -> Option<u64> {
+        let is_converted = converted(self.file.schema().field(column).data_type()).is_some();
+        self.file.largest(column).filter(|_| !is_converted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Decimal128Array, FixedSizeBinaryArray};
+
+    use super::*;
+
+    #[test]
+    fn types_become_plain_ones() {
+        let decimals = |values: Vec<Option<i128>>, digits, scale| -> ArrayRef {
+            Arc::new(Decimal128Array::from(values).with_precision_and_scale(digits, scale).unwrap())
+        };
+        let binary: ArrayRef =
+            Arc::new(FixedSizeBinaryArray::try_from_iter([vec![0u8, 255], vec![16, 1]].into_iter()).unwrap());
+        let strings = |values: &[Option<&str>]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+        assert_eq!(&convert(&binary), &strings(&[Some("00ff"), Some("1001")]));
+        let whole: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None, Some(-1)]));
+        assert_eq!(&convert(&decimals(vec![Some(7), None, Some(-1)], 18, 0)), &whole);
+        let long = 8_237_827_382_738_273_827_382;
+        assert_eq!(&convert(&decimals(vec![Some(long)], 38, 0)), &strings(&[Some("8237827382738273827382")]));
+        let fractions: ArrayRef = Arc::new(Float64Array::from(vec![1.25, -0.1]));
+        assert_eq!(&convert(&decimals(vec![Some(125), Some(-10)], 10, 2)), &fractions);
+    }
+}
