@@ -117,6 +117,8 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     let catalog = Catalog::at(path, memory, progress)?;
     match catalog.has_rows() {
         true => catalog.attach(raw, options.split.as_deref(), memory, progress),
-        false => table::nodes(path, raw.edges.as_ref(), &options.node_table, memory, progress)?.attach(raw),
+        false => {
+            table::nodes(path, raw.edges.as_ref(), &options.node_table, options.text(), memory, progress)?.attach(raw)
+        }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::detect::Format;
 use super::table::choice::NONE;
 use super::text::line::Delimiter;
+use super::text::style::Decimal;
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
 use crate::{Error, Result};
@@ -38,6 +39,11 @@ pub struct ReadOptions {
     #[arg(long, value_name = "MARK")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
+    /// Text tables: the mark before the fraction of a number, where a comma may also stand between thousands [default: found out, or
+    /// asked]
+    #[arg(long, value_name = "point|comma")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decimal: Option<Decimal>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
     /// names that belong together, as src and dst, user_a and user_b, or asked]
     #[arg(long, value_name = "COLUMN")]
@@ -128,6 +134,8 @@ pub struct TextOptions {
     pub header: Option<Answer>,
     /// Mark between fields.
     pub delimiter: Option<Delimiter>,
+    /// Mark before the fraction of numbers.
+    pub decimal: Option<Decimal>,
     /// A table of vertices: without a header it is refused.
     pub must_have_header: bool,
 }
@@ -272,7 +280,7 @@ impl ReadOptions {
 
     /// The part for text that is a table.
     pub fn text(&self) -> TextOptions {
-        TextOptions { header: self.header, delimiter: self.delimiter, must_have_header: false }
+        TextOptions { header: self.header, delimiter: self.delimiter, decimal: self.decimal, must_have_header: false }
     }
 
     /// The part for arrays by name.

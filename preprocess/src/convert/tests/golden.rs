@@ -39,7 +39,7 @@ const EDGES_ALONE: Holds =
     Holds { features: None, labels: false, splits: false, split: None, columns: &[], edge_columns: &[], ids: None };
 const ALL: Holds = Holds { features: Some(3), labels: true, splits: true, ..EDGES_ALONE };
 const WEIGHTED: Holds = Holds { edge_columns: &["weight"], ..EDGES_ALONE };
-const TABLE: Holds = Holds { edge_columns: &["weight", "time", "flag", "pair"], ..EDGES_ALONE };
+const TABLE: Holds = Holds { edge_columns: &["weight", "time", "flag", "pair", "day"], ..EDGES_ALONE };
 
 /// Every input of the graph with its directions, what it is found to be, and what it holds.
 const INPUTS: &[(&str, &str, Holds)] = &[
@@ -73,7 +73,7 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("tables/duckdb.parquet", "parquet", Holds { edge_columns: &["weight", "time", "pair"], ..EDGES_ALONE }),
     ("tables/file.arrow", "arrow", TABLE),
     ("tables/lz4.feather", "arrow", TABLE),
-    ("tables/edges.csv", "csv", Holds { edge_columns: &["weight", "time"], ..EDGES_ALONE }),
+    ("tables/edges.csv", "csv", Holds { edge_columns: &["weight", "time", "day"], ..EDGES_ALONE }),
     ("tables/graph", "parquet", Holds { columns: &["year"], edge_columns: &["time"], ..ALL }),
 ];
 

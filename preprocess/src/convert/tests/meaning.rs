@@ -190,6 +190,29 @@ fn two_kinds_of_ids_are_kept_apart_or_asked_for() {
 }
 
 #[test]
+fn numbers_of_spreadsheets_are_read_as_they_are_meant() {
+    check(&[
+        ("a.csv", "src;dst;weight\n1;2;0,5\n2;3;1,25\n", "", "1>2 weight=0.5, 2>3 weight=1.25"),
+        ("a.csv", "src,dst,weight\n1,2,\"1,000\"\n2,3,\"12,345,678\"\n", "", "1>2 weight=1000, 2>3 weight=12345678"),
+        (
+            "a.tsv",
+            "src\tdst\tweight\n1\t2\t1,234\n",
+            "",
+            "error: may be a thousand or more, or a fraction: pass --decimal",
+        ),
+        ("a.tsv", "src\tdst\tweight\n1\t2\t1,234\n", "--decimal comma", "1>2 weight=1.234"),
+        ("a.tsv", "src\tdst\tweight\n1\t2\t1,234\n", "--decimal point", "1>2 weight=1234"),
+        ("a.csv", "src,dst,share\n1,2,10%\n2,3,2.5%\n", "", "1>2 share=0.1, 2>3 share=0.025"),
+        ("a.csv", "src,dst,since\n1,2,2020-01-31\n2,3,2020-02-01\n", "", "1>2 since=18292, 2>3 since=18293"),
+        ("a.csv", "src,dst,since\n1,2,2020-01-31 12:00\n2,3,\n", "", "1>2 since=18292.5, 2>3 since=NaN"),
+        ("a.csv", "src,dst,since\n1,2,01/02/2020\n", "", "1>2"),
+        ("a.csv", "src,dst,n\n1,2,?\n2,3,4\n", "", "1>2 n=NaN, 2>3 n=4"),
+        ("a.csv", "src,dst,n\n1,2,N/A\n2,3,4\n", "--fill 0", "1>2 n=0, 2>3 n=4"),
+        ("a.csv", "date,src,dst\n2020-01-31,1,2\n", "--edge-columns none", "1>2"),
+    ]);
+}
+
+#[test]
 fn counts_and_weights_are_named_as_what_they_are() {
     let mtx = "%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 2 18446744073709551615\n";
     check(&[

@@ -9,9 +9,9 @@ use arrow_schema::DataType;
 use half::f16;
 
 use super::choice::{Field, IdKind};
-use super::names::Names;
 use super::rows;
 use crate::edges::ValueType;
+use crate::read::text::names::Names;
 use crate::read::text::value::{INEXACT, exact_id};
 
 /// A value, or the row that is wrong and the problem.

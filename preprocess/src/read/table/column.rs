@@ -123,11 +123,11 @@ impl TextColumn {
         fields(line, self.sheet.delimiter, |place, cell| {
             count = place + 1;
             if place == self.at {
-                let (cell, at) = (cell.trim_ascii(), out.len());
+                let (cell, at) = (self.sheet.cell(place, &cell), out.len());
                 out.resize(at + self.value.bytes(), 0);
-                result = match self.label && self.value == ValueType::I64 && is_missing(cell) {
+                result = match self.label && self.value == ValueType::I64 && is_missing(&cell) {
                     true => write_number(b"-1", self.value, &mut out[at..]),
-                    false => write_number(cell, self.value, &mut out[at..]),
+                    false => write_number(&cell, self.value, &mut out[at..]),
                 };
             }
             result.is_ok()

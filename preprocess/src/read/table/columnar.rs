@@ -11,8 +11,8 @@ use arrow_array::RecordBatch;
 use super::cells;
 use super::choice::{Choice, Field, IdKind};
 use super::frames::{Frames, place};
-use super::names::Names;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes};
+use crate::read::text::names::Names;
 use crate::{Error, Result};
 
 /// Rows of a piece, at most.

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::cells::write_fill;
 use super::choice::{Choice, IdKind};
-use super::names::TextNames;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
 use crate::read::text::field::shown;
 use crate::read::text::line::fields;
+use crate::read::text::names::TextNames;
 use crate::read::text::value::{self, write_number};
 use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
@@ -101,14 +101,14 @@ impl Text {
         let (mut ids, mut count, mut wrong) = ([0; 2], 0, None);
         fields(line, self.sheet.delimiter, |place, cell| {
             count = place + 1;
-            let cell = cell.trim_ascii();
+            let cell = self.sheet.cell(place, &cell);
             let result = match self.roles.get(place) {
-                Some(&Role::Id(which)) => self.id(cell, names).map(|id| ids[which] = id),
+                Some(&Role::Id(which)) => self.id(&cell, names).map(|id| ids[which] = id),
                 Some(&Role::Value(at, value)) => {
                     let out = &mut values[start + at..start + at + value.bytes()];
                     match self.fill.filter(|_| value::is_missing(&cell)) {
                         Some(fill) => write_fill(fill, value, out),
-                        None => write_number(cell, value, out),
+                        None => write_number(&cell, value, out),
                     }
                 }
                 _ => Ok(()),

@@ -38,7 +38,6 @@ mod frames;
 mod header;
 mod ipc;
 mod multi_hot;
-pub mod names;
 mod nodes;
 mod parquet;
 mod parts;
@@ -82,7 +81,7 @@ pub fn open_as(
         };
     };
     let of_nodes = if lists.is_some() { of_nodes.beside_features() } else { of_nodes.clone() };
-    nodes(&table, raw.edges.as_ref(), &of_nodes, options.memory, progress)?.attach(&mut raw)?;
+    nodes(&table, raw.edges.as_ref(), &of_nodes, options.text, options.memory, progress)?.attach(&mut raw)?;
     if let (Some(lists), Some(ids)) = (lists, &raw.node_ids) {
         if raw.features.is_some() {
             let problem = "--feature-columns and --encode: the features are those of";
@@ -142,11 +141,13 @@ fn open_edges(
             Some(_) => say_choice(path, &fields, &choice, options, progress),
             None => say_unnamed(path, &fields, &choice, progress),
         }
+        note_dates(path, &sheet.dates(), progress);
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
     let parts = frames::open(&files, format, options.memory)?;
     let fields = without_index(columnar::fields(&parts)?);
+    note_dates(path, &parts.first().map(|part| plain::dates(part.as_ref())).unwrap_or_default(), progress);
     let choice = choose(path, &fields, false, options)?;
     ask_for_kinds(path, &fields, &choice, options)?;
     say_choice(path, &fields, &choice, options, progress);
@@ -208,6 +209,13 @@ fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Pr
             "note: {}: more than two columns; the others are ignored: name them with --edge-columns to keep them",
             path.display()
         ));
+    }
+}
+
+fn note_dates(path: &Path, columns: &[String], progress: &dyn Progress) {
+    if !columns.is_empty() {
+        let names = columns.join(", ");
+        progress.decide(&format!("{}: dates, read as days since 1970-01-01: {names}", path.display()));
     }
 }
 

@@ -87,6 +87,7 @@ pub fn nodes(
     path: &Path,
     edges: &dyn EdgeSource,
     options: &NodeTableOptions,
+    text: TextOptions,
     memory: Memory,
     progress: &dyn Progress,
 ) -> Result<NodeTable> {
@@ -94,7 +95,7 @@ pub fn nodes(
     let bytes = super::total_bytes(&files)?;
     let table = match format {
         TableFormat::Csv => {
-            Table::Text(Sheet::open(path, &files, TextOptions { must_have_header: true, ..TextOptions::default() })?)
+            Table::Text(Sheet::open(path, &files, TextOptions { header: None, must_have_header: true, ..text })?)
         }
         _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
@@ -135,6 +136,7 @@ pub fn nodes(
     let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
     roles.say(path, &fields, class_names.as_deref(), progress);
+    super::note_dates(path, &table.dates(), progress);
     Ok(NodeTable {
         ids: source(&[id], kind, &[])?,
         features,

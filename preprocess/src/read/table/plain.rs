@@ -6,19 +6,27 @@
 //! | decimal without fractions, up to 18 digits | 64-bit integers |
 //! | decimal without fractions, longer | strings of digits, so that ids stay exact |
 //! | decimal with fractions | doubles |
+//! | date, timestamp | doubles: days since 1970-01-01 |
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Decimal128Type;
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_array::types::*;
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::frames::{Frames, Take, damaged};
 use crate::Result;
 
+/// Milliseconds of a day.
+const DAY_MS: f64 = 86_400_000.0;
+/// Key in the metadata of a field that held dates.
+const DATE: &str = "gsplit.date";
 /// Digits that a 64-bit integer always holds.
 const MAX_DIGITS: u8 = 18;
 
@@ -35,6 +43,10 @@ pub fn plain(file: Arc<dyn Frames>) -> Arc<dyn Frames> {
         return file;
     }
     let convert = |field: &Arc<Field>| match converted(field.data_type()) {
+        Some(to) if is_date(field.data_type()) => {
+            let mark = HashMap::from([(DATE.to_string(), String::new())]);
+            Arc::new(field.as_ref().clone().with_data_type(to).with_metadata(mark))
+        }
         Some(to) => Arc::new(field.as_ref().clone().with_data_type(to)),
         None => field.clone(),
     };
@@ -43,13 +55,25 @@ pub fn plain(file: Arc<dyn Frames>) -> Arc<dyn Frames> {
     Arc::new(PlainColumns { file, schema })
 }
 
+fn is_date(value: &DataType) -> bool {
+    matches!(value, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _))
+}
+
+/// Names of the columns of `file` that held dates.
+pub fn dates(file: &dyn Frames) -> Vec<String> {
+    let fields = file.schema().fields().iter();
+    fields.filter(|field| field.metadata().contains_key(DATE)).map(|field| field.name().clone()).collect()
+}
+
 /// The type that a column of type `from` is converted to.
 fn converted(from: &DataType) -> Option<DataType> {
     match *from {
         DataType::FixedSizeBinary(_) => Some(DataType::Utf8),
         DataType::Decimal128(digits, 0) if digits <= MAX_DIGITS => Some(DataType::Int64),
         DataType::Decimal128(_, 0) => Some(DataType::Utf8),
-        DataType::Decimal128(_, _) => Some(DataType::Float64),
+        DataType::Decimal128(_, _) | DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _) => {
+            Some(DataType::Float64)
+        }
         _ => None,
     }
 }
@@ -75,8 +99,31 @@ fn convert(array: &ArrayRef) -> ArrayRef {
                 |value: Option<i128>| value.and_then(|value| format!("{value}e{}", -i32::from(scale)).parse().ok());
             Arc::new(array.as_primitive::<Decimal128Type>().iter().map(nearest).collect::<Float64Array>())
         }
+        (DataType::Date32, _) => days(array.as_primitive::<Date32Type>(), 1.0),
+        (DataType::Date64, _) => days(array.as_primitive::<Date64Type>(), DAY_MS),
+        (DataType::Timestamp(TimeUnit::Second, _), _) => {
+            days(array.as_primitive::<TimestampSecondType>(), DAY_MS / 1e3)
+        }
+        (DataType::Timestamp(TimeUnit::Millisecond, _), _) => {
+            days(array.as_primitive::<TimestampMillisecondType>(), DAY_MS)
+        }
+        (DataType::Timestamp(TimeUnit::Microsecond, _), _) => {
+            days(array.as_primitive::<TimestampMicrosecondType>(), DAY_MS * 1e3)
+        }
+        (DataType::Timestamp(TimeUnit::Nanosecond, _), _) => {
+            days(array.as_primitive::<TimestampNanosecondType>(), DAY_MS * 1e6)
+        }
         _ => array.clone(),
     }
+}
+
+/// Days, of which each has so many units of `array`.
+fn days<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, units: f64) -> ArrayRef
+where
+    T::Native: Into<i128>,
+{
+    let day = |value: T::Native| value.into() as f64 / units;
+    Arc::new(array.iter().map(|value| value.map(day)).collect::<Float64Array>())
 }
 
 impl Frames for PlainColumns {
@@ -111,7 +158,7 @@ impl Frames for PlainColumns {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Decimal128Array, FixedSizeBinaryArray};
+    use arrow_array::{Date32Array, Decimal128Array, FixedSizeBinaryArray, TimestampMicrosecondArray};
 
     use super::*;
 
@@ -130,5 +177,9 @@ mod tests {
         assert_eq!(&convert(&decimals(vec![Some(long)], 38, 0)), &strings(&[Some("8237827382738273827382")]));
         let fractions: ArrayRef = Arc::new(Float64Array::from(vec![1.25, -0.1]));
         assert_eq!(&convert(&decimals(vec![Some(125), Some(-10)], 10, 2)), &fractions);
+        let dates: ArrayRef = Arc::new(Date32Array::from(vec![Some(18_292), None]));
+        assert_eq!(&convert(&dates), &(Arc::new(Float64Array::from(vec![Some(18_292.0), None])) as ArrayRef));
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![129_600_000_000]));
+        assert_eq!(&convert(&times), &(Arc::new(Float64Array::from(vec![1.5])) as ArrayRef));
     }
 }

@@ -10,6 +10,7 @@ use super::column::{FrameColumn, TextColumn};
 use super::columnar::{self, Columnar, at_row};
 use super::csv::Text;
 use super::frames::{self, Frames};
+use super::plain;
 use super::sheet::Sheet;
 use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::read::raw::Column;
@@ -45,6 +46,14 @@ impl Table {
         match self {
             Self::Frames(parts, _) => columnar::fields(parts),
             Self::Text(sheet) => Ok(sheet.fields()),
+        }
+    }
+
+    /// Names of the columns of dates.
+    pub fn dates(&self) -> Vec<String> {
+        match self {
+            Self::Frames(parts, _) => parts.first().map(|part| plain::dates(part.as_ref())).unwrap_or_default(),
+            Self::Text(sheet) => sheet.dates(),
         }
     }
 
@@ -155,7 +164,8 @@ fn row_of_text(
     line::fields(line, sheet.delimiter, |place, bytes| {
         count = place + 1;
         if let Some(slot) = slots.get(place).copied().flatten() {
-            let bytes = bytes.trim_ascii();
+            let bytes = sheet.cell(place, &bytes);
+            let bytes = bytes.as_ref();
             let taken = match std::str::from_utf8(bytes) {
                 _ if is_missing(bytes) => take(slot, Cell::Missing),
                 Ok(text) => take(slot, Cell::Text(text)),

@@ -1,15 +1,17 @@
 //! Text tables: their delimiter, their header if they have one, and what their columns hold, by the first rows.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::choice::{Field, IdKind};
 use super::header::{self, Header};
-use crate::edges::Piece;
+use crate::edges::{Piece, ValueType};
 use crate::read::options::{Answer, TextOptions};
 use crate::read::text::TextStream;
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Row, Sketch, is_comment};
+use crate::read::text::style::{Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::{Error, Result};
 
@@ -24,6 +26,8 @@ pub struct Sheet {
     pub delimiter: Delimiter,
     /// The line of every part that names the columns. `None`: each line that is no comment is a row.
     pub header: Option<Header>,
+    /// Style of the cells of every column.
+    styles: Vec<Style>,
     /// Name and content of every column.
     pub columns: Vec<(String, CellKind)>,
     /// Rows that were looked at.
@@ -43,12 +47,19 @@ impl Sheet {
                 continue;
             }
             let given = found.as_ref().map_or(options.delimiter, |sheet| Some(sheet.delimiter));
-            let sketch = Sketch::of(&piece.bytes, given);
+            let sketch = match Sketch::of(&piece.bytes, given) {
+                // A mark that is given for the edges need not be that of the vertices.
+                sketch if options.must_have_header && sketch.lengths()[1] < 2 => Sketch::of(&piece.bytes, None),
+                sketch => sketch,
+            };
             let sheet = match &mut found {
                 Some(sheet) => sheet,
                 None => found.insert(Self::of_sketch(file, &sketch, options, (files, bytes))?),
             };
-            let first_row = sheet.header.as_ref().map_or(1, |header| header.line + 1);
+            let first_row = sheet.first_row();
+            if sheet.sample == 0 {
+                sheet.styles = sheet.styles_of(&sketch, options).map_err(|question| Error::input(file, question))?;
+            }
             for (number, row) in sketch.rows.iter().filter(|(number, _)| *number >= first_row) {
                 sheet.look_at(row).map_err(|problem| Error::line(file, *number, problem))?;
             }
@@ -92,16 +103,55 @@ impl Sheet {
             }
         };
         let columns = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
-        Ok(Self { files: files.to_vec(), bytes, delimiter, header, columns, sample: 0, num_rows: 0 })
+        Ok(Self {
+            files: files.to_vec(),
+            bytes,
+            delimiter,
+            header,
+            styles: Vec::new(),
+            columns,
+            sample: 0,
+            num_rows: 0,
+        })
     }
 
     fn look_at(&mut self, row: &Row<'_>) -> Result<(), String> {
         self.check_count(row.len())?;
-        for ((_, kind), cell) in self.columns.iter_mut().zip(row) {
-            *kind = widened(*kind, cell.trim_ascii());
+        for (((_, kind), cell), style) in self.columns.iter_mut().zip(row).zip(&self.styles) {
+            *kind = widened(*kind, &style.plain(cell.trim_ascii()));
         }
         self.sample += 1;
         Ok(())
+    }
+
+    /// Number of the first line that may be a row.
+    fn first_row(&self) -> u64 {
+        self.header.as_ref().map_or(1, |header| header.line + 1)
+    }
+
+    /// The style of every column by the rows of `sketch`.
+    fn styles_of(&self, sketch: &Sketch<'_>, options: TextOptions) -> Result<Vec<Style>, String> {
+        let rows = || sketch.rows.iter().filter(|(number, _)| *number >= self.first_row()).map(|(_, row)| row);
+        let columns: Vec<(&str, Vec<&[u8]>)> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(at, (name, _))| {
+                (name.as_str(), rows().filter_map(|row| row.get(at)).map(|cell| cell.trim_ascii()).collect())
+            })
+            .collect();
+        styles(&columns, options.decimal)
+    }
+
+    /// The cell of column `at` as a program would write it, without blanks around it.
+    pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Cow<'c, [u8]> {
+        self.styles.get(at).copied().unwrap_or_default().plain(cell.trim_ascii())
+    }
+
+    /// Names of the columns of dates.
+    pub fn dates(&self) -> Vec<String> {
+        let columns = self.columns.iter().zip(&self.styles);
+        columns.filter(|(_, style)| matches!(style, Style::Date(_))).map(|((name, _), _)| name.clone()).collect()
     }
 
     /// Says that a row has another number of fields than the header.
@@ -118,8 +168,9 @@ impl Sheet {
 
     /// The fields that the columns make for edges.
     pub fn fields(&self) -> Vec<Field> {
-        let field = |(name, kind): &(String, CellKind)| {
+        let field = |((name, kind), style): (&(String, CellKind), &Style)| {
             let id = match kind {
+                _ if matches!(style, Style::Date(_)) => None,
                 CellKind::Integer | CellKind::Whole => Some(IdKind::Number),
                 CellKind::Text | CellKind::Flag | CellKind::Long => Some(IdKind::Text),
                 CellKind::Empty | CellKind::Missing | CellKind::Float => None,
@@ -127,12 +178,15 @@ impl Sheet {
             Field {
                 name: name.clone(),
                 id,
-                value: kind.value().map(|value| (value, 1)),
+                value: match style {
+                    Style::Date(_) => Some((ValueType::F64, 1)),
+                    _ => kind.value().map(|value| (value, 1)),
+                },
                 list: false,
                 is_fractional: *kind == CellKind::Whole,
             }
         };
-        let mut fields: Vec<Field> = self.columns.iter().map(field).collect();
+        let mut fields: Vec<Field> = self.columns.iter().zip(&self.styles).map(field).collect();
         if self.sample == 0 {
             // A table without rows: any column may be what its name says.
             fields.iter_mut().for_each(|field| field.id = Some(IdKind::Number));

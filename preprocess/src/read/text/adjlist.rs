@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use super::field::{shown, unsigned};
 use super::line::{Delimiter, fields};
+use super::names::TextNames;
 use super::sketch::{Sketch, is_comment};
 use super::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeSource, Estimate, Piece};
 use crate::read::options::EdgeListOptions;
 use crate::read::raw::{Ids, Raw};
-use crate::read::table::names::TextNames;
 use crate::{Error, Result};
 
 /// Opens the adjacency list at `path`.

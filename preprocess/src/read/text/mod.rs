@@ -7,9 +7,11 @@ pub mod field;
 pub mod line;
 pub mod metis;
 pub mod mtx;
+pub mod names;
 pub mod sketch;
 pub mod snap;
 mod stream;
+pub mod style;
 pub mod value;
 
 pub use stream::{TextPieces, TextStream, first_line, lines, name_of, read_pieces, some};

@@ -7,7 +7,7 @@ use super::field::{real, shown, unsigned};
 use crate::edges::ValueType;
 
 /// Words for no value, besides nothing.
-const MISSING: [&[u8]; 6] = [b"NA", b"null", b"NULL", b"None", b"NaN", b"nan"];
+const MISSING: [&[u8]; 10] = [b"NA", b"N/A", b"n/a", b"<NA>", b"null", b"NULL", b"None", b"NaN", b"nan", b"?"];
 
 /// Contents of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use crate::read::raw::Column;
 /// The table at `path`, for a graph whose ids are integers.
 fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = open(&fixture("edges.csv"), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
-    super::nodes(path, edges.as_ref(), options, Memory::default(), &NoProgress)
+    super::nodes(path, edges.as_ref(), options, Default::default(), Memory::default(), &NoProgress)
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
