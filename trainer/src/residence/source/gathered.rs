@@ -1,0 +1,121 @@
+//! Rows that a GPU gathers, from a table that it reads and from caches.
+//!
+//! Idea: the kernel that gathers them turns what is stored into the type of the place's rows, so what is stored in 2 bytes moves in 2
+//! bytes; rows that are normalised or dropped are f32 until then.
+
+use std::marker::PhantomData;
+
+use gsplit_kernels::{
+    DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, gather_on_device,
+};
+use tch::{Device, Kind, Tensor};
+
+use crate::Result;
+use crate::model::Input;
+use crate::operator::{Row, filled_of};
+
+/// Rows that were gathered on a GPU, in memory of its stream, not yet torch's.
+pub trait Gathered: Send {
+    /// Gives them to another stream ([`DeviceBuffer::give_to`]).
+    fn give_to(&self, gpu: &Gpu);
+    /// Tensor of the rows, `[rows, dim]`: a copy within the GPU, which torch calls `device`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor>;
+}
+
+impl<O: Row> Gathered for DeviceBuffer<O> {
+    fn give_to(&self, gpu: &Gpu) {
+        DeviceBuffer::give_to(self, gpu);
+    }
+
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
+        let rows = self.len().checked_div(dim).unwrap_or(0);
+        filled_of::<O>(device, &[rows, dim], |out| Ok(out.copy_from(gpu, self.slice())?))
+    }
+}
+
+/// Rows in f32 that are to be of another type, once torch can do that.
+struct Unrounded {
+    rows: DeviceBuffer<f32>,
+    kind: Kind,
+}
+
+impl Gathered for Unrounded {
+    fn give_to(&self, gpu: &Gpu) {
+        self.rows.give_to(gpu);
+    }
+
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
+        Ok(Gathered::tensor(&self.rows, gpu, device, dim)?.f_to_kind(self.kind)?)
+    }
+}
+
+/// [`DeviceRows`] of any types of values.
+pub(super) trait AnyRows: Send + Sync {
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
+}
+
+/// Rows that are stored as `T` and wanted as `O`.
+pub(super) struct DeviceRows<'a, T: DeviceValue, O> {
+    table: DeviceTable<'a, T>,
+    cache: Option<DeviceCache<'a, T>>,
+    made: PhantomData<O>,
+}
+
+impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
+    /// Rows of `table`, some of them in `cache`.
+    pub fn new(table: DeviceTable<'a, T>, cache: Option<DeviceCache<'a, T>>) -> Self {
+        Self { table, cache, made: PhantomData }
+    }
+
+    fn gather<P: Row>(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, P>) -> Result<()> {
+        let DeviceTable { values, scales, dim } = self.table;
+        match &self.cache {
+            Some(cache) => cache.gather(gpu, &self.table, vertices, out)?,
+            None => gather_on_device(gpu, values, scales, vertices, dim, out)?,
+        }
+        Ok(())
+    }
+
+    /// Rows as `input` changes them.
+    fn changed(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<()> {
+        self.gather(gpu, vertices, out)?;
+        input.apply_there(gpu, vertices, out, self.table.dim)
+    }
+}
+
+impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
+        let shape = [vertices.len(), self.table.dim];
+        if !input.is_plain() {
+            let rows = filled_of::<f32>(device, &shape, |out| self.changed(gpu, vertices, input, out))?;
+            return Ok(rows.f_to_kind(O::KIND)?);
+        }
+        filled_of::<O>(device, &shape, |out| self.gather(gpu, vertices, out))
+    }
+
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
+        if !input.is_plain() {
+            let mut rows = gpu.alloc::<f32>(vertices.len() * self.table.dim)?;
+            self.changed(gpu, vertices, input, &mut rows.slice_mut())?;
+            return Ok(Box::new(Unrounded { rows, kind: O::KIND }));
+        }
+        let mut rows = gpu.alloc::<O>(vertices.len() * self.table.dim)?;
+        self.gather(gpu, vertices, &mut rows.slice_mut())?;
+        Ok(Box::new(rows))
+    }
+
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
+        Ok(self.cache.as_ref().map(|cache| cache.hits(gpu, vertices)).transpose()?)
+    }
+}
