@@ -19,13 +19,15 @@ fn workspace_dependencies(package: &str) -> [BTreeSet<String>; 2] {
 #[test]
 fn crates_meet_in_store_and_kernels_only() {
     let both = ["kernels", "store"];
+    let to_train = ["kernels", "sample", "store"];
     for (package, allowed) in [
         ("store", &[][..]),
         ("kernels", &[]),
         ("gpu-sim", &["kernels"]),
+        ("sample", &["kernels"]),
         ("preprocess", &both),
         ("partition", &both),
-        ("trainer", &both),
+        ("trainer", &to_train),
         ("python/native", &both),
     ] {
         let [found, by_tests] = workspace_dependencies(package);
@@ -34,6 +36,18 @@ fn crates_meet_in_store_and_kernels_only() {
     }
     let [found, _] = workspace_dependencies(".");
     assert!(found.contains("trainer") && !found.contains("gpu-sim"), "only tests have GPUs that are not there");
+}
+
+/// What is sampled is plain data, for whoever has another torch or none.
+#[test]
+fn sampling_knows_no_torch() {
+    let mut files = vec![root().join("sample/Cargo.toml")];
+    rust_files(&root().join("sample/src"), &mut files);
+    assert!(files.len() > 4);
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(words(&text).all(|word| !["tch", "torch"].contains(&word)), "{}", path.display());
+    }
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -168,6 +182,7 @@ fn sources() -> Vec<PathBuf> {
         "src",
         "store/src",
         "kernels/src",
+        "sample/src",
         "preprocess/src",
         "partition/src",
         "trainer/src",
@@ -264,7 +279,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn what_kernels_and_store_offer_is_used() {
     for package in ["kernels", "store"] {
         let mut files = Vec::new();
-        for folder in ["src", "store/src", "kernels/src", "preprocess/src", "partition/src", "trainer/src"] {
+        for folder in
+            ["src", "store/src", "kernels/src", "sample/src", "preprocess/src", "partition/src", "trainer/src"]
+        {
             if !folder.starts_with(package) {
                 rust_files(&root().join(folder), &mut files);
             }

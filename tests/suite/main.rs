@@ -31,7 +31,6 @@ mod report;
 mod run;
 mod shard;
 mod support;
-#[cfg(feature = "train")]
 mod theorem;
 #[cfg(feature = "train")]
 mod train;

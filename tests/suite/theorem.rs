@@ -3,9 +3,8 @@
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler, Solo};
+use gsplit_sample::{Frontiers, HostSampler, Ownership, Seeds};
 use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::Place;
-use gsplit_trainer::sample::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 
 use crate::support::{community, ok};
 
@@ -41,23 +40,23 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
     let fanouts: Fanouts = "6,4".parse().unwrap();
     let mine = Frontiers::all(Ownership::Mine, fanouts.len());
     let (seed, mut cross, mut edges) = (77, Vec::new(), 0);
-    let mut sampler = BatchSampler::on_host(Sampler::new(2), graph, &Place::host());
+    let mut sampler = HostSampler::new(Sampler::new(2), graph);
     for epoch in 1..=6 {
         let order = epoch_seeds(&train, seed, epoch).unwrap();
         for (step, batch) in order.chunks(128).enumerate() {
             let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
             let step = Step { seed, epoch, step: step as u32 };
-            let sampled = sample(&mut sampler, seeds, &fanouts, step, &mine, &Solo).unwrap();
+            let sampled = sampler.sample(seeds, &fanouts, step, &mine, &Solo).unwrap();
             let mut crossing = 0;
-            for layer in &sampled.layers {
-                let (mixed, edges) = (layer.read.on_host().unwrap(), layer.edges.on_host().unwrap());
-                for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
+            for (depth, layer) in sampled.layers.iter().enumerate() {
+                let mixed = sampled.read(depth);
+                for (i, &v) in layer.frontier.iter().enumerate() {
                     let foreign = |&&u: &&u32| part[mixed[u as usize] as usize] != part[v as usize];
-                    crossing += edges.sources()[edges.of(i)].iter().filter(foreign).count();
+                    crossing += layer.edges.sources()[layer.edges.of(i)].iter().filter(foreign).count();
                 }
+                edges += layer.edges.num_edges();
             }
             cross.push(crossing as f64);
-            edges += sampled.num_edges();
         }
     }
     let count = cross.len() as f64;

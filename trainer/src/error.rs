@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::{CommError, GpuError, KernelError};
+use gsplit_sample::SampleError;
 use safetensors::SafeTensorError;
 
 /// Result of every fallible call of this crate.
@@ -106,6 +107,15 @@ pub enum Error {
         /// Its last words.
         reason: String,
     },
+}
+
+impl From<SampleError> for Error {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::Kernel(error) => error.into(),
+            SampleError::Comm(error) => error.into(),
+        }
+    }
 }
 
 impl From<tch::TchError> for Error {

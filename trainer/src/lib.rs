@@ -6,7 +6,7 @@
 //! train.rs       a run: epochs, scores, checkpoints
 //! epoch.rs       an epoch: mini-batches, one after the other
 //! batch/         a mini-batch from its seeds to loaded rows: prepare = load(sample(seeds))
-//! sample/        seeds to sampled layers, over all ranks
+//! sample/        seeds to sampled layers, over all ranks: the host's by `gsplit_sample`, a GPU's here
 //! step/          one mini-batch computed: forward, loss, backward, update
 //! exchange/      rows between ranks, there and back
 //! model/ task/ optimizer/    what is computed, what is learnt, how parameters follow
@@ -21,14 +21,14 @@
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! Who computes what is a row of the table in `config/parallelism.rs`; `sample/frontiers.rs` makes of it an owner for every
+//! Who computes what is a row of the table in `config/parallelism.rs`; `TrainConfig::frontiers` makes of it an owner for every
 //! frontier. Where a rank computes says its [`Place`], the host or a GPU.
 //!
 //! A room imports none that imports it, by way of others either: a test sees to it.
 //!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
-//! and 5): see `sample::sampled`.
+//! and 5): see `gsplit_sample`.
 
 // `autograd/raw.rs` allows it again, with its reasons.
 #![deny(unsafe_code)]
@@ -56,7 +56,7 @@ mod rates;
 mod report;
 mod residence;
 mod run;
-pub mod sample;
+mod sample;
 mod step;
 mod task;
 #[cfg(test)]

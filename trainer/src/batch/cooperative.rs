@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{Step, epoch_seeds};
-use gsplit_kernels::{Communicator, Expansion, Graph, Sampler};
+use gsplit_kernels::{Communicator, Expansion, Graph};
 use gsplit_store::memory::{Memory, shown};
 use tch::Tensor;
 
@@ -30,7 +30,7 @@ use crate::job::Job;
 use crate::model::{Input, Model};
 use crate::ranks::comms::Comms;
 use crate::residence::source::{FeatureSource, InputRows, Loaded, load};
-use crate::sample::{HostSampler, Sampled, sample_all};
+use crate::sample::{Sampled, SampledLayer, sample_all};
 use crate::task::{NodeTargets, Targets};
 use crate::{Error, Result};
 
@@ -87,9 +87,7 @@ impl Made {
             let graph = Graph::new(&indptr, &indices)?;
             let mine = |v: &u32| job.frontiers.seeds().map().is_none_or(|map| map[*v as usize] as usize == comm.rank());
             let mine = own.into_iter().filter(mine).collect();
-            let mut sampler = HostSampler::new(Sampler::default(), graph, model.place());
-            let sampled = sample_all(&mut sampler, mine, config.model.layers, &job.frontiers, comm)?;
-            let sampled = Sampled { layers: sampled.layers, input: sampled.input, there: None };
+            let sampled = sample_all(graph, model.place(), mine, config.model.layers, &job.frontiers, comm)?;
             let [vertices, beyond] = reach.counts();
             size =
                 Size { vertices: size.vertices.max(vertices), beyond: size.beyond + beyond, all: size.all + vertices };
@@ -179,7 +177,7 @@ impl Size {
 
 /// Bytes of the rows of a mini-batch on this rank, with their gradients: what layers read and what they return.
 fn bytes_of_rows(sampled: &Sampled<'_>, model: &Model, features: usize) -> u64 {
-    let rows = |(depth, layer): (usize, &crate::sample::SampledLayer)| {
+    let rows = |(depth, layer): (usize, &SampledLayer)| {
         let index = sampled.layers.len() - 1 - depth;
         let (read, width) = (if index == 0 { features } else { model.width(index - 1) }, model.width(index));
         // A layer keeps what it reads, its sums and its rows; gradients come and go with two layers.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gsplit_kernels::schedule::Fanouts;
+use gsplit_sample::{Frontiers, Ownership};
 use serde::{Deserialize, Serialize};
 
 mod cooperative;
@@ -139,6 +140,15 @@ impl TrainConfig {
     /// The number of layers, the lowest, whose rows come from the ranks that own them.
     pub fn split_layers(&self) -> usize {
         if self.parallelism.splits() { self.split_layers.unwrap_or(self.model.layers) } else { 0 }
+    }
+
+    /// Holders of each frontier's rows; `assignment` is the partition map where the seeds are dealt by one.
+    pub(crate) fn frontiers<'a>(&self, assignment: Option<&'a [u16]>) -> Frontiers<'a> {
+        let layers = self.model.layers;
+        match assignment {
+            Some(map) => Frontiers::split_below(map, layers, self.split_layers()),
+            None => Frontiers::all(Ownership::Mine, layers),
+        }
     }
 
     /// The number of parts of the partition map that ranks go by.

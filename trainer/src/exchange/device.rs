@@ -1,8 +1,8 @@
-//! The shuffle of a layer with rows on a GPU, and its index where vertices are there too.
+//! The shuffle of a layer with rows on a GPU, and its index where vertices are on the GPU too.
 //!
-//! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered there, only these
+//! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered on the GPU, only these
 //! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. Gradients that come back are
-//! added to those that are there, own first, then by rank, without atomics.
+//! added to the GPU's own, own first, then by rank, without atomics.
 //! Rows of bf16 and f16 are sent as they are, 2 bytes a value, and so are their gradients, each rounded by the rank that computed
 //! it; their sum is taken in f32 and rounded once. Forwards nothing is rounded that one rank alone would not round, so every rank
 //! reads the rows that a single one would; backwards a row that ranks share has its gradient rounded once on each, where
@@ -11,7 +11,7 @@
 //! Cost: one read and write of each row that crosses. The host waits for the other ranks' threads, and for the
 //! rows themselves where these go by way of the host or over NCCL.
 //!
-//! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices go from GPU to GPU as rows
+//! Where the mixed frontier is on the GPU, so is the index, which equals that of the host. Vertices go from GPU to GPU as rows
 //! do, and nothing but counts comes to the host: those of vertices by owner, with the numbers of the layer that was sampled, and the size
 //! of the local frontier, with those of the next ([`Shuffling`]).
 
@@ -19,11 +19,12 @@ use std::sync::OnceLock;
 
 use gsplit_kernels::{
     Communicator, DeviceOwners, DeviceScatter, DeviceShuffle, DeviceSlice, DeviceSplit, Gpu, GpuError,
-    all_to_all_counts, device_all_to_all_v, gather_on_device,
+    device_all_to_all_v, gather_on_device,
 };
+use gsplit_sample::RowCounts;
 use tch::{Device, Tensor};
 
-use super::{Counts, Exchange, Shuffle, Shuffled};
+use super::{Exchange, Shuffle, Shuffled};
 use crate::Result;
 use crate::autograd::device_values_mut_of;
 use crate::operator::Ids;
@@ -31,8 +32,7 @@ use crate::operator::{Row, with_row};
 
 /// A shuffle of which the host does not know yet how many vertices the local frontier has.
 pub struct Shuffling {
-    send: Counts,
-    receive: Counts,
+    counts: RowCounts,
     index: DeviceShuffle,
 }
 
@@ -44,32 +44,30 @@ impl Shuffling {
         split: &DeviceSplit,
         number: impl FnOnce(DeviceSlice<'_, u32>) -> std::result::Result<DeviceShuffle, GpuError>,
     ) -> Result<Self> {
-        let me = comm.rank();
-        let receive = Counts::without(split.counts.clone(), me);
-        let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
-        let mut asked = gpu.alloc(send.sum())?;
-        device_all_to_all_v(comm, gpu, split.needed()?, &receive.0, &mut asked.slice_mut(), &send.0)?;
-        Ok(Self { send, receive, index: number(asked.slice())? })
+        let counts = RowCounts::tell(comm, &split.counts)?;
+        let mut asked = gpu.alloc(counts.num_sent())?;
+        device_all_to_all_v(comm, gpu, split.needed()?, &counts.receive, &mut asked.slice_mut(), &counts.send)?;
+        Ok(Self { counts, index: number(asked.slice())? })
     }
 
-    /// For each vertex of the mixed frontier, its row among those that the layer above reads.
+    /// Row of each vertex of the mixed frontier, among those that the layer above reads.
     pub fn source(&self) -> DeviceSlice<'_, u32> {
         self.index.source.slice()
     }
 
     /// The shuffle, where the local frontier has `rows` vertices.
     pub fn of(self, rows: usize) -> Result<Shuffled> {
-        let Self { send, receive, index: DeviceShuffle { mut read, source, asked } } = self;
-        read.truncate(rows + receive.sum());
+        let Self { counts, index: DeviceShuffle { mut read, source, asked } } = self;
+        read.truncate(rows + counts.num_received());
         let [read, source, asked] = [read, source, asked].map(Ids::on_device);
         let frontier = read.first_on_device(rows)?;
-        let shuffle = Shuffle { rows, send, receive, asked, onto: OnceLock::new(), order: None };
+        let shuffle = Shuffle { rows, counts, asked, onto: OnceLock::new(), order: None };
         Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
     }
 }
 
 impl Exchange {
-    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too. Waits twice. Collective.
+    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are on it too. Waits twice. Collective.
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
@@ -95,7 +93,7 @@ impl Exchange {
         }
     }
 
-    /// Where backward adds rows is found already.
+    /// Keeps `onto`, the rows to which backward adds.
     pub(crate) fn prepare(&self, onto: DeviceScatter) {
         if let Self::Shuffle(shuffle) = self {
             shuffle.onto.get_or_init(|| onto);
@@ -106,22 +104,22 @@ impl Exchange {
 impl Shuffle {
     pub(super) fn forward_on_device(
         &self,
-        there: (&Gpu, Device),
+        on_gpu: (&Gpu, Device),
         comm: &dyn Communicator,
         read: &mut Tensor,
         dim: usize,
     ) -> Result<()> {
-        with_row!(read.kind(), |T| self.forward_of::<T>(there, comm, read, dim))
+        with_row!(read.kind(), |T| self.forward_of::<T>(on_gpu, comm, read, dim))
     }
 
     pub(super) fn backward_on_device(
         &self,
-        there: (&Gpu, Device),
+        on_gpu: (&Gpu, Device),
         comm: &dyn Communicator,
         gradient: &mut Tensor,
         dim: usize,
     ) -> Result<()> {
-        with_row!(gradient.kind(), |T| self.backward_of::<T>(there, comm, gradient, dim))
+        with_row!(gradient.kind(), |T| self.backward_of::<T>(on_gpu, comm, gradient, dim))
     }
 
     fn forward_of<T: Row>(
@@ -134,7 +132,7 @@ impl Shuffle {
         let (own, mut received) = device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
         let mut sent = gpu.alloc::<T>(self.asked.len() * dim)?;
         gather_on_device(gpu, own.as_slice(), None, self.asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
-        let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
+        let [send, receive] = self.counts.values(dim);
         Ok(device_all_to_all_v(comm, gpu, sent.slice(), &send, &mut received, &receive)?)
     }
 
@@ -147,7 +145,7 @@ impl Shuffle {
     ) -> Result<()> {
         let (mut own, others) = device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
         let mut received = gpu.alloc::<T>(self.asked.len() * dim)?;
-        let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
+        let [send, receive] = self.counts.values(dim);
         device_all_to_all_v(comm, gpu, others.as_slice(), &receive, &mut received.slice_mut(), &send)?;
         let onto = match self.onto.get() {
             Some(onto) => onto,

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Communicator, Graph, Sampler};
+use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::{RowIndex, Stage};
 
 use super::chunks::Bounds;
@@ -21,7 +22,7 @@ use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, on_host, with_row};
 use crate::residence::source::FeatureSource;
-use crate::sample::{BatchSampler, Frontiers, Ownership, Sampled, Seeds, sample};
+use crate::sample::{BatchSampler, Sampled, sample};
 use crate::{Error, Result};
 
 /// All in-neighbours are taken, so nothing is drawn.

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
+use gsplit_sample::{Frontiers, Seeds};
 use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::config::{ModelKind, TaskKind, TrainConfig};
@@ -17,7 +18,6 @@ use crate::job::options::RunOptions;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
-use crate::sample::{Frontiers, Seeds};
 use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};

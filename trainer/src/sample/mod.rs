@@ -1,16 +1,13 @@
-//! From the epoch's seed order to a sampled mini-batch, each made from the one before: [`Seeds`] → [`Sampled`]. `batch` loads its
-//! feature rows, ahead of time.
+//! From seeds to a rank's sampled mini-batch, at the place that computes it: [`BatchSampler`] → [`Sampled`]. `batch` loads its feature
+//! rows.
+//!
+//! What a host samples is plain data (`gsplit_sample`), of which [`Sampled::at`] makes edges, ids and exchanges. A GPU makes the same
+//! itself.
 
-mod frontiers;
 mod on_gpu;
-mod on_host;
 mod sampled;
 mod sampler;
-mod seeds;
 
-pub use frontiers::{Frontiers, Ownership};
-pub use on_gpu::GpuSampler;
-pub use on_host::HostSampler;
+pub use on_gpu::{OnDevice, SampledOnGpu};
 pub use sampled::{Sampled, SampledLayer, sample, sample_all};
-pub use sampler::{BatchSampler, OnDevice, SampledThere};
-pub use seeds::Seeds;
+pub use sampler::BatchSampler;

@@ -5,27 +5,56 @@
 //! the local frontier that comes of it is known with the numbers of the next run: until then the layer above is open.
 //!
 //! Frontiers of a run are the first vertices of its last mixed frontier, and lie in one memory.
+//!
+//! A sampler that works ahead of the computation has a stream of its own, so that its kernels need not wait for those of the
+//! mini-batch before. Memory follows three rules, which need no event:
+//!
+//! * What it reads (the graph, owners, cached rows) was written before [`GpuSampler::new`], which lets the new stream
+//!   wait for the computing one, and is not written any more.
+//! * What it makes is its own memory, in its stream's order, never torch's: torch gives the memory of a tensor that was dropped
+//!   to the next one while kernels of the computing stream may still read it.
+//! * A mini-batch is handed over when it is done: the preparing thread waits for its stream
+//!   ([`Loaded::hand_over`](crate::residence::source::Loaded::hand_over)), then the buffers are the computing stream's, which alone uses and frees
+//!   them. The driver gives freed memory to another stream once the stream that freed it has got there.
 
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
-    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceLayer, DeviceOwners,
+    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceOwners,
     DeviceSampler, DeviceSlice, Fanout, Gpu, select_on_device,
 };
+use gsplit_sample::{Frontiers, Ownership, Seeds};
 
-use super::{Frontiers, OnDevice, Ownership, Sampled, SampledLayer, SampledThere, Seeds};
+use super::{Sampled, SampledLayer};
 use crate::exchange::Shuffling;
-use crate::operator::Ids;
-use crate::operator::{Edges, Place};
+use crate::operator::{Edges, Ids, Place};
 use crate::{Error, Exchange, Result, Shuffled};
+
+/// Inputs of a GPU that samples.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDevice<'a> {
+    /// In-neighbours.
+    pub graph: DeviceGraph<'a>,
+    /// Rank of each vertex, where a partition map says it.
+    pub owners: Option<DeviceSlice<'a, u16>>,
+}
+
+/// GPU that sampled a mini-batch, and the graph.
+#[derive(Clone, Debug)]
+pub struct SampledOnGpu<'a> {
+    /// The GPU, with the stream that sampled.
+    pub gpu: Gpu,
+    /// The graph on it.
+    pub graph: DeviceGraph<'a>,
+}
 
 /// Samples on the GPU that computes.
 pub struct GpuSampler<'a> {
     place: Place,
     gpu: Gpu,
     sampler: DeviceSampler,
-    there: OnDevice<'a>,
+    inputs: OnDevice<'a>,
 }
 
 /// A layer that reads what a shuffle brings.
@@ -68,8 +97,8 @@ fn edges_of(place: &Place, layer: DeviceLayer, num_sources: usize, fanout: Fanou
 }
 
 impl<'a> GpuSampler<'a> {
-    /// The GPU of `place` samples from `there`; with `ahead` on a stream of its own.
-    pub(super) fn new(place: &Place, there: OnDevice<'a>, ahead: bool) -> Result<Self> {
+    /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a stream of its own.
+    pub(super) fn new(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         let Some(computing) = place.gpu() else {
             return Err(Error::Option("a GPU is to sample for a rank that computes on the host".into()));
         };
@@ -81,7 +110,7 @@ impl<'a> GpuSampler<'a> {
                 side
             }
         };
-        Ok(Self { place: place.clone(), sampler: DeviceSampler::new(&gpu)?, gpu, there })
+        Ok(Self { place: place.clone(), sampler: DeviceSampler::new(&gpu)?, gpu, inputs })
     }
 
     /// [`sample`](super::sample).
@@ -93,7 +122,7 @@ impl<'a> GpuSampler<'a> {
         frontiers: &Frontiers<'_>,
         comm: &dyn Communicator,
     ) -> Result<Sampled<'a>> {
-        let graph = self.there.graph;
+        let graph = self.inputs.graph;
         let excluded = seeds.excluded.map(|edges| DeviceExcludedEdges::new(&self.gpu, &edges)).transpose()?;
         let mut making =
             Making { frontier: Ids::from(seeds.local), made: Vec::with_capacity(fanouts.len()), open: None };
@@ -118,13 +147,13 @@ impl<'a> GpuSampler<'a> {
             self.sampler.finish(&graph)?;
             making.close(&self.place, self.sampler.mixed().len())?;
         }
-        let there = SampledThere { gpu: self.gpu.clone(), graph };
-        Ok(Sampled { layers: making.made, input: making.frontier, there: Some(there) })
+        let on_gpu = Some(SampledOnGpu { gpu: self.gpu.clone(), graph });
+        Ok(Sampled { layers: making.made, input: making.frontier, on_gpu })
     }
 
     /// Ends the last `run` of a mini-batch, where this rank has all that it needs.
     fn end_alone(&mut self, making: &mut Making, run: &[(Fanout, bool)]) -> Result<()> {
-        let layers = self.sampler.finish(&self.there.graph)?;
+        let layers = self.sampler.finish(&self.inputs.graph)?;
         let mixed = Ids::on_device(self.sampler.take_mixed()?);
         making.add(&self.place, layers, run, &mixed)
     }
@@ -137,7 +166,7 @@ impl<'a> GpuSampler<'a> {
         part: &[u16],
         comm: &dyn Communicator,
     ) -> Result<()> {
-        let Self { place, gpu, sampler, there: OnDevice { graph, owners } } = self;
+        let Self { place, gpu, sampler, inputs: OnDevice { graph, owners } } = self;
         let (mut layers, split) = match owners.map(DeviceOwners::Map) {
             Some(owners) => {
                 let (layers, split) = sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;

@@ -1,26 +1,13 @@
-//! Split sampling: the mini-batch of one rank, layer by layer from the seeds down.
-//!
-//! ```text
-//! local frontier = my seeds
-//! for each layer from the top:
-//!     sampled edges  = sample(local frontier)
-//!     mixed frontier = local frontier ++ newly sampled vertices
-//!     local frontier = my vertices among all ranks' mixed frontiers       (one exchange of ids)
-//! ```
-//!
-//! Draws are keyed by (seed, epoch, step, layer, vertex), so the union of the ranks' edges is the sample that one rank
-//! alone would draw, and each vertex of a layer is on exactly one rank (GSplit, section 5, Algorithm 1). Where the next
-//! frontier is [`Ownership::Mine`], nothing is exchanged and the next local frontier is the mixed frontier itself.
+//! The sampled mini-batch of one rank, as it is computed: made of what the host has sampled, or by a GPU.
 
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Communicator, Fanout};
+use gsplit_kernels::{Communicator, Graph, Sampler};
+use gsplit_sample::{Frontiers, HostSample, HostSampler, Seeds};
 
-use super::sampler::SampledThere;
-use super::{BatchSampler, Frontiers, HostSampler, Seeds};
-use crate::operator::Edges;
-use crate::operator::Ids;
+use super::{BatchSampler, SampledOnGpu};
+use crate::operator::{Edges, Ids, Place};
 use crate::{Exchange, Result};
 
 /// One layer of one rank's mini-batch. Clones share what is in it.
@@ -30,9 +17,9 @@ pub struct SampledLayer {
     pub frontier: Ids,
     /// Whether other ranks may compute rows of the same vertices.
     pub replicated: bool,
-    /// Sampled in-edges of the frontier, from positions in `read`, where they are computed with.
+    /// Sampled in-edges of the frontier, from positions in `read`, at the place that computes.
     pub edges: Arc<Edges>,
-    /// The vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
+    /// Vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
     pub read: Ids,
     /// Brings the rows that other ranks own.
     pub exchange: Arc<Exchange>,
@@ -46,10 +33,32 @@ pub struct Sampled<'a> {
     /// Bottom local frontier: the vertices whose features this rank loads.
     pub input: Ids,
     /// The GPU that sampled it, if it was one.
-    pub there: Option<SampledThere<'a>>,
+    pub on_gpu: Option<SampledOnGpu<'a>>,
 }
 
 impl Sampled<'_> {
+    /// Mini-batch that the `host` has sampled, for a rank at `place`.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room for the edges.
+    pub fn at(place: &Place, host: HostSample) -> Result<Self> {
+        let input = Ids::from(host.input);
+        let mut below = input.clone();
+        let mut layers = Vec::with_capacity(host.layers.len());
+        for layer in host.layers.into_iter().rev() {
+            let (exchange, read) = match layer.exchange {
+                None => (Exchange::Identity, below),
+                Some(exchange) => Exchange::of_host(exchange, below.len()),
+            };
+            let edges = Arc::new(Edges::of_host(place, layer.edges)?.with_factors(layer.factors)?);
+            let (frontier, exchange) = (Ids::from(layer.frontier), Arc::new(exchange));
+            below = frontier.clone();
+            layers.push(SampledLayer { frontier, replicated: layer.replicated, edges, read, exchange });
+        }
+        layers.reverse();
+        Ok(Self { layers, input, on_gpu: None })
+    }
+
     /// The layer that reads feature rows.
     pub fn bottom(&self) -> &SampledLayer {
         &self.layers[self.layers.len() - 1]
@@ -66,8 +75,7 @@ impl Sampled<'_> {
     }
 }
 
-/// Samples the mini-batch of this rank with what `sampler` has kept of earlier ones. Collective under a partition map: every rank
-/// calls it for every mini-batch, with no seeds if it owns none.
+/// Samples the mini-batch of this rank ([`HostSampler::sample`]), on the host or on a GPU. Collective under a partition map.
 pub fn sample<'a>(
     sampler: &mut BatchSampler<'a>,
     seeds: Seeds,
@@ -76,48 +84,27 @@ pub fn sample<'a>(
     frontiers: &Frontiers<'_>,
     comm: &dyn Communicator,
 ) -> Result<Sampled<'a>> {
-    let sampler = match sampler {
-        BatchSampler::Host(sampler) => sampler,
-        BatchSampler::Gpu(sampler) => return sampler.sample(seeds, fanouts, step, frontiers, comm),
-    };
-    let excluded = seeds.excluded;
-    let mut frontier = Ids::from(seeds.local);
-    let mut layers = Vec::with_capacity(fanouts.len());
-    for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
-        // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
-        if depth == 0 || frontiers.at(depth).map().is_some() {
-            sampler.start(&frontier)?;
+    match sampler {
+        BatchSampler::Host(sampler, place) => {
+            Sampled::at(place, sampler.sample(seeds, fanouts, step, frontiers, comm)?)
         }
-        let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, (frontiers, depth), comm)?;
-        layers.push(layer);
-        frontier = below;
+        BatchSampler::Gpu(sampler) => sampler.sample(seeds, fanouts, step, frontiers, comm),
     }
-    Ok(Sampled { layers, input: frontier, there: None })
 }
 
-/// As [`sample`], of `layers` layers with all in-edges, all of them split. Once no rank's frontier grows any more, the layers below are
-/// one and share its memory: a deep model takes no more than a shallow one. Collective.
+/// As [`sample`], on the host, of `layers` layers with all in-edges, for a rank at `place`. Layers that are alike share their memory, so a
+/// deep model takes no more than a shallow one. Collective.
 pub fn sample_all<'a>(
-    sampler: &mut HostSampler<'_>,
+    graph: Graph<'_>,
+    place: &Place,
     seeds: Vec<u32>,
     layers: usize,
     frontiers: &Frontiers<'_>,
     comm: &dyn Communicator,
 ) -> Result<Sampled<'a>> {
-    // Nothing is drawn by it.
-    let step = Step { seed: 0, epoch: 0, step: 0 };
-    let mut frontier = Ids::from(seeds);
-    let mut found: Vec<SampledLayer> = Vec::with_capacity(layers);
-    while found.len() < layers {
-        sampler.start(&frontier)?;
-        let (depth, before) = (found.len(), frontier.len());
-        let key = step.layer_key(depth as u8);
-        let (layer, below) = sampler.layer(frontier, Fanout::All, None, &key, (frontiers, depth), comm)?;
-        let mut grown = [u64::from(below.len() > before)];
-        comm.all_reduce_sum_u64(&mut grown)?;
-        let repeated = if grown[0] == 0 { layers - depth } else { 1 };
-        found.extend(std::iter::repeat_n(layer, repeated));
-        frontier = below;
-    }
-    Ok(Sampled { layers: found, input: frontier, there: None })
+    let mut sampler = HostSampler::new(Sampler::default(), graph);
+    let mut sampled = Sampled::at(place, sampler.sample_all(seeds, layers, frontiers, comm)?)?;
+    let last = sampled.bottom().clone();
+    sampled.layers.resize(layers, last);
+    Ok(sampled)
 }

@@ -143,7 +143,7 @@ impl Layer<'_, '_> {
 
     fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
         let (pass, layer) = (self.pass, self.sampled());
-        let on_gpu = pass.batch.sampled.there.as_ref().map(|there| there.graph);
+        let on_gpu = pass.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.graph);
         let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone());
         let rows = match read {
             // P3 only: the bottom layer starts from sums over the columns of all ranks.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gsplit_kernels::{Fanout, Route, Sampler, Solo};
+use gsplit_kernels::{Fanout, Route, Solo};
+use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
@@ -12,7 +13,7 @@ use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
 use crate::operator::Place;
 use crate::ranks::traffic::Phase;
 use crate::report::EpochReport;
-use crate::sample::{Frontiers, HostSampler, Ownership, sample_all};
+use crate::sample::sample_all;
 use crate::{RunOptions, train};
 
 /// `ranks` on `servers`, which read `hops` beyond their own vertices with fanout `all`.
@@ -139,8 +140,7 @@ fn layers_share_what_does_not_change() {
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
     let part = vec![0u16; 120];
     let frontiers = Frontiers::all(Ownership::Map(&part), 56);
-    let mut sampler = HostSampler::new(Sampler::new(1), graph, &Place::host());
-    let sampled = sample_all(&mut sampler, vec![3, 5, 8], 56, &frontiers, &Solo).unwrap();
+    let sampled = sample_all(graph, &Place::host(), vec![3, 5, 8], 56, &frontiers, &Solo).unwrap();
     assert_eq!(sampled.layers.len(), 56);
     let kept: std::collections::BTreeSet<_> = sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();
     assert!(kept.len() < 12, "{} of 56 layers", kept.len());

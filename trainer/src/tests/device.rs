@@ -287,7 +287,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();
         let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm).unwrap();
         let batch = load(&source, sampled, &Input::training(&config.model, step), true, comm).unwrap();
-        let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
+        let side = batch.sampled.on_gpu.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = counts(&side).taken;
         assert!(taken > 8 * config.fanouts.len() as u64);

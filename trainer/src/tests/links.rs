@@ -5,6 +5,7 @@ use std::slice::from_ref;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph, Sampler, Solo};
+use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{Dataset, NoProgress};
 
 use super::equivalence::{distance, run};
@@ -16,7 +17,7 @@ use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::Place;
 use crate::report::checkpoint::restore_parameters;
-use crate::sample::{BatchSampler, Frontiers, Ownership, sample};
+use crate::sample::{BatchSampler, sample};
 use crate::task::{LinkBatch, LinkSplit};
 use crate::{InferConfig, RunOptions, infer, train};
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, Stream, StreamKey};
+use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
 use crate::operator::Place;
-use crate::sample::{BatchSampler, Frontiers, OnDevice, Ownership, Sampled, Seeds, sample};
+use crate::sample::{BatchSampler, OnDevice, Sampled, SampledLayer, sample};
 
 /// Edges (source, target) of one layer by target, each list in sampling order.
 type LayerEdges = BTreeMap<u32, Vec<u32>>;
@@ -18,7 +19,7 @@ fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
 }
 
 fn edges_by_target(sampled: &Sampled<'_>) -> Vec<LayerEdges> {
-    let of_layer = |layer: &crate::sample::SampledLayer| {
+    let of_layer = |layer: &SampledLayer| {
         let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
         let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| read[at as usize]).collect();
         layer.frontier.on_host().unwrap().iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()
@@ -215,8 +216,8 @@ fn differential_a_gpu_samples_what_the_host_samples() {
                     let step = Step { seed: 7, epoch: 2, step: step as u32 };
                     let expected = sample(&mut host, seeds.clone(), &fanouts, step, &frontiers, comm).unwrap();
                     let found = sample(&mut device, seeds, &fanouts, step, &frontiers, comm).unwrap();
-                    assert!(expected.there.is_none());
-                    found.there.as_ref().unwrap().gpu.synchronise().unwrap();
+                    assert!(expected.on_gpu.is_none());
+                    found.on_gpu.as_ref().unwrap().gpu.synchronise().unwrap();
                     assert_same(&expected, &found, comm, &format!("{text}, {ranks} ranks, {cut:?}"));
                 }
             });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Step, epoch_seeds};
 use gsplit_kernels::{Route, Sampler, Sent, Solo};
+use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::Split;
 
 use super::fixture::{Cut, changed, config, dataset, store_partition};
@@ -13,7 +14,7 @@ use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::operator::Place;
 use crate::ranks::traffic::{Phase, Traffic};
 use crate::report::LayerRows;
-use crate::sample::{BatchSampler, Frontiers, Ownership, Seeds, sample};
+use crate::sample::{BatchSampler, sample};
 
 const RANKS: usize = 3;
 

@@ -66,8 +66,9 @@ pub(super) fn one_step<T: Send>(
             let step = Step { seed: config.seed, epoch: 1, step };
             let prepared = prepare((&job, &source), &mut sampler, step, &job.train[..60], comm).unwrap();
             streams.truncate(1);
-            streams
-                .extend(prepared.batch.sampled.there.as_ref().map(|there| there.gpu.clone()).filter(|_| prefetch > 0));
+            streams.extend(
+                prepared.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.gpu.clone()).filter(|_| prefetch > 0),
+            );
             let how = (job.graph, config.model.dropout);
             let launched = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
             let report = launched.finish().unwrap();

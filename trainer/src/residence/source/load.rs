@@ -4,7 +4,7 @@
 //! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
 //! rows are not used as they are stored.
 //!
-//! A GPU that reaches the rows gathers them by the vertices there, makes of them what is asked for, and counts which were in caches.
+//! A GPU that reaches the rows gathers them by the vertices in its memory, makes of them what is asked for, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
 //! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
@@ -16,9 +16,8 @@ use tch::Tensor;
 use super::{FeatureSource, Gathered};
 use crate::Result;
 use crate::model::Input;
-use crate::operator::Ids;
-use crate::operator::Place;
-use crate::sample::{Sampled, SampledLayer, SampledThere};
+use crate::operator::{Ids, Place};
+use crate::sample::{Sampled, SampledLayer, SampledOnGpu};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
@@ -26,11 +25,11 @@ pub struct Loaded<'a> {
     pub sampled: Sampled<'a>,
     /// Feature rows of the bottom layer.
     pub input_rows: InputRows,
-    /// How many of the input rows were in caches, where there are any.
+    /// Input rows that were in caches, where there are any.
     pub hits: Option<DeviceHits>,
-    /// How many would have been, where ranks on the host count that.
+    /// Input rows that would have been, where ranks on the host count that.
     pub counted: CacheHits,
-    /// Where the others are.
+    /// Table of the rows that are not in `input_rows`.
     pub features: &'a FeatureTable,
     /// The stream that copies the input rows, where that is another than the sampler's.
     pub side: Option<Gpu>,
@@ -42,9 +41,9 @@ pub enum InputRows {
     /// The bottom layer reads them where they are stored.
     #[default]
     Stored,
-    /// Those that it reads, `[read, width]`.
+    /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
-    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL, which
+    /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL, which
     /// the thread that computes has alone.
     Here(Tensor),
     /// As `Here`, on the GPU that computes, not yet torch's.
@@ -81,7 +80,7 @@ impl<'a> Loaded<'a> {
     /// Finds where backward adds rows in the layers above the features, which have no gradients, where a GPU sampled them: with `edges`
     /// those of sums over edges too. Otherwise each is found when it is asked for, by launches of its own.
     pub fn prepare_backward(&self, edges: bool) -> Result<()> {
-        let Some(SampledThere { gpu, .. }) = &self.sampled.there else { return Ok(()) };
+        let Some(SampledOnGpu { gpu, .. }) = &self.sampled.on_gpu else { return Ok(()) };
         let above = &self.sampled.layers[..self.sampled.layers.len().saturating_sub(1)];
         let of_edges = above.iter().filter(|_| edges).filter_map(|layer| layer.edges.on_device());
         let of_edges: Vec<_> = of_edges.map(|(_, _, edges)| edges).collect();
@@ -97,11 +96,11 @@ impl<'a> Loaded<'a> {
         Ok(())
     }
 
-    /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
-    /// on the host.
+    /// Waits until all of it is made, and gives it to the stream of `gpu`, which computes; nothing to do where that stream made it, or
+    /// the host.
     pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
         let Some(gpu) = gpu else { return Ok(()) };
-        let sampling = self.sampled.there.as_ref().map(|SampledThere { gpu, .. }| gpu);
+        let sampling = self.sampled.on_gpu.as_ref().map(|SampledOnGpu { gpu, .. }| gpu);
         sampling.into_iter().chain(&self.side).try_for_each(Gpu::synchronise)?;
         if sampling.is_some() {
             for layer in &self.sampled.layers {
@@ -151,14 +150,14 @@ pub fn load<'a>(
         };
         return Ok(Loaded { input_rows, counted, side, ..Loaded::unread(sampled, features) });
     };
-    let sampling = sampled.there.as_ref().map(|there| &there.gpu);
+    let sampling = sampled.on_gpu.as_ref().map(|on_gpu| &on_gpu.gpu);
     let gpu = sampling.unwrap_or(computing);
     let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
     let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
     Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
 }
 
-/// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
+/// Rows of `vertices`, as `input` changes them, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
 fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input, ahead: bool) -> Result<InputRows> {
     let vertices = vertices.on_gpu(gpu)?;
     match ahead {

@@ -139,7 +139,7 @@ impl<'a> Topology<'a> {
     /// What the driver says.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
-            Some(there) => BatchSampler::on_device(place, there, job.options.prefetch > 0),
+            Some(inputs) => BatchSampler::on_device(place, inputs, job.options.prefetch > 0),
             None => Ok(BatchSampler::on_host(Sampler::default(), job.graph, place)),
         }
     }

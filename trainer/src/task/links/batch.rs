@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, unique};
+use gsplit_sample::{HostShuffle, Ownership, Seeds};
 use tch::Tensor;
 
 use super::LinkSplit;
 use crate::model::{DropoutKey, Model, Pairs};
 use crate::operator::{from_rows, to_rows};
-use crate::sample::{Ownership, Seeds};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 
@@ -62,10 +62,11 @@ impl LinkBatch {
         let (local, read, positions, exchange) = match ownership {
             Ownership::Mine => (ends.clone(), ends.len(), positions, Exchange::Identity),
             Ownership::Map(part) => {
-                let shuffled = Exchange::shuffle(comm, &ends, |v| part[v as usize] as usize)?;
-                let (frontier, source) = (shuffled.frontier.on_host()?, shuffled.source.on_host()?);
+                let HostShuffle { frontier, source, exchange } =
+                    HostShuffle::new(comm, &ends, |v| part[v as usize] as usize)?;
                 let positions = positions.iter().map(|&end| source[end as usize]).collect();
-                (frontier.to_vec(), shuffled.read.len(), positions, shuffled.exchange)
+                let (exchange, read) = Exchange::of_host(exchange, frontier.len());
+                (frontier, read.len(), positions, exchange)
             }
         };
         let (from, to) = positions.split_at(sources.len());
