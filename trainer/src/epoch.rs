@@ -6,7 +6,7 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::batch::for_each;
-use crate::batch::{Made, Prepared, drawn};
+use crate::batch::{Made, Preparation, Prepared, drawn};
 use crate::job::Job;
 use crate::model::Model;
 use crate::optimizer::Optimizer;
@@ -63,14 +63,14 @@ pub fn train_epoch(
         let finished = if this.2.is_coming() { last.replace(this) } else { Some(this) };
         finished.map_or(Ok(()), &mut finish)
     };
-    let (count, sampling) = (job.num_steps() as usize, comms.sampling());
+    let (count, with) = (job.num_steps() as usize, Preparation { job, source: features, comm: comms.sampling() });
     match batches {
         Source::Drawn(sampler) => {
             let order = epoch_seeds(&job.train, config.seed, epoch)?;
             let order = &order[..order.len().min(count * config.batch_size)];
-            for_each(job, drawn((job, features), sampler, epoch, order, sampling), count, comms, train)?;
+            for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
-        Source::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
+        Source::Made(made) => for_each(job, made.epoch(with, epoch)?, count, comms, train)?,
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;

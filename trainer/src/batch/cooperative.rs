@@ -18,18 +18,19 @@
 //! meanwhile.
 
 use std::sync::Mutex;
-use std::time::Instant;
 
 use gsplit_kernels::schedule::{Step, epoch_seeds};
 use gsplit_kernels::{Communicator, Expansion, Graph};
 use gsplit_store::memory::{Memory, shown};
 use tch::Tensor;
 
-use super::prepared::{Prepared, ready};
+use super::{Preparation, Prepared};
 use crate::job::Job;
 use crate::model::{Input, Model};
+use crate::ranks::clock::Clock;
 use crate::ranks::comms::Comms;
-use crate::residence::source::{FeatureSource, InputRows, Loaded, load};
+use crate::ranks::traffic::{Phase, Traffic};
+use crate::residence::source::{InputRows, Loaded, load};
 use crate::sample::{Sampled, SampledLayer, sample_all};
 use crate::task::{NodeTargets, Targets};
 use crate::{Error, Result};
@@ -107,28 +108,24 @@ impl Made {
         self.batches.len()
     }
 
-    /// The mini-batches of `epoch`, in its order, loaded from `source`. Collective as they are taken.
+    /// The mini-batches of `epoch`, in its order, loaded as they are taken. Collective then.
     pub fn epoch<'a>(
         &'a self,
-        (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+        with: Preparation<'a>,
         epoch: u32,
-        comm: &'a dyn Communicator,
     ) -> Result<impl Iterator<Item = Result<Prepared<'a>>> + Send + 'a> {
+        let Preparation { job, .. } = with;
         let order = epoch_seeds(&(0..self.batches.len() as u32).collect::<Vec<_>>(), job.config.seed, epoch)?;
         Ok((0..).zip(order).map(move |(step, at)| {
             job.check_stop()?;
-            self.load(&self.batches[at as usize], (job, source), Step { seed: job.config.seed, epoch, step }, comm)
+            self.load(&self.batches[at as usize], with, Step { seed: job.config.seed, epoch, step })
         }))
     }
 
-    fn load<'a>(
-        &'a self,
-        batch: &'a MadeBatch,
-        (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
-        step: Step,
-        comm: &dyn Communicator,
-    ) -> Result<Prepared<'a>> {
-        let (started, before) = (Instant::now(), comm.sent());
+    /// Loads the rows of `batch`, unless they are kept from the last time. Collective.
+    fn load<'a>(&'a self, batch: &'a MadeBatch, with: Preparation<'a>, step: Step) -> Result<Prepared<'a>> {
+        let Preparation { job, source, comm } = with;
+        let mut clock = Clock::start(comm.into(), Traffic::default());
         let Some(labels) = job.task.labels() else {
             return Err(Error::Option("mini-batches that are made once are of vertices".into()));
         };
@@ -141,14 +138,16 @@ impl Made {
                 let input_rows = InputRows::Read(rows.shallow_clone());
                 Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
             }
-            None => load(source, batch.sampled.clone(), &input, job.options.prefetch > 0, comm)?,
+            None => {
+                clock.phase(Phase::Load, |_| load(source, batch.sampled.clone(), &input, job.options.prefetch > 0, comm))?
+            }
         };
         if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {
             *kept = Some(rows.shallow_clone());
         }
         drop(kept);
-        let since = [(started, before); 2];
-        Ok(ready(step, (batch.items.len(), targets), (loaded, None), since, comm))
+        let (items, preparing) = (batch.items.len(), clock.stop());
+        Ok(Prepared { step, items, targets, batch: loaded, push_pull: None, preparing })
     }
 }
 

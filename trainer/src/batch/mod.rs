@@ -5,13 +5,10 @@
 //!
 //! ```text
 //! mod.rs           drawn anew in every epoch: all systems but one
-//! prepared.rs      a mini-batch that is ready to compute
 //! ahead.rs         prepared while another one is computed
 //! cooperative.rs   made once, server by server (GraNNDis)
 //! push_pull.rs     the bottom layer by columns of the features (P3)
 //! ```
-
-use std::time::Instant;
 
 use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::Step;
@@ -20,63 +17,106 @@ use crate::Result;
 use crate::config::ModelKind;
 use crate::job::Job;
 use crate::model::Input;
-use crate::residence::source::{FeatureSource, Loaded, load};
-use crate::sample::{BatchSampler, sample};
+use crate::ranks::clock::{Clock, Counted};
+use crate::ranks::traffic::{Phase, Traffic};
+use crate::residence::source::{FeatureSource, Loaded, hand_over, load, prepare_backward};
+use crate::sample::{BatchSampler, Sampled, sample};
+use crate::task::Targets;
 
 mod ahead;
 mod cooperative;
-mod prepared;
 mod push_pull;
 
 pub use ahead::for_each;
 pub use cooperative::Made;
-pub use prepared::Prepared;
 pub use push_pull::PushPull;
-
-use prepared::ready;
 
 /// Samples and loads this rank's part of the mini-batch `step`, whose seeds are `global`. Collective.
 pub fn prepare<'a, 's: 'a>(
-    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+    with: Preparation<'a>,
     sampler: &mut BatchSampler<'s>,
     step: Step,
     global: &'a [u32],
-    comm: &dyn Communicator,
 ) -> Result<Prepared<'a>> {
-    let (config, started) = (job.config, Instant::now());
-    let before = comm.sent();
-    let (seeds, targets) = job.batch(global, step, comm)?;
-    let sampled = sample(sampler, seeds, &config.fanouts, step, &job.frontiers, comm)?;
-    job.end_phase(source.place())?;
-    let (loading, between) = (Instant::now(), comm.sent());
-    let ahead = job.options.prefetch > 0;
-    let push = || PushPull::push(sampled.bottom(), (source, job.features.dim()), ahead, comm);
-    let push_pull = config.parallelism.slices_columns().then(push).transpose()?;
-    let batch = match &push_pull {
-        Some(_) => Loaded::unread(sampled, &job.features),
-        None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
-    };
-    job.end_phase(source.place())?;
-    // The other models sort edges of their own.
-    let edges = matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2);
-    batch.prepare_backward(edges)?;
-    if ahead {
-        batch.hand_over(source.place().gpu())?;
-    }
-    let since = [(started, before), (loading, between)];
-    Ok(ready(step, (global.len(), targets), (batch, push_pull), since, comm))
+    let mut clock = Clock::start(with.comm.into(), Traffic::default());
+    let (sampled, targets) = clock.phase(Phase::Sample, |_| with.sample(sampler, step, global))?;
+    let (batch, push_pull) = clock.phase(Phase::Load, |_| with.load(sampled, step))?;
+    Ok(Prepared { step, items: global.len(), targets, batch, push_pull, preparing: clock.stop() })
+}
+
+/// Inputs of one rank's mini-batches.
+#[derive(Clone, Copy)]
+pub struct Preparation<'a> {
+    /// Seeds, graph, and what to do.
+    pub job: &'a Job<'a>,
+    /// Feature rows.
+    pub source: &'a FeatureSource<'a>,
+    /// Ranks of the group, for what is sampled and loaded.
+    pub comm: &'a dyn Communicator,
+}
+
+/// A mini-batch that is ready to compute, wherever it came from.
+pub struct Prepared<'a> {
+    /// Its number in the run.
+    pub step: Step,
+    /// Its seeds on all ranks, or edges where these are learnt.
+    pub items: usize,
+    /// Labels or links that this rank's seeds are to learn.
+    pub targets: Targets<'a>,
+    /// This rank's part.
+    pub batch: Loaded<'a>,
+    /// The bottom layers of all ranks, where each is computed by columns.
+    pub push_pull: Option<PushPull<'a>>,
+    /// Time and traffic of the preparation.
+    pub preparing: Counted,
 }
 
 /// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken. Collective then.
 pub fn drawn<'a, 's: 'a>(
-    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+    with: Preparation<'a>,
     sampler: &'a mut BatchSampler<'s>,
     epoch: u32,
     order: &'a [u32],
-    comm: &'a dyn Communicator,
 ) -> impl Iterator<Item = Result<Prepared<'a>>> + Send {
+    let Preparation { job, .. } = with;
     (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
-        prepare((job, source), sampler, Step { seed: job.config.seed, epoch, step }, global, comm)
+        prepare(with, sampler, Step { seed: job.config.seed, epoch, step }, global)
     })
+}
+
+impl<'a> Preparation<'a> {
+    /// Samples this rank's part of the mini-batch, and finds what it is to learn. Collective.
+    fn sample<'s: 'a>(
+        self,
+        sampler: &mut BatchSampler<'s>,
+        step: Step,
+        global: &'a [u32],
+    ) -> Result<(Sampled<'a>, Targets<'a>)> {
+        let Self { job, source, comm } = self;
+        let (seeds, targets) = job.batch(global, step, comm)?;
+        let sampled = sample(sampler, seeds, &job.config.fanouts, step, &job.frontiers, comm)?;
+        job.end_phase(source.place())?;
+        Ok((sampled, targets))
+    }
+
+    /// Loads the feature rows of `sampled`, or sends its bottom layer to who has them. Collective.
+    fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
+        let Self { job, source, comm } = self;
+        let (config, ahead) = (job.config, job.options.prefetch > 0);
+        let push_pull =
+            config.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
+        let batch = match &push_pull {
+            Some(_) => Loaded::unread(sampled, &job.features),
+            None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
+        };
+        job.end_phase(source.place())?;
+        // The other models sort edges of their own.
+        let edges = matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2);
+        prepare_backward(&batch, edges)?;
+        if ahead {
+            hand_over(&batch, source.place().gpu())?;
+        }
+        Ok((batch, push_pull))
+    }
 }

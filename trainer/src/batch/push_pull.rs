@@ -24,12 +24,12 @@ use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_into};
 use gsplit_store::{FeatureTable, columns_of};
 use tch::{Kind, Tensor};
 
+use super::Preparation;
 use crate::autograd::{self, Buffer, values};
 use crate::model::{Input, LayerEdges, Model};
 use crate::operator::Ids;
 use crate::operator::{Edges, Rows, filled};
 use crate::ranks::clock::Clock;
-use crate::residence::source::FeatureSource;
 use crate::sample::SampledLayer;
 use crate::{Error, Result};
 
@@ -54,14 +54,11 @@ struct Pushed {
 }
 
 impl<'a> PushPull<'a> {
-    /// Sends the structure of `bottom` to all ranks and receives theirs. `source` has this rank's columns of rows of `width` values;
-    /// with `ahead` they are gathered now. Collective.
-    pub fn push(
-        bottom: &SampledLayer,
-        (source, width): (&FeatureSource<'a>, usize),
-        ahead: bool,
-        comm: &dyn Communicator,
-    ) -> Result<Self> {
+    /// Sends the structure of `bottom` to all ranks and receives theirs. Feature rows come from the source of `with`, which has this rank's
+    /// columns of them: now, where mini-batches are prepared ahead. Collective.
+    pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
+        let Preparation { job, source, comm } = with;
+        let (width, ahead) = (job.features.dim(), job.options.prefetch > 0);
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
         // Factors go as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());

@@ -12,6 +12,9 @@ use super::traffic::{Phase, Traffic};
 pub struct Clock<'a> {
     comm: Ranks<'a>,
     began: Instant,
+    /// Time when the last phase ended.
+    phase_began: Instant,
+    phase_s: [f64; Phase::ALL.len()],
     waited: Duration,
     exchange_s: f64,
     /// What was sent when the last phase ended.
@@ -27,21 +30,33 @@ pub struct Counted {
     pub wait_s: f64,
     /// All other seconds.
     pub compute_s: f64,
+    phase_s: [f64; Phase::ALL.len()],
     /// What was sent.
     pub sent: Traffic,
+}
+
+impl Counted {
+    /// Seconds of `phase`.
+    pub fn seconds(&self, phase: Phase) -> f64 {
+        self.phase_s[phase as usize]
+    }
 }
 
 impl<'a> Clock<'a> {
     /// Starts now, after `sent` has been sent.
     pub fn start(comm: Ranks<'a>, sent: Traffic) -> Self {
-        Self { comm, began: Instant::now(), waited: comm.waited(), exchange_s: 0.0, before: comm.sent(), sent }
+        let (began, phase_s) = (Instant::now(), Default::default());
+        let (waited, before) = (comm.waited(), comm.sent());
+        Self { comm, began, phase_began: began, phase_s, waited, exchange_s: 0.0, before, sent }
     }
 
-    /// Runs `work`, what it sends being of `phase`.
+    /// Runs `work`; what is sent and the time since the last phase are those of `phase`.
     pub fn phase<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
         let result = work(self);
         let now = self.comm.sent();
         self.sent.add(phase, replace(&mut self.before, now), now);
+        let now = Instant::now();
+        self.phase_s[phase as usize] += (now - replace(&mut self.phase_began, now)).as_secs_f64();
         result
     }
 
@@ -56,6 +71,7 @@ impl<'a> Clock<'a> {
     /// Stops now.
     pub fn stop(self) -> Counted {
         let (seconds, wait_s) = (self.began.elapsed().as_secs_f64(), (self.comm.waited() - self.waited).as_secs_f64());
-        Counted { exchange_s: self.exchange_s, wait_s, compute_s: seconds - self.exchange_s, sent: self.sent }
+        let Self { exchange_s, phase_s, sent, .. } = self;
+        Counted { exchange_s, wait_s, compute_s: seconds - exchange_s, phase_s, sent }
     }
 }

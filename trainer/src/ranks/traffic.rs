@@ -22,7 +22,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 6] = [Self::Sample, Self::Load, Self::Forward, Self::Loss, Self::Backward, Self::Update];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Sample, Self::Load, Self::Forward, Self::Loss, Self::Backward, Self::Update];
 }
 
 /// Bytes and messages that ranks sent to others: in logs, one entry for each phase and route that has some.

@@ -19,8 +19,7 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Progress, Unit};
 
 use crate::Result;
-use crate::batch::drawn;
-use crate::batch::for_each;
+use crate::batch::{Preparation, drawn, for_each};
 use crate::job::Job;
 use crate::job::options::{RunOptions, TopologyStorage};
 use crate::model::Model;
@@ -143,7 +142,8 @@ fn rehearse(
     let (epoch, mut most) = (1, 0);
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
-    let prepared = drawn((job, &source), &mut sampler, epoch, order, comms.sampling());
+    let with = Preparation { job, source: &source, comm: comms.sampling() };
+    let prepared = drawn(with, &mut sampler, epoch, order);
     for_each(job, prepared, order.len().div_ceil(config.batch_size), comms, |prepared| {
         most = most.max(sampled_bytes(&prepared.batch.sampled));
         let launched =

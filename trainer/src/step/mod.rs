@@ -33,8 +33,8 @@ pub fn train_step(
     (graph, dropout): (Graph<'_>, f64),
     comm: Ranks<'_>,
 ) -> Result<Launched> {
-    let Prepared { step, targets, mut batch, push_pull, sent, sample_s, load_s, .. } = prepared;
-    let mut clock = Clock::start(comm, sent);
+    let Prepared { step, targets, mut batch, push_pull, preparing, .. } = prepared;
+    let mut clock = Clock::start(comm, preparing.sent);
     let mut report = numbers::counted(&batch, model);
     let (hits, dropout) = (batch.hits.take(), DropoutKey { probability: dropout, step });
     let scaled = (dropout, optimizer.loss_scale());
@@ -51,6 +51,7 @@ pub fn train_step(
         (targets.num_losses(), loss.counted, update.learning_rate);
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
     report.skipped = update.skipped.into();
-    (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
+    (report.timings.sample_s, report.timings.load_s) =
+        (preparing.seconds(Phase::Sample), preparing.seconds(Phase::Load));
     Launched::new(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), (report, clock))
 }

@@ -79,7 +79,7 @@ impl Launched {
                 None
             }
         };
-        let Counted { exchange_s, wait_s, compute_s, sent } = clock.stop();
+        let Counted { exchange_s, wait_s, compute_s, sent, .. } = clock.stop();
         (report.timings.exchange_s, report.timings.wait_s, report.work.sent) = (exchange_s, wait_s, sent);
         report.timings.compute_s = compute_s;
         Ok(Self { report, coming })

@@ -17,8 +17,7 @@ use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
-use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::residence::source::{InputRows, load};
+use crate::residence::source::{FeatureSource, InputRows, PinnedRows, hand_over, load};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
 use crate::{RunOptions, Summary};
@@ -291,7 +290,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = counts(&side).taken;
         assert!(taken > 8 * config.fanouts.len() as u64);
-        batch.hand_over(place.gpu()).unwrap();
+        hand_over(&batch, place.gpu()).unwrap();
         let before = counts(&side).freed;
         drop(batch);
         let of_the_batch = counts(&side).freed - before;
@@ -330,7 +329,7 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let expected = to_rows(&FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap());
         let before = counts(gpu);
         let batch = load(&source, sampled, &input, true, &Solo).unwrap();
-        batch.hand_over(place.gpu()).unwrap();
+        hand_over(&batch, place.gpu()).unwrap();
         assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
         let InputRows::Gathered(rows) = &batch.input_rows else { panic!("they were not brought ahead") };
         let rows = rows.tensor(gpu, place.device(), job.features.dim()).unwrap();

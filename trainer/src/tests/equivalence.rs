@@ -11,7 +11,7 @@ use super::fixture::{
     store_partition,
 };
 use crate::RunOptions;
-use crate::batch::prepare;
+use crate::batch::{Preparation, prepare};
 use crate::config::{ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
@@ -48,7 +48,8 @@ pub fn loss_and_gradient(
         false => job.features.clone(),
     };
     let source = FeatureSource::new(&slice, place);
-    let prepared = prepare((job, &source), &mut sampler, step, batch, comm.group).unwrap();
+    let with = Preparation { job, source: &source, comm: comm.group };
+    let prepared = prepare(with, &mut sampler, step, batch).unwrap();
     let launched = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
     let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();

@@ -8,7 +8,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
-use crate::batch::prepare;
+use crate::batch::{Preparation, prepare};
 use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
@@ -64,7 +64,8 @@ pub(super) fn one_step<T: Send>(
         let mut streams = vec![gpu.clone()];
         let mut step = |step: u32, streams: &mut Vec<Gpu>| {
             let step = Step { seed: config.seed, epoch: 1, step };
-            let prepared = prepare((&job, &source), &mut sampler, step, &job.train[..60], comm).unwrap();
+            let with = Preparation { job: &job, source: &source, comm };
+            let prepared = prepare(with, &mut sampler, step, &job.train[..60]).unwrap();
             streams.truncate(1);
             streams.extend(
                 prepared.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.gpu.clone()).filter(|_| prefetch > 0),

@@ -9,7 +9,7 @@
 //! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
-use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu, sort_on_device};
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -17,7 +17,7 @@ use super::{FeatureSource, Gathered};
 use crate::Result;
 use crate::model::Input;
 use crate::operator::{Ids, Place};
-use crate::sample::{Sampled, SampledLayer, SampledOnGpu};
+use crate::sample::{Sampled, SampledLayer};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
@@ -75,48 +75,6 @@ impl<'a> Loaded<'a> {
     /// `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
         Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features, side: None }
-    }
-
-    /// Finds where backward adds rows in the layers above the features, which have no gradients, where a GPU sampled them: with `edges`
-    /// those of sums over edges too. Otherwise each is found when it is asked for, by launches of its own.
-    pub fn prepare_backward(&self, edges: bool) -> Result<()> {
-        let Some(SampledOnGpu { gpu, .. }) = &self.sampled.on_gpu else { return Ok(()) };
-        let above = &self.sampled.layers[..self.sampled.layers.len().saturating_sub(1)];
-        let of_edges = above.iter().filter(|_| edges).filter_map(|layer| layer.edges.on_device());
-        let of_edges: Vec<_> = of_edges.map(|(_, _, edges)| edges).collect();
-        let (mut exchanges, mut rows) = (Vec::new(), Vec::new());
-        for layer in above {
-            if let Some(added_to) = layer.exchange.added_to(gpu)? {
-                exchanges.push(&layer.exchange);
-                rows.push(added_to);
-            }
-        }
-        let onto = sort_on_device(gpu, &of_edges, &rows)?;
-        exchanges.into_iter().zip(onto).for_each(|(exchange, onto)| exchange.prepare(onto));
-        Ok(())
-    }
-
-    /// Waits until all of it is made, and gives it to the stream of `gpu`, which computes; nothing to do where that stream made it, or
-    /// the host.
-    pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
-        let Some(gpu) = gpu else { return Ok(()) };
-        let sampling = self.sampled.on_gpu.as_ref().map(|SampledOnGpu { gpu, .. }| gpu);
-        sampling.into_iter().chain(&self.side).try_for_each(Gpu::synchronise)?;
-        if sampling.is_some() {
-            for layer in &self.sampled.layers {
-                [&layer.frontier, &layer.read].into_iter().for_each(|ids| ids.give_to(gpu));
-                layer.edges.give_to(gpu);
-                layer.exchange.give_to(gpu);
-            }
-            self.sampled.input.give_to(gpu);
-        }
-        if let InputRows::Gathered(rows) = &self.input_rows {
-            rows.give_to(gpu);
-        }
-        if let Some(hits) = &self.hits {
-            hits.give_to(gpu);
-        }
-        Ok(())
     }
 }
 

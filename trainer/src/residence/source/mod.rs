@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! load.rs       the rows of a mini-batch
+//! streams.rs    from the stream that makes a mini-batch to the one that computes it
 //! gathered.rs   rows that a GPU gathers
 //! pinned.rs     the table that GPUs read, and what they keep of it
 //! pin.rs        both for all ranks of a process
@@ -19,6 +20,7 @@ mod gathered;
 mod load;
 mod pin;
 mod pinned;
+mod streams;
 
 use std::sync::OnceLock;
 
@@ -38,6 +40,7 @@ pub use gathered::Gathered;
 pub use load::{InputRows, Loaded, load};
 pub use pin::{pin, sources};
 pub use pinned::PinnedRows;
+pub use streams::{hand_over, prepare_backward};
 
 /// The feature rows of a graph, for one rank.
 pub struct FeatureSource<'a> {
