@@ -1,4 +1,4 @@
-//! What can go wrong in sampling.
+//! Errors of sampling.
 
 use gsplit_kernels::{CommError, KernelError};
 

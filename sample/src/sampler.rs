@@ -47,7 +47,7 @@ impl HostSample {
     }
 }
 
-/// Samples mini-batches of one rank on the host, one after another, with what it has kept of earlier ones.
+/// Sampler of one rank's mini-batches on the host, one after another; it keeps memory from one to the next.
 pub struct HostSampler<'g> {
     sampler: Box<Sampler>,
     graph: Graph<'g>,
@@ -81,7 +81,7 @@ impl<'g> HostSampler<'g> {
     /// under a partition map: every rank calls it for every mini-batch, with no seeds if it owns none.
     ///
     /// # Errors
-    /// Those of [`Sampler::layer`] and of [`HostShuffle::new`].
+    /// [`SampleError`]: those of [`Sampler::layer`] and of [`HostShuffle::new`].
     pub fn sample(
         &mut self,
         seeds: Seeds,
@@ -100,11 +100,11 @@ impl<'g> HostSampler<'g> {
         Ok(HostSample { layers, input: frontier })
     }
 
-    /// As [`HostSampler::sample`], with all in-edges, up to `layers` layers. There are fewer once no rank's frontier grows any more: all
-    /// layers below are then as the last. Collective.
+    /// Samples up to `layers` layers with all in-edges, otherwise as [`HostSampler::sample`]. There are fewer once no rank's frontier grows
+    /// any more: all layers below are then as the last. Collective.
     ///
     /// # Errors
-    /// As [`HostSampler::sample`].
+    /// The same as of [`HostSampler::sample`].
     pub fn sample_all(
         &mut self,
         seeds: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The shuffle below one layer: which rows go to which rank.
+//! The shuffle below one layer: the rows that go to each rank.
 //!
 //! Below each layer, a rank holds one row for every vertex of its local frontier (which it owns) and needs one for every vertex of its
 //! mixed frontier (owned by anybody). Only what others own moves. The layer reads one matrix:
@@ -30,7 +30,7 @@ impl RowCounts {
     /// Counts of a rank that needs the rows of `needed[r]` vertices of rank `r`. Collective.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// [`CommError`]: those of the communicator.
     pub fn tell(comm: &dyn Communicator, needed: &[usize]) -> Result<Self, CommError> {
         let mut receive = needed.to_vec();
         receive[comm.rank()] = 0;
@@ -74,7 +74,7 @@ pub struct HostExchange {
 pub struct HostShuffle {
     /// This rank's own vertices of the mixed frontier in their order, then those that only others need.
     pub frontier: Vec<u32>,
-    /// For each vertex of the mixed frontier, its row of the matrix.
+    /// Row of each vertex of the mixed frontier, in the matrix.
     pub source: Vec<u32>,
     /// Rows that move.
     pub exchange: HostExchange,

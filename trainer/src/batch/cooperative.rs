@@ -40,29 +40,29 @@ pub struct Made {
     batches: Vec<MadeBatch>,
 }
 
-/// One of them.
+/// A mini-batch that was made.
 struct MadeBatch {
-    /// Its seeds on all servers.
+    /// Seeds on all servers.
     items: Vec<u32>,
     /// This rank's part.
     sampled: Sampled<'static>,
-    /// Its feature rows, once they were loaded, where they are the same in every epoch and there is room.
+    /// Feature rows, once they were loaded, where they are the same in every epoch and there is room.
     rows: Mutex<Option<Tensor>>,
 }
 
-/// What the mini-batches of a run are like, over all ranks.
+/// Size of the mini-batches of a run, over all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Most vertices that a server reads for a mini-batch.
     pub vertices: u64,
-    /// Of all servers' vertices of all mini-batches, those that belong to others.
+    /// Vertices of all mini-batches that belong to another server than the one that reads them.
     pub beyond: u64,
     /// All servers' vertices of all mini-batches.
     pub all: u64,
 }
 
 impl Made {
-    /// Makes them, with the rows of all ranks in the memory of this machine where they are `together`. Collective.
+    /// Makes the mini-batches, with the rows of all ranks in the memory of this machine where they are `together`. Collective.
     ///
     /// # Errors
     /// [`Error::Option`] for more mini-batches than training vertices; where the machine has not the memory for the rows of

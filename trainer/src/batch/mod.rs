@@ -57,9 +57,9 @@ pub struct Preparation<'a> {
 
 /// A mini-batch that is ready to compute, wherever it came from.
 pub struct Prepared<'a> {
-    /// Its number in the run.
+    /// Number in the run.
     pub step: Step,
-    /// Its seeds on all ranks, or edges where these are learnt.
+    /// Number of seeds on all ranks, or of edges where these are learnt.
     pub items: usize,
     /// Labels or links that this rank's seeds are to learn.
     pub targets: Targets<'a>,
@@ -100,7 +100,7 @@ impl<'a> Preparation<'a> {
         Ok((sampled, targets))
     }
 
-    /// Loads the feature rows of `sampled`, or sends its bottom layer to who has them. Collective.
+    /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that have them. Collective.
     fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
         let Self { job, source, comm } = self;
         let (config, ahead) = (job.config, job.options.prefetch > 0);

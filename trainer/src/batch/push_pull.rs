@@ -41,7 +41,7 @@ pub struct PushPull<'a> {
     columns: Range<usize>,
     /// Width of a whole feature row.
     width: usize,
-    /// What was computed, until backward: one entry a rank, or empty.
+    /// Computed parts, until backward: one entry a rank, or empty.
     partials: Vec<Tensor>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> PushPull<'a> {
         Ok(())
     }
 
-    /// What this rank's columns add to the bottom layer of each rank; with `keep` in torch's graph. Empty where it has nothing to add.
+    /// Parts that this rank's columns add to the bottom layer of each rank; with `keep` in torch's graph. Empty where it has nothing to add.
     fn partials(&self, model: &Model, graph: Graph<'_>, keep: bool) -> Result<Vec<Tensor>> {
         let partial = |layer: &Pushed| {
             if self.columns.is_empty() || layer.edges.num_targets() == 0 {

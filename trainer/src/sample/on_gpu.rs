@@ -49,7 +49,7 @@ pub struct SampledOnGpu<'a> {
     pub graph: DeviceGraph<'a>,
 }
 
-/// Samples on the GPU that computes.
+/// Sampler on the GPU that computes.
 pub struct GpuSampler<'a> {
     place: Place,
     gpu: Gpu,
@@ -113,7 +113,7 @@ impl<'a> GpuSampler<'a> {
         Ok(Self { place: place.clone(), sampler: DeviceSampler::new(&gpu)?, gpu, inputs })
     }
 
-    /// [`sample`](super::sample).
+    /// Samples a mini-batch ([`sample`](super::sample)).
     pub(super) fn sample(
         &mut self,
         seeds: Seeds,
@@ -241,7 +241,7 @@ impl Making {
 }
 
 impl Drop for GpuSampler<'_> {
-    /// What it reads stays where it is until its stream is done, also after an error.
+    /// Waits for its stream, also after an error: what it reads stays in place until then.
     fn drop(&mut self) {
         let _ = self.gpu.synchronise();
     }

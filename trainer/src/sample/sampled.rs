@@ -92,7 +92,7 @@ pub fn sample<'a>(
     }
 }
 
-/// As [`sample`], on the host, of `layers` layers with all in-edges, for a rank at `place`. Layers that are alike share their memory, so a
+/// Samples `layers` layers with all in-edges of `graph`, on the host, for a rank at `place`. Layers that are alike share their memory, so a
 /// deep model takes no more than a shallow one. Collective.
 pub fn sample_all<'a>(
     graph: Graph<'_>,

@@ -10,7 +10,7 @@ use super::on_gpu::{GpuSampler, OnDevice};
 use crate::Result;
 use crate::operator::Place;
 
-/// Samples the mini-batches of one rank, one after another.
+/// Sampler of the mini-batches of one rank, one after another.
 pub enum BatchSampler<'a> {
     /// The host samples, for a rank at this place.
     Host(HostSampler<'a>, Place),

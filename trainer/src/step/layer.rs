@@ -21,7 +21,7 @@ use crate::ranks::comms::Ranks;
 use crate::sample::SampledLayer;
 use crate::{Result, autograd};
 
-/// What the tape holds of a layer that was computed.
+/// Record on the tape of a layer that was computed.
 pub(super) struct Taped {
     /// Rows of the mixed frontier: a leaf, if these were not stored rows and are not to be computed again.
     read: Option<Tensor>,
@@ -34,7 +34,7 @@ pub(super) struct Taped {
 
 /// The part of a layer behind its pre-activation, where that stands apart.
 struct Tail {
-    /// What it reads: a leaf.
+    /// Rows that it reads: a leaf.
     pre_activation: Tensor,
     moments: Option<Moments>,
     /// Result, unless it is to be computed again.
@@ -45,7 +45,7 @@ struct Tail {
 pub(super) struct Below {
     /// Rows that the layer read, whose gradient is known; `None` where these were stored rows.
     pub read: Option<Tensor>,
-    /// Of the pre-activation below, by the residual.
+    /// Gradient of the pre-activation below, by the residual.
     pub of_residual: Tensor,
 }
 
@@ -124,7 +124,7 @@ impl Layer<'_, '_> {
         Ok(Below { read, of_residual })
     }
 
-    /// From the gradient of `read`, the rows that the layer read or the first of them, to that of the rows below. Collective where
+    /// Gradient of the rows below, from that of `read`, the rows that the layer read or the first of them. Collective where
     /// rows are exchanged.
     pub fn rows_backward(&self, read: Tensor, comm: Ranks<'_>) -> Result<Tensor> {
         let (layer, dim, kind) = (self.sampled(), read.size()[1] as usize, read.kind());
@@ -160,7 +160,7 @@ impl Layer<'_, '_> {
         self.pass.model.tail(self.index, pre_activation, moments, self.frontier(), self.pass.dropout)
     }
 
-    /// From the gradient of the rows to that of the pre-activation. Collective where batch norm is.
+    /// Gradient of the pre-activation, from that of the rows. Collective where batch norm is.
     fn tail_backward(&self, tail: &Tail, of_rows: Tensor, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<Tensor> {
         if of_rows.defined() && of_rows.size()[0] > 0 {
             let rows = match &tail.rows {

@@ -13,7 +13,7 @@ use crate::report::{LayerRows, StepReport, Work};
 use crate::residence::source::Loaded;
 use crate::sample::{Sampled, SampledLayer};
 
-/// What a rank computes, loads and receives of `batch`.
+/// Work of a rank on `batch`: what it computes, loads and receives.
 pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     let sampled = &batch.sampled;
     let [edges, rows_loaded, rows_exchanged] =
@@ -24,7 +24,7 @@ pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     StepReport { work, ..StepReport::default() }
 }
 
-/// What one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
+/// Rows that one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
 fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<LayerRows> {
     if sampled.layers.iter().all(|layer| layer.exchange.is_identity()) {
         return Vec::new();
@@ -46,7 +46,7 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
 #[must_use]
 pub struct Launched {
     report: StepReport,
-    /// Those of the loss, the squared norm of the gradient, and hits in caches.
+    /// Numbers of the loss, the squared norm of the gradient, and hits in caches.
     coming: Option<LateBytes<3>>,
 }
 

@@ -26,7 +26,7 @@ use crate::ranks::comms::Ranks;
 use crate::residence::source::Loaded;
 use crate::{Result, autograd};
 
-/// What forward leaves for the loss and for backward.
+/// Results of forward, for the loss and for backward.
 pub struct Pass<'a> {
     pub(super) model: &'a Model,
     pub(super) graph: Graph<'a>,
@@ -36,13 +36,13 @@ pub struct Pass<'a> {
     pub(super) push_pull: Option<PushPull<'a>>,
     /// One entry for each layer from the features upwards.
     pub(super) tape: Vec<Taped>,
-    /// Per layer that feeds the logits: its index and its seed rows (autograd leaves).
+    /// Index and seed rows (autograd leaves) of each layer that feeds the logits.
     leaves: Vec<(usize, Tensor)>,
     logits: Tensor,
 }
 
 impl<'a> Pass<'a> {
-    /// f32 `[my seeds, classes]`, or empty. Their gradients flow to the layers' in [`backward`].
+    /// Logits, f32 `[my seeds, classes]`, or empty. Their gradients flow to the layers' in [`backward`].
     pub fn logits(&self) -> &Tensor {
         &self.logits
     }

@@ -52,7 +52,7 @@ impl Gathered for Unrounded {
     }
 }
 
-/// [`DeviceRows`] of any types of values.
+/// Interface of [`DeviceRows`] for any types of values.
 pub(super) trait AnyRows: Send + Sync {
     fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
     fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;

@@ -21,7 +21,7 @@ use crate::sample::{Sampled, SampledLayer};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
-    /// What to compute.
+    /// Layers to compute, and the vertices that are loaded.
     pub sampled: Sampled<'a>,
     /// Feature rows of the bottom layer.
     pub input_rows: InputRows,
@@ -46,7 +46,7 @@ pub enum InputRows {
     /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL, which
     /// the thread that computes has alone.
     Here(Tensor),
-    /// As `Here`, on the GPU that computes, not yet torch's.
+    /// Rows as in `Here`, on the GPU that computes, not yet torch's.
     Gathered(Box<dyn Gathered>),
 }
 
@@ -72,7 +72,7 @@ impl InputRows {
 }
 
 impl<'a> Loaded<'a> {
-    /// `sampled` without its input rows, which stay in `features`.
+    /// Mini-batch `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
         Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features, side: None }
     }

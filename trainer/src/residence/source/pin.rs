@@ -8,8 +8,8 @@ use crate::operator::Place;
 use crate::residence::cache::Caches;
 use crate::{Error, Result};
 
-/// `table` as GPUs read it themselves, if ranks compute there and the driver can pin it, with what `caches` has of it for the ranks of
-/// this process. Collective where ranks are processes that read each other's caches.
+/// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, with what `caches` has of it for the
+/// ranks of this process. Collective where ranks are processes that read each other's caches.
 ///
 /// # Errors
 /// [`Error::Option`] where rows are to be kept of a table that GPUs do not read; what the driver says then.

@@ -79,16 +79,16 @@ impl<'a> PinnedRows<'a> {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     handles: Vec<u8>,
-    /// [`Caches::digest`].
+    /// Digest of the rows ([`Caches::digest`]).
     digest: u64,
 }
 
-/// [`PinnedTable`] of any type of values.
+/// Interface of [`PinnedTable`] for any type of values.
 trait AnyTable<'a>: Send + Sync {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
     fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
-    /// [`PinnedRows::rows`].
+    /// See [`PinnedRows::rows`].
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>>;
 }
 
@@ -102,7 +102,7 @@ struct PinnedTable<'a, T: DeviceValue> {
 }
 
 impl<'a, T: DeviceValue> PinnedTable<'a, T> {
-    /// What `rank` keeps on `gpu`, perhaps for other processes too.
+    /// Rows that `rank` keeps on `gpu`, perhaps for other processes too.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
         let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
