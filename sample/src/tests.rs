@@ -53,11 +53,12 @@ fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + Sync)
     })
 }
 
-/// Maps of `n` vertices to `parts` ranks: by chance, and all but one vertex a rank to rank 0.
-fn cuts(n: usize, parts: usize) -> [Vec<u16>; 2] {
-    let key = StreamKey::new(9, Stream::Assign);
-    let by_chance = (0..n as u32).map(|v| Draws::new(&key, v).below(parts as u32) as u16).collect();
-    [by_chance, (0..n).map(|v| if v < parts { v as u16 } else { 0 }).collect()]
+/// Maps of `n` vertices to `ranks` ranks: by chance, by ranges, and all but one vertex a rank to rank 0.
+fn cuts(n: u32, ranks: usize) -> [Vec<u16>; 3] {
+    let (key, ranks) = (StreamKey::new(9, Stream::Assign), ranks as u32);
+    let by_chance = |v| Draws::new(&key, v).below(ranks);
+    let map = |rank: &dyn Fn(u32) -> u32| (0..n).map(|v| rank(v) as u16).collect();
+    [map(&by_chance), map(&|v| v * ranks / n), map(&|v| if v < ranks { v } else { 0 })]
 }
 
 /// In-edges of one layer by target: source, id and factor of each, in the order in which they were sampled.
@@ -96,45 +97,54 @@ fn oracle_ranks_sample_together_what_one_samples_alone() {
     for (seed, n, degree) in [(1, 60, 2), (2, 300, 6), (3, 400, 15)] {
         let topology = Topology::random(seed, n, degree);
         let graph = topology.graph().with_factors(&topology.factors, &topology.degrees).unwrap();
-        let order: Vec<u32> = (0..n).map(|i| i * 7 % n).take(n as usize / 2).collect();
-        for (step, (text, batch)) in
-            [("5", &order[..1]), ("3,all", &order[..9]), ("4,3,2", &order[..])].into_iter().enumerate()
-        {
-            let (fanouts, step) = (text.parse::<Fanouts>().unwrap(), Step { seed, epoch: 1, step: step as u32 });
-            let excluded = ExcludedEdges::new((0..topology.indices.len() as u64).step_by(5).collect());
+        let order: Vec<u32> = (0..n / 2).map(|i| i * 7 % n).collect();
+        let excluded = ExcludedEdges::new((0..graph.num_edges() as u64).step_by(5).collect());
+        let excluded = (seed != 2).then_some(excluded);
+        for (step, text, batch) in [(0, "5", &order[..1]), (1, "3,all", &order[..9]), (2, "4,3,2", &order)] {
+            let (fanouts, step): (Fanouts, _) = (text.parse().unwrap(), Step { seed, epoch: 1, step });
             let sampled = |frontiers: &Frontiers<'_>, comm: &dyn Communicator| {
-                let seeds = Seeds::of(batch, frontiers.seeds(), comm.rank(), comm.size());
-                let seeds = Seeds { excluded: (seed != 2).then(|| excluded.clone()), ..seeds };
+                let Seeds { local, .. } = Seeds::of(batch, frontiers.seeds(), comm.rank(), comm.size());
+                let seeds = Seeds { local, excluded: excluded.clone() };
                 let mut sampler = HostSampler::new(Sampler::new(2), graph).keep_edge_ids();
-                sampler.sample(seeds, &fanouts, step, frontiers, comm).unwrap()
+                let sample = sampler.sample(seeds, &fanouts, step, frontiers, comm).unwrap();
+                check_exchanges(&sample, frontiers, comm);
+                sample
             };
-            let single = sampled(&Frontiers::all(Ownership::Mine, fanouts.len()), &Solo);
-            let is_excluded = |id: u64| seed != 2 && excluded.as_slice().binary_search(&id).is_ok();
-            for (target, (_, id, factor)) in
-                edges(&single).iter().flatten().flat_map(|(&v, list)| list.iter().map(move |&edge| (v, edge)))
-            {
-                assert!(graph.in_edges(target).contains(&id) && !is_excluded(id));
-                assert_eq!(factor, topology.factors[id as usize]);
+            let mine = Frontiers::all(Ownership::Mine, fanouts.len());
+            let single = sampled(&mine, &Solo);
+            for (target, edges) in edges(&single).iter().flatten() {
+                for (source, id, factor) in edges {
+                    assert!(graph.in_edges(*target).contains(id) && graph.indices[*id as usize] == *source);
+                    assert_eq!(*factor, topology.factors[*id as usize]);
+                    assert!(excluded.as_ref().is_none_or(|excluded| !excluded.as_slice().contains(id)));
+                }
             }
-            for ranks in [1, 2, 3, 5] {
-                for part in cuts(n as usize, ranks) {
-                    for split_layers in 0..=fanouts.len() {
-                        let frontiers = Frontiers::split_below(&part, fanouts.len(), split_layers);
-                        let samples = on_ranks(ranks, |comm| {
-                            let sample = sampled(&frontiers, comm);
-                            check_exchanges(&sample, &frontiers, comm);
-                            sample
-                        });
-                        check_union(
-                            &single,
-                            &samples,
-                            &frontiers,
-                            &format!("seed {seed}, {text}, {ranks} ranks, {split_layers} split"),
-                        );
-                    }
+            for (ranks, part) in [1, 2, 3, 4, 8].into_iter().flat_map(|ranks| cuts(n, ranks).map(|part| (ranks, part)))
+            {
+                let split = (0..=fanouts.len()).map(|layers| Frontiers::split_below(&part, fanouts.len(), layers));
+                for (at, frontiers) in split.chain([mine.clone()]).enumerate() {
+                    let samples = on_ranks(ranks, |comm| sampled(&frontiers, comm));
+                    let what = format!("seed {seed}, {text}, {ranks} ranks, {at} layers split");
+                    check_union(&single, &samples, &frontiers, &what);
                 }
             }
         }
+    }
+}
+
+#[test]
+fn the_lowest_layers_and_the_seeds_are_split() {
+    let part = [0, 1];
+    for (layers, expected) in [
+        (0, [true, false, false, false]),
+        (1, [true, false, false, true]),
+        (2, [true, false, true, true]),
+        (3, [true, true, true, true]),
+    ] {
+        let frontiers = Frontiers::split_below(&part, 3, layers);
+        assert_eq!([0, 1, 2, 3].map(|depth| frontiers.at(depth).map().is_some()), expected);
+        let maps = [frontiers.seeds().map(), frontiers.loaded().map(), frontiers.map(), frontiers.map_of_all()];
+        assert_eq!(maps.map(|map| map.is_some()), [true, layers > 0, layers > 0, layers == 3]);
     }
 }
 
@@ -149,7 +159,9 @@ fn check_exchanges(sample: &HostSample, frontiers: &Frontiers<'_>, comm: &dyn Co
         match frontiers.at(depth + 1).map() {
             None => assert!(layer.exchange.is_none()),
             Some(part) => {
-                assert!(sample.frontier(depth + 1).iter().all(|&v| part[v as usize] as usize == comm.rank()));
+                let below = sample.frontier(depth + 1);
+                assert!(below.iter().all(|&v| part[v as usize] as usize == comm.rank()));
+                assert!(layer.replicated || below.starts_with(&layer.frontier));
                 assert!(received.iter().all(|&(rank, v)| part[v as usize] as usize == rank && rank != comm.rank()));
             }
         }

@@ -1,142 +1,16 @@
-//! Invariants 1 and 2: the ranks' samples together are the single rank's, and nothing is done twice.
-
-use std::collections::BTreeMap;
+//! Invariants 1 and 2 hold for a GPU as for the host (`sample/src/tests.rs`): both sample the same.
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, Stream, StreamKey};
+use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey};
 use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
 use crate::operator::Place;
-use crate::sample::{BatchSampler, OnDevice, Sampled, SampledLayer, sample};
-
-/// Edges (source, target) of one layer by target, each list in sampling order.
-type LayerEdges = BTreeMap<u32, Vec<u32>>;
+use crate::sample::{BatchSampler, OnDevice, Sampled, sample};
 
 fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
     BatchSampler::on_host(Sampler::new(2), graph, &Place::host())
-}
-
-fn edges_by_target(sampled: &Sampled<'_>) -> Vec<LayerEdges> {
-    let of_layer = |layer: &SampledLayer| {
-        let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
-        let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| read[at as usize]).collect();
-        layer.frontier.on_host().unwrap().iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()
-    };
-    sampled.layers.iter().map(of_layer).collect()
-}
-
-/// Merges the ranks' layers; a vertex on two ranks is a failure.
-fn union(ranks: &[Sampled<'_>]) -> Vec<LayerEdges> {
-    let mut layers = vec![LayerEdges::new(); ranks[0].layers.len()];
-    for sampled in ranks {
-        for (all, part) in layers.iter_mut().zip(edges_by_target(sampled)) {
-            for (v, sources) in part {
-                assert!(all.insert(v, sources).is_none(), "vertex {v} is computed on two ranks");
-            }
-        }
-    }
-    layers
-}
-
-#[test]
-fn oracle_split_samples_are_the_single_sample() {
-    for (seed, n, degree) in [(1, 60, 2), (2, 300, 6), (3, 500, 20)] {
-        let fixture = dataset(seed, n, degree);
-        let topology = fixture.dataset.topology();
-        let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
-        let train = fixture.dataset.split(Split::Train).unwrap();
-        let order = epoch_seeds(&train, seed, 1).unwrap();
-        for fanouts in ["5", "3,all", "4,3,2"].map(|text| text.parse::<Fanouts>().unwrap()) {
-            for (step, batch) in [&order[..1], &order[..7], &order[10..]].into_iter().enumerate() {
-                let step = Step { seed, epoch: 1, step: step as u32 };
-                let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-                let mine = Frontiers::all(Ownership::Mine, fanouts.len());
-                let single = sample(&mut on_host(graph), seeds, &fanouts, step, &mine, &Solo).unwrap();
-                for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
-                    let part = cut.assignment(n as usize, ranks);
-                    let what = format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}");
-                    for split_layers in 0..=fanouts.len() {
-                        let frontiers = Frontiers::split_below(&part, fanouts.len(), split_layers);
-                        let split = on_ranks(ranks, |comm| {
-                            let seeds = Seeds::of(batch, frontiers.seeds(), comm.rank(), ranks);
-                            sample(&mut on_host(graph), seeds, &fanouts, step, &frontiers, comm).unwrap()
-                        });
-                        match split_layers == fanouts.len() {
-                            true => check(&single, &split, &part, &what),
-                            false => check_in_part(&single, &split, (&part, &frontiers), &what),
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn check(single: &Sampled<'_>, split: &[Sampled<'_>], part: &[u16], what: &str) {
-    assert_eq!(union(split), edges_by_target(single), "{what}");
-    let mut loaded: Vec<u32> =
-        split.iter().flat_map(|sampled| sampled.input.on_host().unwrap().iter().copied()).collect();
-    let mut expected = single.input.on_host().unwrap().to_vec();
-    loaded.sort_unstable();
-    expected.sort_unstable();
-    assert_eq!(loaded, expected, "{what}: every input row is loaded exactly once");
-    for (rank, sampled) in split.iter().enumerate() {
-        let frontiers = sampled.layers.iter().map(|layer| &layer.frontier).chain([&sampled.input]);
-        for v in frontiers.flat_map(|ids| ids.on_host().unwrap()) {
-            assert_eq!(part[*v as usize] as usize, rank, "{what}: vertex {v} is computed by its owner");
-        }
-        for (above, below) in sampled.layers.iter().zip(sampled.layers.iter().skip(1)) {
-            let [above, below] = [above, below].map(|layer| layer.frontier.on_host().unwrap());
-            assert!(below.starts_with(above), "{what}: a local frontier contains the one above");
-        }
-    }
-}
-
-/// Every rank has edges of the single sample and no others, and together all of them; what a map holds is on its owner alone.
-fn check_in_part(single: &Sampled<'_>, ranks: &[Sampled<'_>], (part, frontiers): (&[u16], &Frontiers<'_>), what: &str) {
-    let whole = edges_by_target(single);
-    let mut found = vec![LayerEdges::new(); whole.len()];
-    for (rank, sampled) in ranks.iter().enumerate() {
-        for (depth, (edges, whole)) in edges_by_target(sampled).into_iter().zip(&whole).enumerate() {
-            let layer = &sampled.layers[depth];
-            let [frontier, read] = [&layer.frontier, &layer.read].map(|ids| ids.on_host().unwrap());
-            assert!(read.starts_with(frontier), "{what}: a layer's own rows are the first that it reads");
-            assert_eq!(layer.replicated, frontiers.at(depth).map().is_none(), "{what}");
-            assert!(edges.iter().all(|(v, sources)| whole.get(v) == Some(sources)), "{what}");
-            found[depth].extend(edges);
-        }
-        let all = sampled.layers.iter().map(|layer| &layer.frontier).chain([&sampled.input]);
-        for (depth, ids) in all.enumerate().filter(|(depth, _)| frontiers.at(*depth).map().is_some()) {
-            let is_own = |v: &u32| part[*v as usize] as usize == rank;
-            assert!(ids.on_host().unwrap().iter().all(is_own), "{what}: frontier {depth} is of the owners");
-        }
-    }
-    assert_eq!(found, whole, "{what}");
-}
-
-#[test]
-fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
-    const STEP: Step = Step { seed: 4, epoch: 1, step: 0 };
-    let fixture = dataset(4, 300, 6);
-    let topology = fixture.dataset.topology();
-    let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
-    let batch: Vec<u32> = (0..41).map(|i| i * 7).collect();
-    let fanouts: Fanouts = "4,3".parse().unwrap();
-    let all = Seeds::of(&batch, Ownership::Mine, 0, 1);
-    let mine = Frontiers::all(Ownership::Mine, fanouts.len());
-    let single = edges_by_target(&sample(&mut on_host(graph), all, &fanouts, STEP, &mine, &Solo).unwrap());
-    let mut seen = Vec::new();
-    for rank in 0..8 {
-        let seeds = Seeds::of(&batch, Ownership::Mine, rank, 8);
-        seen.extend(seeds.local.clone());
-        let sampled = sample(&mut on_host(graph), seeds, &fanouts, STEP, &mine, &Solo).unwrap();
-        for (mine, whole) in edges_by_target(&sampled).iter().zip(&single) {
-            assert!(mine.iter().all(|(v, sources)| whole.get(v) == Some(sources)));
-        }
-    }
-    assert_eq!(seen, batch);
 }
 
 /// Everything of two samples of the same mini-batch, exchanges by what they move.
