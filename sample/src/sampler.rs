@@ -82,6 +82,9 @@ impl<'g> HostSampler<'g> {
     ///
     /// # Errors
     /// [`SampleError`]: those of [`Sampler::layer`] and of [`HostShuffle::new`].
+    ///
+    /// # Panics
+    /// If `frontiers` are of fewer layers, or a map has fewer vertices than the graph.
     pub fn sample(
         &mut self,
         seeds: Seeds,

@@ -1,4 +1,5 @@
-//! What ranks sample together is what one rank samples alone, and the exchange brings each row from its owner.
+//! Invariants 1 and 2: what ranks sample together is what one rank samples alone, and nothing is done twice; and the exchange brings each
+//! row from its owner.
 
 use std::collections::BTreeMap;
 use std::thread;
