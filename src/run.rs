@@ -46,7 +46,7 @@ Examples:
   gsplit run friends.txt.gz --out friends --symmetrise --features fastrp:64 -- --task link
   gsplit run products --out products-gat -- --model gat --hidden 128
 
-Options: gsplit convert --help, gsplit train --help")]
+Options: gsplit convert --help, gsplit train --help-all")]
 pub struct Args {
     /// A raw graph as for `gsplit convert`, or a dataset directory
     input: PathBuf,

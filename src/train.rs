@@ -23,7 +23,7 @@ use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::ConfigFile;
-pub use open::grouped;
+pub use open::{HELP_ALL, brief, grouped};
 
 mod cache_room;
 mod config_file;

@@ -137,7 +137,11 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
 }
 
 fn parsed(line: &[OsString]) -> (Cli, ArgMatches) {
-    let given = command().get_matches_from(line);
+    let command = match line.contains(&format!("--{}", train::HELP_ALL).into()) {
+        true => command(),
+        false => command().mut_subcommand("train", train::brief),
+    };
+    let given = command.get_matches_from(line);
     (Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
 }
 

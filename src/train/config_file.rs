@@ -21,7 +21,8 @@ use gsplit::ui::usage;
 /// The table of the options that are no part of [`TrainConfig`].
 const RUN: &str = "run";
 /// What cannot stand in a file.
-const NOT_IN_FILES: [&str; 8] = ["dataset", "config", "print-config", "force", "help", "version", "json", "quiet"];
+const NOT_IN_FILES: [&str; 9] =
+    ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
 /// Key at the top of older files with the value that says what is so without it, and the remedy for the others.
 const REMOVED: (&str, &str, &str) = ("exchange", "rows", "rows alone cross between ranks: leave it out");
 

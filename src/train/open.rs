@@ -1,7 +1,7 @@
 //! What a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches};
 use gsplit::headings;
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Device, Parallelism, TrainConfig};
@@ -11,37 +11,62 @@ use super::Args;
 /// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
 const OF_SEVERAL_RANKS: [&str; 3] = ["partition", "groups", "split-layers"];
 
+/// Options that `-h` shows, in this order.
+const COMMON: [&str; 14] = [
+    "ranks",
+    "parallelism",
+    "device",
+    "model",
+    "layers",
+    "fanouts",
+    "hidden",
+    "batch-size",
+    "epochs",
+    "lr",
+    "task",
+    "checkpoint",
+    "resume",
+    "log",
+];
+
+/// Options that `--help` shows besides; the others are in `--help-all` alone.
+const USUAL: &str = "config print-config preset mpi gpus placement cache prefetch load-features tensorboard force \
+    partition groups seed eval-every patience heads dropout norm dtype checkpoint-activations \
+    optimizer weight-decay schedule metric";
+
+/// Prints all options.
+pub const HELP_ALL: &str = "help-all";
+
 /// `command`, train's own, with its options under the headings of the configuration file.
-pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 14] = [
-        "ranks",
-        "parallelism",
-        "device",
-        "model",
-        "layers",
-        "fanouts",
-        "hidden",
-        "batch-size",
-        "epochs",
-        "lr",
-        "task",
-        "checkpoint",
-        "resume",
-        "log",
-    ];
-    let defaults = TrainConfig::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]);
+pub fn grouped(command: Command) -> Command {
+    let defaults = TrainConfig::augment_args(Command::new("train")).try_get_matches_from(["train"]);
     let defaults = defaults.and_then(|given| TrainConfig::from_arg_matches(&given));
     let options = defaults.map(|config| config.options()).unwrap_or_default();
-    headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
-        None => "Around the run: files, processes, memory, placement ([run])",
-        Some(None) => "Sharing and sampling",
-        Some(Some("model")) => "Model ([model])",
-        Some(Some("optimizer")) => "Optimizer ([optimizer])",
-        Some(Some("schedule")) => "Learning rate ([schedule])",
-        Some(Some("task")) => "Task and scores ([task])",
-        Some(Some("draw")) => "Draws ([draw])",
-        Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
-    })
+    let help = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::HelpLong).help("Print help on all options");
+    let command =
+        headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
+            None => "Around the run: files, processes, memory, placement ([run])",
+            Some(None) => "Sharing and sampling",
+            Some(Some("model")) => "Model ([model])",
+            Some(Some("optimizer")) => "Optimizer ([optimizer])",
+            Some(Some("schedule")) => "Learning rate ([schedule])",
+            Some(Some("task")) => "Task and scores ([task])",
+            Some(Some("draw")) => "Draws ([draw])",
+            Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
+        });
+    command.arg(help)
+}
+
+/// `command`, [`grouped`], whose `--help` shows the usual options and ends with where the others are.
+pub fn brief(command: Command) -> Command {
+    let is_usual =
+        |flag: &str| flag == HELP_ALL || COMMON.contains(&flag) || USUAL.split(' ').any(|usual| usual == flag);
+    let is_other = |arg: &Arg| arg.get_long().is_some_and(|flag| !is_usual(flag));
+    let num_others = command.get_arguments().filter(|arg| is_other(arg)).count();
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let end = format!("{examples}\n\n{num_others} more options: gsplit train --{HELP_ALL}");
+    let command = command.mut_args(|arg| if is_other(&arg) { arg.hide_long_help(true) } else { arg });
+    command.after_long_help(end)
 }
 
 impl Args {

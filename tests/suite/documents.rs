@@ -12,6 +12,9 @@ use crate::support::{ok, root};
 
 /// Words of README, as `wc -w` counts them.
 const README_WORDS: usize = 900;
+/// Options of `train --help` at most.
+#[cfg(feature = "train")]
+const OPTIONS_OF_HELP: usize = 45;
 
 /// The subcommands that `gsplit NAME.. --help` lists.
 fn subcommands(folder: &Path, of: &[&str]) -> Vec<String> {
@@ -39,7 +42,7 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
     for (name, common, other, heading) in [
         ("convert", "--symmetrise", "--ignore-header", "\nReading:\n"),
         ("partition", "--parts", "--order", "\nPartitioner:\n"),
-        ("train", "--epochs", "--jumping-knowledge", "\nModel ([model]):\n"),
+        ("train", "--epochs", "--heads", "\nModel ([model]):\n"),
         ("infer", "--embeddings", "--metric", "\nScores:\n"),
         ("presample", "--fanouts", "--negatives", "\nWhat is drawn:\n"),
         ("evaluate", "--partition", "--draw-by", "\nMini-batches:\n"),
@@ -51,6 +54,31 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
         assert!(short.contains(common) && !short.contains(other), "{name}: {short}");
         assert!(long.contains(common) && long.contains(other) && long.contains(heading), "{name}: {long}");
         assert!(long.find(common) < long.find(other), "{name}: {long}");
+    }
+}
+
+/// The options that a help text defines.
+#[cfg(feature = "train")]
+fn defined(help: &str) -> BTreeSet<String> {
+    let lines =
+        help.lines().filter_map(|line| line.strip_prefix("      --").or_else(|| line.get(5..)?.strip_prefix(" --")));
+    lines.filter_map(|line| line.split([' ', '.']).next()).map(|name| format!("--{name}")).collect()
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn help_of_train_shows_few_options_and_help_all_shows_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let [usual, all] = ["--help", "--help-all"].map(|help| ok(folder.path(), &["train", help]));
+    let [few, every] = [&usual, &all].map(|help| defined(help));
+    assert!(few.len() <= OPTIONS_OF_HELP && few.is_subset(&every), "{}: {few:?}", few.len());
+    let more = format!("{} more options: gsplit train --help-all", every.len() - few.len());
+    assert_eq!(usual.lines().last(), Some(&*more));
+    assert!(!all.contains("more options:"), "{all}");
+    // Keys of the file: --model is `kind` of its table, --config itself and such are in none.
+    let listed = ok(folder.path(), &["train", "--print-config", "--parallelism", "cooperative", "--ranks", "2"]);
+    for key in listed.lines().filter_map(|line| line.trim_start_matches("# ").split_once(" = ")).map(|(key, _)| key) {
+        assert!(key == "kind" || every.contains(&format!("--{}", key.replace('_', "-"))), "{key}: {every:?}");
     }
 }
 
@@ -171,7 +199,8 @@ fn the_documents_name_only_options_that_exist() {
          --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
     );
     for name in subcommands(folder, &[]) {
-        known.extend(options(&ok(folder, &[&name, "--help"])));
+        let help = if name == "train" { "--help-all" } else { "--help" };
+        known.extend(options(&ok(folder, &[&name, help])));
         for inner in subcommands(folder, &[&name]) {
             known.extend(options(&ok(folder, &[&name, &inner, "--help"])));
         }
