@@ -25,11 +25,11 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     (
         &["export"],
         &["format", "out", "force"],
-        &[("Of one format", &["partition", "chunks", "original-ids", "memory"])],
+        &[("Of one format", &["partition", "chunks", "original-ids", "buffer"])],
     ),
     (
         &["place"],
-        &["partition", "cache", "parallelism", "placement", "key", "force"],
+        &["partition", "cache", "parallelism", "rule", "key", "force"],
         &[("What the prediction assumes", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
     ),
     (
@@ -51,10 +51,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
         ],
         &[
             ("Devices and memory", &["groups", "gpus", "cache", "load-features", "dtype"]),
-            (
-                "Measurement",
-                &["presample-epochs", "seed", "batches", "expansion-hops", "expansion-fanout", "warmup", "rounds"],
-            ),
+            ("Measurement", &["presample-epochs", "seed", "batches-per-epoch", "expansion-hops", "expansion-fanout"]),
             ("Model", &[]),
         ],
     ),

@@ -14,4 +14,5 @@ pub mod manual;
 pub mod outputs;
 pub mod partition;
 pub mod presample;
+pub mod removed;
 pub mod ui;

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, ui};
+use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, removed, ui};
 use gsplit_store::Allocator;
 
 mod completions;
@@ -19,7 +19,6 @@ mod figures;
 mod generate;
 mod inspect;
 mod place;
-mod removed;
 mod report;
 mod shard;
 mod verify;

@@ -24,13 +24,13 @@ pub enum System {
     #[value(name = "p3")]
     P3,
     /// Song and Jiang's data placement: data parallelism, caches of 20 % of the rows with those of their Algorithm 1 (`gsplit place
-    /// --parallelism data --placement song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a
+    /// --parallelism data --rule song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a
     /// CPU caches are counted alone
     SongJiang,
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
-    /// Full-graph training, or few large mini-batches (--batches), that are made once, server by server (--groups); nothing but gradients
+    /// Full-graph training, or few large mini-batches (--batches-per-epoch), that are made once, server by server (--groups); nothing but gradients
     /// crosses between servers
     #[value(name = "granndis")]
     GraNNDis,

@@ -230,7 +230,7 @@ def granndis_memory():
         thrifty = ["--checkpoint-activations"]
         runs = [(3, 1, []), (3, 4, []), (3, 16, []), (7, 1, []), (14, 1, []), (28, 1, []), *((deep, 1, thrifty) for deep in (28, 56, 112))]
         for layers, batches, more in runs:
-            words = ["--layers", layers, "--batches", batches, *more]
+            words = ["--layers", layers, "--batches-per-epoch", batches, *more]
             epochs, _, child = table.train(name, *base, *words, show=(layers, batches) in ((3, 1), (56, 1)))
             found = epochs[-1]
             loaded = found["rows_loaded"] / batches
@@ -306,7 +306,7 @@ def song_jiang_locality():
         partition(table, name, "reproduce-degree", "--weights", "degree")
         key = presample(table, name, "10,5", 3)
         shape = ["--cache", "20%", "--partition", "reproduce-degree", "--presample", key, "--parallelism", "data"]
-        table.run("place", name, *shape, "--placement", "song-jiang", "--key", "reproduce-locality", "--force")
+        table.run("place", name, *shape, "--rule", "song-jiang", "--key", "reproduce-locality", "--force")
         words = ["--parallelism", "data", "--ranks", PARTS, "--placement", "reproduce-locality", "--cache", "20%"]
         words += ["--layers", 2, "--fanouts", "10,5", "--hidden", 64, "--batch-size", 1024, "--lr", 0.003]
         words += ["--epochs", 20, "--eval-every", 20]

@@ -49,7 +49,7 @@ Examples:
   gsplit compare products --ranks 4 --svg seconds.svg
   gsplit compare products --ranks 4 --rounds 3 --systems dgl,quiver,gsplit --device cuda
   gsplit compare products --over ranks=1,2,4,8 --systems dgl,p3,gsplit
-  gsplit compare products --ranks 4 --groups 2 --systems dgl,gsplit,granndis --batches 8 --json
+  gsplit compare products --ranks 4 --groups 2 --systems dgl,gsplit,granndis --batches-per-epoch 8 --json
   gsplit compare runs/single.jsonl runs/data.jsonl runs/split.jsonl")]
 pub struct Args {
     /// Dataset directory, or logs written by `gsplit train --log`

@@ -65,7 +65,7 @@ impl SideBySide {
         let (runs, left_out) = self.setting.choose(|system| self.config(system))?;
         if self.cooperative != CooperativeConfig::default() && runs.iter().all(|system| system.draws()) {
             return Err(usage(
-                "--batches, --expansion-hops and --expansion-fanout are GraNNDis's, which does not run here",
+                "--batches-per-epoch, --expansion-hops and --expansion-fanout are GraNNDis's, which does not run here",
             ));
         }
         Ok((runs, left_out))

@@ -208,7 +208,7 @@ impl Counting<'_> {
         let of = (map.key(), map.num_servers() as u32);
         let rows = system.choices().rows().clone();
         let mut candidate = Candidate::new((&name, self.ranks, batches), way, &rows, Some(of), question, &work);
-        candidate.options.extend((batches > 1).then(|| format!("--batches {batches}")));
+        candidate.options.extend((batches > 1).then(|| format!("--batches-per-epoch {batches}")));
         candidate.options.extend((groups > 1).then(|| format!("--groups {groups}")));
         let problem = system.problem(question.device).map(str::to_string);
         let updates = if batches == 1 { "update" } else { "updates" };

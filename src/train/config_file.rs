@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use gsplit::removed;
 use gsplit::ui::usage;
 
 /// The table of the options that are no part of [`TrainConfig`].
@@ -23,8 +24,8 @@ const RUN: &str = "run";
 /// What cannot stand in a file.
 const NOT_IN_FILES: [&str; 9] =
     ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
-/// Key at the top of older files with the value that says what is so without it, and the remedy for the others.
-const REMOVED: (&str, &str, &str) = ("exchange", "rows", "rows alone cross between ranks: leave it out");
+/// Key at the top of older files, with the value that says what is so without it.
+const WITHOUT_EFFECT: (&str, &str) = ("exchange", "rows");
 
 /// Where the options of `gsplit train` stand in a file.
 pub struct Places(BTreeMap<(String, String), Arg>);
@@ -71,8 +72,11 @@ impl Places {
             "" => format!("`{key}` at the top of the file"),
             table => format!("`{key}` in [{table}]"),
         };
-        // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
         let flag = key.replace('_', "-");
+        if let Some((_, remedy)) = removed::find("train", &[&format!("--{flag}")]) {
+            return Err(remedy.to_string());
+        }
+        // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
         let elsewhere = self.0.iter().find(|((_, name), arg)| name == key || arg.get_long() == Some(flag.as_str()));
         let similar = || {
             let keys = self.0.keys().map(|place| (distance(key, &place.1), place));
@@ -112,11 +116,8 @@ impl ConfigFile {
             let at = key.span().start;
             let name = key.get_ref();
             let shown = |reason: String| complaint(at, &format!("{name}: {reason}"));
-            if (table, name.as_ref()) == ("", REMOVED.0) {
-                match value.get_ref().as_str() == Some(REMOVED.1) {
-                    true => continue,
-                    false => return Err(shown(REMOVED.2.to_string())),
-                }
+            if table.is_empty() && value.get_ref().as_str().map(|value| (&**name, value)) == Some(WITHOUT_EFFECT) {
+                continue;
             }
             let arg = places.find(table, name).map_err(shown)?;
             let arguments = arguments(arg, value.get_ref()).map_err(shown)?;

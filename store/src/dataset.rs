@@ -248,7 +248,7 @@ impl Dataset {
             Some(_) => {
                 "its splits are of links: train with --task link, or convert it with --random-split TRAIN,VALID,TEST"
             }
-            None => "convert it with --split NAME or --random-split TRAIN,VALID,TEST",
+            None => "convert it with --split-name NAME or --random-split TRAIN,VALID,TEST",
         };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;

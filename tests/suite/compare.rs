@@ -151,8 +151,10 @@ fn systems_are_compared_on_the_same_mini_batches() {
     assert!(number(&run, "peak_rss_mb") > 1.0);
     assert!((number(trained, "loss") - number(row, "loss")).abs() < 1e-6);
 
-    let text =
-        ok(folder, &small("compare ds --ranks 4 --groups 2 --systems gsplit,granndis --batches 3 --svg seconds.svg"));
+    let text = ok(
+        folder,
+        &small("compare ds --ranks 4 --groups 2 --systems gsplit,granndis --batches-per-epoch 3 --svg seconds.svg"),
+    );
     assert!(
         text.contains("equal") && text.contains("not comparable") && text.contains("4 ranks in 2 groups"),
         "{text}"
@@ -203,8 +205,11 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         ("compare run.jsonl --svg x.svg", "--svg is for a dataset"),
         ("compare ds --systems quiver", "Quiver cannot run here"),
         ("compare ds --systems p3 --model sage-pool", "P3 cannot run here: --parallelism push-pull: --model sage-pool"),
-        ("compare ds --systems dgl --batches 2", "--batches, --expansion-hops and --expansion-fanout are GraNNDis's"),
-        ("compare ds --batches 0 --systems granndis", "--batches 0: expected 1 or more"),
+        (
+            "compare ds --systems dgl --batches-per-epoch 2",
+            "--batches-per-epoch, --expansion-hops and --expansion-fanout are GraNNDis's",
+        ),
+        ("compare ds --batches-per-epoch 0 --systems granndis", "--batches-per-epoch 0: expected 1 or more"),
         ("compare ds --fanouts 5 --layers 2", "--layers 2 needs 2 fanouts"),
         ("compare ds --groups 3", "--groups 3: expected a number that divides --ranks 4"),
         ("compare ds --svg ds/x.svg", "lies in"),

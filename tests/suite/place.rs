@@ -68,7 +68,7 @@ fn bandwidths_give_alpha_and_times() {
     let folder = folder.path();
     prepare(folder, 600, "2");
     let args = ["place", "ds", "--cache", "10%", "--host-bandwidth", "25GB", "--peer-bandwidth", "100GB/s"];
-    let made = json(folder, &[&args[..], &["--parallelism", "data", "--placement", "song-jiang"]].concat());
+    let made = json(folder, &[&args[..], &["--parallelism", "data", "--rule", "song-jiang"]].concat());
     assert_eq!(made["config"]["alpha"], 0.25);
     for point in made["curve"].as_array().unwrap() {
         for (rule, loads) in point["placements"].as_object().unwrap() {
@@ -87,7 +87,7 @@ fn the_files_do_not_depend_on_threads() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     prepare(folder, 1500, "2");
-    for more in [&["--parallelism", "split"][..], &["--parallelism", "data"], &["--placement", "peer"]] {
+    for more in [&["--parallelism", "split"][..], &["--parallelism", "data"], &["--rule", "peer"]] {
         let mut found = Vec::new();
         for threads in ["1", "4"] {
             let place = ["place", "ds", "--cache", "5KiB", "--key", "p", "--force", "--threads", threads];
@@ -142,7 +142,7 @@ fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
         (&["--cache", "0%"], "above 0%"),
         (&["--cache", "1MiB", "--alpha", "-1"], "--alpha -1: expected 0"),
         (&["--cache", "1MiB", "--alpha", "nan"], "--alpha NaN: expected 0"),
-        (&["--cache", "1MiB", "--placement", "song-jiang"], "use --parallelism data"),
+        (&["--cache", "1MiB", "--rule", "song-jiang"], "use --parallelism data"),
         (&["--cache", "1MiB", "--host-bandwidth", "0", "--peer-bandwidth", "1GB"], "such as 25GB"),
         (&["--cache", "1MiB", "--host-bandwidth", "1GB"], "--peer-bandwidth"),
         (&["--cache", "1MiB", "--host-bandwidth", "1GB", "--peer-bandwidth", "1GB", "--alpha", "1"], "cannot be used"),
@@ -224,7 +224,7 @@ fn training_loads_rows_as_predicted() {
     ] {
         for rule in rules {
             let key = format!("{rule}-{parallelism}");
-            let args = ["--cache", "12%", "--parallelism", parallelism, "--placement", rule, "--key", &key];
+            let args = ["--cache", "12%", "--parallelism", parallelism, "--rule", rule, "--key", &key];
             let made = json(folder.path(), &[&["place", "ds"][..], &args].concat());
             let predicted = made["report"]["expected"].as_array().unwrap().iter();
             let total = |part: &str| predicted.clone().map(|loads| loads[part].as_f64().unwrap()).sum::<f64>();

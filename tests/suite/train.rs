@@ -89,6 +89,7 @@ fn a_bad_file_is_named_with_its_line() {
         ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
         ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
         ("[run]\nconfig = 'other.toml'", 2, "no such option"),
+        ("[cooperative]\nbatches = 4", 2, "batches: its name is --batches-per-epoch"),
         ("epochs =", 1, "quoted"),
         ("epochs = 1\nepochs = 2", 2, "duplicate key"),
         ("epochs = 1\nexchange = 'sums'", 2, "exchange: rows alone cross between ranks: leave it out"),
@@ -320,8 +321,13 @@ fn a_preset_fills_in_what_is_left_open() {
         ["parallelism = \"push-pull\"", "fanouts = \"25,10\"", "hidden = 16", "batch_size = 1000", "staleness = 3"];
     assert!(p3.iter().all(|line| text.contains(line)), "{text}");
     let text = printed("--preset granndis --ranks 4 --groups 2");
-    let granndis =
-        ["parallelism = \"cooperative\"", "kind = \"resgcn\"", "layers = 28", "batches = 1", "expansion_hops = 1"];
+    let granndis = [
+        "parallelism = \"cooperative\"",
+        "kind = \"resgcn\"",
+        "layers = 28",
+        "batches_per_epoch = 1",
+        "expansion_hops = 1",
+    ];
     assert!(granndis.iter().all(|line| text.contains(line)), "{text}");
     assert!(
         text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k2x2\""),
@@ -342,7 +348,7 @@ fn a_preset_fills_in_what_is_left_open() {
     ok(folder, &["presample", "ds", "--fanouts", "3,3", "--batch-size", "64", "--epochs", "2"]);
     ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "random", "--key", "two"]);
     let place =
-        ["place", "ds", "--parallelism", "data", "--placement", "song-jiang", "--cache", "20%", "--key", "song-jiang"];
+        ["place", "ds", "--parallelism", "data", "--rule", "song-jiang", "--cache", "20%", "--key", "song-jiang"];
     ok(folder, &place);
     let common = ["--hidden", "16", "--batch-size", "64", "--epochs", "2"];
     let told = ok(folder, &[&song_jiang[..], &common].concat());

@@ -63,7 +63,7 @@ pub struct PlaceOptions {
     #[arg(long, value_enum, default_value_t)]
     pub parallelism: Readers,
     /// Which placement to store
-    #[arg(long, value_enum, value_name = "RULE", default_value_t)]
+    #[arg(long = "rule", value_enum, value_name = "RULE", default_value_t)]
     pub placement: PlacementRule,
     /// What reading a row from a peer costs, where reading it from the host costs 1 [default: 0.3]
     #[arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
@@ -87,8 +87,8 @@ impl PlaceOptions {
         if !PlacementRule::of(self.parallelism).contains(&self.placement) {
             let name = self.placement.name();
             let problem = "Algorithm 1 supposes that every device loads a row equally often";
-            let remedy = "use --parallelism data, or --placement optimised";
-            return Err(Error::Option(format!("--placement {name}: {problem}; {remedy}")));
+            let remedy = "use --parallelism data, or --rule optimised";
+            return Err(Error::Option(format!("--rule {name}: {problem}; {remedy}")));
         }
         Ok(())
     }

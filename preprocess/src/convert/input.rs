@@ -54,7 +54,7 @@ impl Input {
     /// Opens the raw graph at `path`, and says what it is.
     pub fn open(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
         if options.read.split.is_some() && options.random_split.is_some() {
-            return Err(Error::Option("--split and --random-split exclude each other".into()));
+            return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
         let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;

@@ -5,7 +5,7 @@
 //! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
 //! rounded to the nearest integer, at least 1.
 //! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Those are gathered for a
-//! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--memory` allows.
+//! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
 //! Cost: a scan of the indices for each range, and a first one that counts; in memory 8 bytes a vertex, and for a range
 //! 8 bytes a vertex and 4 bytes an edge (12 with weights), at least those of one vertex; beside that a few lines of text.
 

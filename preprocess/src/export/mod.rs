@@ -104,8 +104,8 @@ pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[arg(long)]
     pub original_ids: bool,
-    /// metis: memory for reversed edges, as 4GiB or 50%; more of it means fewer scans of the graph [default: 1GiB]
-    #[arg(long, value_name = "SIZE")]
+    /// metis: buffer for reversed edges, as 4GiB or 50%; a larger one means fewer scans of the graph [default: 1GiB]
+    #[arg(long = "buffer", value_name = "SIZE")]
     pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
     #[arg(long)]
@@ -189,7 +189,7 @@ impl ExportOptions {
             return refuse("--original-ids", "snap or parquet");
         }
         if self.memory.is_some() && format != F::Metis {
-            return refuse("--memory", "metis");
+            return refuse("--buffer", "metis");
         }
         Ok(())
     }

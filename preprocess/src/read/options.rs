@@ -17,7 +17,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, Serialize, clap::Args)]
 pub struct ReadOptions {
     /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
-    #[arg(long, value_name = "NAME", conflicts_with = "random_split")]
+    #[arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")]
     pub split: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
@@ -239,7 +239,7 @@ impl ReadOptions {
             ("--header", self.header.is_some() && format != Format::Csv, of_text),
             ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
             (
-                "--split",
+                "--split-name",
                 self.split.is_some() && !arrays && self.nodes.is_none(),
                 "chooses among the splits of ogb, npy, npz, pt and mat",
             ),
@@ -413,7 +413,7 @@ mod tests {
             };
             assert_eq!(refusal(&source), named("--source-column"));
             assert_eq!(refusal(&target), named("--target-column"));
-            let choice = "--split chooses among the splits of ogb, npy, npz, pt and mat";
+            let choice = "--split-name chooses among the splits of ogb, npy, npz, pt and mat";
             assert_eq!(refusal(&split), (!splits).then(|| format!("{choice}; the input is {format}")));
             let beside = ReadOptions { nodes: Some("nodes".into()), ..split.clone() };
             assert_eq!(refusal(&beside), None, "the split may be one of the arrays that --nodes names");

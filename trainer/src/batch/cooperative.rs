@@ -72,7 +72,7 @@ impl Made {
         let (batches, seeds) = (config.cooperative.batches(), job.train.len());
         if batches > seeds {
             return Err(Error::Option(format!(
-                "--batches {batches}: there are {seeds} vertices to train on: ask for fewer"
+                "--batches-per-epoch {batches}: there are {seeds} vertices to train on: ask for fewer"
             )));
         }
         let server = server(job, comm)?;
@@ -192,7 +192,7 @@ fn fits(needed: u64, available: u64, batches: usize) -> Result<()> {
     }
     let enough = (batches as u64).saturating_mul(needed).div_ceil(available.max(1)) + 1;
     Err(Error::Option(format!(
-        "--batches {batches}: the rows of a mini-batch take about {}, there are {}: pass --batches {enough} or more, or \
+        "--batches-per-epoch {batches}: the rows of a mini-batch take about {}, there are {}: pass --batches-per-epoch {enough} or more, or \
          --checkpoint-activations",
         shown(needed),
         shown(available)
@@ -207,6 +207,9 @@ mod tests {
     fn what_does_not_fit_says_what_would() {
         assert!(fits(8 << 30, 8 << 30, 1).is_ok());
         let line = fits(20 << 30, 8 << 30, 2).unwrap_err().to_string();
-        assert!(line.contains("--batches 2: ") && line.contains("pass --batches 6 or more"), "{line}");
+        assert!(
+            line.contains("--batches-per-epoch 2: ") && line.contains("pass --batches-per-epoch 6 or more"),
+            "{line}"
+        );
     }
 }

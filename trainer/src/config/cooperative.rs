@@ -12,7 +12,8 @@ pub struct CooperativeConfig {
     /// With cooperative, mini-batches of an epoch; 1 is full-graph training. They are made once, with all in-edges: --fanouts and
     /// --batch-size do not apply [default: 1]
     #[arg(long, value_name = "R")]
-    pub batches: Option<usize>,
+    #[serde(alias = "batches")]
+    pub batches_per_epoch: Option<usize>,
     /// With cooperative and several servers (--groups), how many hops beyond its own vertices a server reads; as many as there are
     /// layers for all [default: 1]
     #[arg(long, value_name = "HOPS")]
@@ -26,7 +27,7 @@ pub struct CooperativeConfig {
 impl CooperativeConfig {
     /// Mini-batches of an epoch.
     pub fn batches(&self) -> usize {
-        self.batches.unwrap_or(1)
+        self.batches_per_epoch.unwrap_or(1)
     }
 
     /// Hops beyond a server's own vertices (GraNNDis, section 4.3: 1).
@@ -43,7 +44,7 @@ impl CooperativeConfig {
     pub(super) fn effective(&self, servers: usize) -> Self {
         let beyond = servers > 1;
         Self {
-            batches: Some(self.batches()),
+            batches_per_epoch: Some(self.batches()),
             expansion_hops: beyond.then(|| self.hops()),
             expansion_fanout: beyond.then(|| self.fanout()),
         }
@@ -53,7 +54,7 @@ impl CooperativeConfig {
 impl TrainConfig {
     /// What is wrong with mini-batches that are made once, or with options that are for them alone, if anything.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
-        let CooperativeConfig { batches, expansion_hops, expansion_fanout } = &self.cooperative;
+        let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } = &self.cooperative;
         let expansion = [
             expansion_hops.map(|hops| format!("--expansion-hops {hops}")),
             expansion_fanout.map(|fanout| format!("--expansion-fanout {fanout}")),
@@ -61,11 +62,11 @@ impl TrainConfig {
         let expansion = expansion.into_iter().flatten().next();
         let parallelism = self.parallelism;
         if !parallelism.cooperates() {
-            let option = batches.map(|batches| format!("--batches {batches}")).or(expansion)?;
+            let option = batches.map(|batches| format!("--batches-per-epoch {batches}")).or(expansion)?;
             return Some(format!("{option} is for --parallelism cooperative: under {parallelism} leave it out"));
         }
         let problem = if *batches == Some(0) {
-            "--batches 0: expected 1 or more".to_string()
+            "--batches-per-epoch 0: expected 1 or more".to_string()
         } else if let Some(option) = expansion.filter(|_| self.groups == 1) {
             format!("{option}: nothing lies beyond one server: leave it out, or give --groups")
         } else if self.device == Device::Cuda {

@@ -45,7 +45,8 @@ pub struct OptimizerConfig {
     pub beta2: Option<f64>,
     /// What adam and adamw add to the denominator [default: 1e-8]
     #[arg(long)]
-    pub epsilon: Option<f64>,
+    #[serde(alias = "epsilon")]
+    pub adam_epsilon: Option<f64>,
     /// Update with the gradient of the mini-batch this many before: w(t+1) = w(t) - lr * gradient(w(t - N)), as P3's pipeline of N
     /// mini-batches in flight does; an epoch ends when all are in. On the CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -67,7 +68,7 @@ impl Default for OptimizerConfig {
             nesterov: false,
             beta1: None,
             beta2: None,
-            epsilon: None,
+            adam_epsilon: None,
             staleness: 0,
         }
     }
@@ -82,7 +83,7 @@ impl OptimizerConfig {
             ("nesterov", self.nesterov && !sgd, "sgd"),
             ("beta1", self.beta1.is_some() && !adam, "adam and adamw"),
             ("beta2", self.beta2.is_some() && !adam, "adam and adamw"),
-            ("epsilon", self.epsilon.is_some() && !adam, "adam and adamw"),
+            ("adam-epsilon", self.adam_epsilon.is_some() && !adam, "adam and adamw"),
         ];
         if let Some((name, _, owner)) = foreign.iter().find(|(_, given, _)| *given) {
             return Some(format!("--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"));
@@ -99,7 +100,7 @@ impl OptimizerConfig {
             ("momentum", self.momentum, |value| (0.0..1.0).contains(&value), share),
             ("beta1", self.beta1, |value| (0.0..1.0).contains(&value), share),
             ("beta2", self.beta2, |value| (0.0..1.0).contains(&value), share),
-            ("epsilon", self.epsilon, positive, positive_number),
+            ("adam-epsilon", self.adam_epsilon, positive, positive_number),
         ];
         for (name, value, fits, expected) in checks {
             if let Some(value) = value.filter(|&value| !fits(value)) {
@@ -116,7 +117,7 @@ impl OptimizerConfig {
             momentum: (!adam).then(|| self.momentum.unwrap_or(0.9)),
             beta1: adam.then(|| self.beta1.unwrap_or(0.9)),
             beta2: adam.then(|| self.beta2.unwrap_or(0.999)),
-            epsilon: adam.then(|| self.epsilon.unwrap_or(1e-8)),
+            adam_epsilon: adam.then(|| self.adam_epsilon.unwrap_or(1e-8)),
             ..self.clone()
         }
     }

@@ -21,7 +21,7 @@ pub enum Parallelism {
     /// bottom layer; no feature row moves
     PushPull,
     /// GraNNDis: as split, by mini-batches that are made once, with all in-edges, each server (--groups) the seeds that it owns and what
-    /// they need; with one mini-batch an epoch (--batches) full-graph training
+    /// they need; with one mini-batch an epoch (--batches-per-epoch) full-graph training
     Cooperative,
     /// One rank does everything
     Single,

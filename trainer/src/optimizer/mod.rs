@@ -240,7 +240,7 @@ fn adam(
     let _ = first.f_lerp_(gradient, 1.0 - beta1)?;
     let _ = second.f_mul_scalar_(beta2)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
     let mut root = second.f_sqrt()?.f_div_scalar_(unbiased(beta2).sqrt())?;
-    let root = root.f_add_scalar_(config.epsilon.unwrap_or_default())?;
+    let root = root.f_add_scalar_(config.adam_epsilon.unwrap_or_default())?;
     first.f_div(&root)?.f_div_scalar_(unbiased(beta1))
 }
 

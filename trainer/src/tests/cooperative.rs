@@ -99,7 +99,7 @@ fn every_seed_is_in_one_of_the_mini_batches() {
     let log = fixture.folder.path().join("steps.jsonl");
     for batches in [1, 3, 7] {
         let config = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 2), |config| {
-            (config.cooperative.batches, config.epochs, config.model.dropout) = (Some(batches), 2, 0.0);
+            (config.cooperative.batches_per_epoch, config.epochs, config.model.dropout) = (Some(batches), 2, 0.0);
             // Nothing moves: the loss of an epoch is that of its mini-batches, whatever their order.
             config.optimizer.lr = 1e-12;
         });
@@ -154,7 +154,7 @@ fn runs_resume_and_are_prepared_ahead_alike() {
     let fixture = dataset(75, 240, 5);
     for batches in [1, 3] {
         let whole = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 1), |config| {
-            (config.cooperative.batches, config.epochs) = (Some(batches), 4);
+            (config.cooperative.batches_per_epoch, config.epochs) = (Some(batches), 4);
         });
         let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
         let ahead = run(&fixture, &whole, &RunOptions { prefetch: 2, ..RunOptions::default() }).unwrap();
@@ -176,8 +176,8 @@ fn what_does_not_fit_is_refused() {
         assert!(message.contains(words) && !message.contains('\n'), "{message}");
     };
     let with = |change: &dyn Fn(&mut TrainConfig)| changed(&base, |config| change(config));
-    refused(with(&|config| config.cooperative.batches = Some(0)), "--batches 0");
-    refused(with(&|config| config.cooperative.batches = Some(1000)), "--batches 1000: there are");
+    refused(with(&|config| config.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
+    refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");
     refused(with(&|config| config.groups = 1), "nothing lies beyond one server");
     refused(with(&|config| config.parallelism = Parallelism::Split), "is for --parallelism cooperative");
     refused(with(&|config| config.task.kind = TaskKind::Link), "leave --task link out");

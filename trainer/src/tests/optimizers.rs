@@ -113,7 +113,7 @@ fn oracle_updates_are_those_of_torch() {
     let base = OptimizerConfig { lr: 0.02, ..Default::default() };
     let adam = |wd| nn::Adam { beta1: 0.8, beta2: 0.99, wd, eps: 1e-6, amsgrad: false };
     let sgd = |momentum, wd, nesterov| nn::Sgd { momentum, dampening: 0.0, wd, nesterov };
-    let chosen = OptimizerConfig { beta1: Some(0.8), beta2: Some(0.99), epsilon: Some(1e-6), ..base.clone() };
+    let chosen = OptimizerConfig { beta1: Some(0.8), beta2: Some(0.99), adam_epsilon: Some(1e-6), ..base.clone() };
     let adamw = OptimizerConfig { kind: OptimizerKind::AdamW, weight_decay: 0.1, ..chosen.clone() };
     let sgd_of = |momentum| OptimizerConfig { kind: OptimizerKind::Sgd, momentum, ..base.clone() };
     let clipped = OptimizerConfig { clip_norm: Some(3.0), weight_decay: 0.05, ..sgd_of(Some(0.7)) };

@@ -171,6 +171,13 @@ fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
     ] {
         assert!(older[table].as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
+    for (table, key, older_key) in
+        [("optimizer", "adam_epsilon", "epsilon"), ("cooperative", "batches_per_epoch", "batches")]
+    {
+        let table = older[table].as_object_mut().unwrap();
+        let value = table.remove(key).unwrap();
+        table.insert(older_key.to_string(), value);
+    }
     assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }
 
@@ -188,7 +195,7 @@ fn every_parallelism_takes_the_options_that_make_sense() {
         ("--ranks", |config| config.ranks = Some(4), but(&[Single])),
         ("--groups", |config| config.groups = 2, vec![Split, Cooperative]),
         ("--split-layers", |config| config.split_layers = Some(1), vec![Split, Cooperative]),
-        ("--batches", |config| config.cooperative.batches = Some(2), vec![Cooperative]),
+        ("--batches-per-epoch", |config| config.cooperative.batches_per_epoch = Some(2), vec![Cooperative]),
         (
             "--expansion-hops",
             |config| (config.groups, config.cooperative.expansion_hops) = (2, Some(2)),

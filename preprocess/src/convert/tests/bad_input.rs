@@ -111,9 +111,9 @@ fn splits_are_chosen_or_listed() {
         ..Default::default()
     };
     let source = ogb(folder.path());
-    assert!(message(&source, &with(Some("time"))).contains("--split time: expected one of only"));
+    assert!(message(&source, &with(Some("time"))).contains("--split-name time: expected one of only"));
     std::fs::create_dir(folder.path().join("split/another")).unwrap();
-    assert!(message(&source, &with(None)).contains("choose one with --split: another, only"));
+    assert!(message(&source, &with(None)).contains("choose one with --split-name: another, only"));
     assert!(message(&source, &with(Some("another"))).contains("another/train.csv.gz"));
     assert!(convert_new(&source, &with(Some("only"))).is_ok());
     let random = |split| ConvertOptions { random_split: Some("0.5,0.2,0.3".parse().unwrap()), ..with(split) };

@@ -70,7 +70,7 @@ fn options_of_other_formats_are_refused() {
             &[ExportFormat::Snap, ExportFormat::Parquet],
             "--original-ids",
         ),
-        (ExportOptions { memory: Some("64MiB".parse().unwrap()), ..none() }, &[ExportFormat::Metis], "--memory"),
+        (ExportOptions { memory: Some("64MiB".parse().unwrap()), ..none() }, &[ExportFormat::Metis], "--buffer"),
     ] {
         for format in ALL.into_iter().filter(|format| !formats.contains(format)) {
             let error = export(&example.dataset, format, &example.folder.join("x"), &options, &NoProgress).unwrap_err();

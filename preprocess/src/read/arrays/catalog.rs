@@ -16,7 +16,7 @@
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
 //! The first list of edges in this order counts; a note says so where there are several. Other arrays may be there once. Of k
-//! masks `--split` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
+//! masks `--split-name` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
 //! the edge column `weight`, edge features `feat`.
 //!
 //! Ids are positions: of the rows of features or labels where there are any, else of the rows of a CSR or CSC; without all
@@ -294,13 +294,13 @@ impl Catalog {
             Some(Ok(mask)) if mask < most => mask,
             Some(_) if !found.is_empty() => {
                 let split = split.unwrap_or_default();
-                let problem = format!("--split {split}: expected the number of a mask, below {most}");
+                let problem = format!("--split-name {split}: expected the number of a mask, below {most}");
                 return Err(Error::input(self.path(), problem));
             }
             None if most > 1 => {
                 let path = self.path().display();
                 progress.note(&format!(
-                    "note: {path}: has {most} masks for each split; --split 0 is taken, the last is --split {}",
+                    "note: {path}: has {most} masks for each split; --split-name 0 is taken, the last is --split-name {}",
                     most - 1
                 ));
                 0

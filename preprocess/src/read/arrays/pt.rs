@@ -104,7 +104,7 @@ mod tests {
             // One mask for the test split, two for the others, the first of which are empty.
             let splits = open(&path, &ArrayOptions::default(), &notes).unwrap().splits.unwrap();
             assert_eq!(splits.map(|split| split.len()), [0, 0, 2]);
-            assert!(notes.lines().join("\n").contains("--split 0 is taken, the last is --split 1"));
+            assert!(notes.lines().join("\n").contains("--split-name 0 is taken, the last is --split-name 1"));
         }
         check(&open(&data("pt/index.pt"), &ArrayOptions::default(), &NoProgress).unwrap(), &[]);
         let isolated = open(&data("pt/isolated.pt"), &ArrayOptions::default(), &NoProgress).unwrap();

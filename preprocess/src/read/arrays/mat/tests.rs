@@ -23,7 +23,12 @@ fn golden_inputs() {
         Some(Default::default()),
         "mask 0 is empty"
     );
-    assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split 0 is taken, the last is --split 1"));
+    assert!(
+        notes
+            .lines()
+            .join("\n")
+            .contains("has 2 masks for each split; --split-name 0 is taken, the last is --split-name 1")
+    );
 
     let (raw, notes) = (data("mat/v6.mat"), Notes::default());
     let raw = open(&raw, &ArrayOptions::default(), &notes).unwrap();

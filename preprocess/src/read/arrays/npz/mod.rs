@@ -99,9 +99,9 @@ mod tests {
         let notes = gsplit_store::Notes::default();
         let first = open(&path, &ArrayOptions::default(), &notes).unwrap();
         assert_eq!(first.splits, Some(Default::default()), "mask 0 is empty");
-        assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split 0 is taken"));
+        assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split-name 0 is taken"));
         let message = problem(open(&path, &with_split("2"), &NoProgress));
-        assert!(message.contains("--split 2: expected the number of a mask, below 2"), "{message}");
+        assert!(message.contains("--split-name 2: expected the number of a mask, below 2"), "{message}");
         assert_eq!(f32s(&read_edges(&*read(&path).unwrap().edges).unwrap().1)[9], 4.5);
     }
 

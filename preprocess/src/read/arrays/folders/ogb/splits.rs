@@ -29,14 +29,14 @@ pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
     let listed = names.join(", ");
     match (name, &names[..]) {
         (Some(name), _) if names.iter().any(|other| other == name) => Ok(Some(folder.join(name))),
-        (Some(name), []) => Err(Error::Option(format!("--split {name}: {} holds no splits", folder.display()))),
+        (Some(name), []) => Err(Error::Option(format!("--split-name {name}: {} holds no splits", folder.display()))),
         (Some(name), _) => {
-            Err(Error::Option(format!("--split {name}: expected one of {listed} ({})", folder.display())))
+            Err(Error::Option(format!("--split-name {name}: expected one of {listed} ({})", folder.display())))
         }
         (None, []) => Ok(None),
         (None, [only]) => Ok(Some(folder.join(only))),
         (None, _) => {
-            Err(Error::Option(format!("{}: several splits; choose one with --split: {listed}", folder.display())))
+            Err(Error::Option(format!("{}: several splits; choose one with --split-name: {listed}", folder.display())))
         }
     }
 }
