@@ -65,7 +65,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
     const COMMON: [&str; 9] =
         ["parts", "weights", "presample", "quality", "epsilon", "servers", "key", "report", "force"];
     headings::grouped(command, &COMMON, |flag| match flag {
-        "import" | "refine" => "Beginning with another partition",
+        "import" | "by-original-id" | "refine" => "Beginning with another partition",
         "load" | "balance" => "What is balanced",
         _ => "Partitioner",
     })

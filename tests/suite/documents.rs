@@ -185,7 +185,7 @@ fn the_index_of_the_manual_has_every_page() {
 
 #[cfg(feature = "train")]
 #[test]
-fn the_documents_name_only_options_that_exist() {
+fn the_documents_name_all_options_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let options = |text: &str| -> BTreeSet<String> {
@@ -198,17 +198,27 @@ fn the_documents_name_only_options_that_exist() {
         "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
          --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
     );
+    let mut own = BTreeSet::new();
+    let mut read = |words: &[&str]| {
+        let help = ok(folder, words);
+        known.extend(options(&help));
+        own.extend(defined(&help));
+    };
     for name in subcommands(folder, &[]) {
-        let help = if name == "train" { "--help-all" } else { "--help" };
-        known.extend(options(&ok(folder, &[&name, help])));
+        read(&[&name, if name == "train" { "--help-all" } else { "--help" }]);
         for inner in subcommands(folder, &[&name]) {
-            known.extend(options(&ok(folder, &[&name, &inner, "--help"])));
+            read(&[&name, &inner, "--help"]);
         }
     }
+    let mut named = BTreeSet::new();
     for path in documents() {
-        let unknown: Vec<_> = options(&fs::read_to_string(&path).unwrap()).difference(&known).cloned().collect();
+        let here = options(&fs::read_to_string(&path).unwrap());
+        let unknown: Vec<_> = here.difference(&known).collect();
         assert!(unknown.is_empty(), "{} names options that no subcommand has: {unknown:?}", path.display());
+        named.extend(here);
     }
+    let unnamed: Vec<_> = own.difference(&named).collect();
+    assert!(unnamed.is_empty(), "options that no document names: {unnamed:?}");
 }
 
 #[cfg(feature = "train")]
