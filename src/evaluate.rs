@@ -13,7 +13,7 @@ use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, she
 use serde_json::json;
 
 use crate::outputs::Outputs;
-use crate::partition::on_servers;
+use crate::partition::{named_or_only, on_servers};
 use crate::ui::{self, Ui};
 use plot::{MAKER, plot};
 
@@ -57,7 +57,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
     let maps = choose_maps(&args, &dataset)?;
-    let presample = choose_presample(&args, &dataset, ui)?;
+    let complete = args.options.fanouts.is_some() && args.options.batch_size.is_some();
+    let without = complete.then_some("nothing is expected, without a presample");
+    let presample = named_or_only(&dataset, args.presample.as_deref(), without, ui)?;
     let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
     // What stands in the way of writing the picture is better known before the work is done.
     let picture = args.svg.as_deref().map(|path| {
@@ -122,33 +124,6 @@ fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
         bail!("{path}: has no partition to evaluate: run `gsplit partition {word} --parts K` first");
     }
     Ok(keys.iter().map(|key| PartitionMap::open(dataset, key)).collect::<Result<_, _>>()?)
-}
-
-/// The presample that is named, or the only one; `None` where the options say what it would.
-fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
-    if let Some(key) = &args.presample {
-        return Ok(Some(Presample::open(dataset, key)?));
-    }
-    let complete = args.options.fanouts.is_some() && args.options.batch_size.is_some();
-    match &dataset.keys("presample")?[..] {
-        [] => Ok(None),
-        [only] => match Presample::open(dataset, only) {
-            Err(error) if complete => {
-                ui.note(&format!("warning: nothing is expected, without the presample: {error}"));
-                Ok(None)
-            }
-            opened => Ok(Some(opened?)),
-        },
-        several if complete => {
-            let several = several.join(", ");
-            ui.note(&format!("note: nothing is expected; name a presample with --presample: {several}"));
-            Ok(None)
-        }
-        several => Err(ui::usage(format!(
-            "--presample: choose one of {}, or pass both --fanouts and --batch-size",
-            several.join(", ")
-        ))),
-    }
 }
 
 /// The table, a column for each map.

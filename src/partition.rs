@@ -7,8 +7,8 @@ use anyhow::Result;
 use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, other_option,
-    shell_path,
+    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, choose,
+    other_option, shell_path,
 };
 use serde_json::json;
 
@@ -202,36 +202,34 @@ fn as_json(
 
 /// The presample that is named, or the only one; `None` where there is none and none is needed.
 fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
-    if let Some(key) = &args.presample {
-        return Ok(Some(Presample::open(dataset, key)?));
-    }
     let needed = args.import.import.is_none() && args.options.need_presample();
-    let weights = args.options.weights_name();
-    let dataset_path = args.dataset.display();
-    match &dataset.keys("presample")?[..] {
-        [] if needed => anyhow::bail!(
-            "weights {weights}: {dataset_path} has no presample; run `gsplit presample {}` first, \
-             or choose --weights degree or unit",
+    let without = (!needed).then_some("the report does without a presample");
+    let chosen = named_or_only(dataset, args.presample.as_deref(), without, ui)?;
+    if needed && chosen.is_none() {
+        anyhow::bail!(
+            "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights degree or unit",
+            args.options.weights_name(),
+            args.dataset.display(),
             shell_path(&args.dataset)
-        ),
-        [] => Ok(None),
-        [only] => match Presample::open(dataset, only) {
-            Err(error) if !needed => {
-                ui.note(&format!("warning: the report does without the presample: {error}"));
-                Ok(None)
-            }
-            opened => Ok(Some(opened?)),
-        },
-        several if needed => {
-            Err(ui::usage(format!("weights {weights}: choose a presample with --presample: {}", several.join(", "))))
-        }
-        several => {
-            ui.note(&format!(
-                "note: the report does without a presample; name one with --presample: {}",
-                several.join(", ")
-            ));
+        );
+    }
+    Ok(chosen)
+}
+
+/// The presample that is `named`, or the only one. Where there are several, or it is damaged, a note tells what is done `without` it, if
+/// that can be done.
+pub fn named_or_only(
+    dataset: &Dataset,
+    named: Option<&str>,
+    without: Option<&str>,
+    ui: &Ui,
+) -> Result<Option<Presample>> {
+    match (choose(dataset, "presample", named, Presample::open, |_| Some(())), without) {
+        (Err(error), Some(without)) if named.is_none() => {
+            ui.note(&format!("note: {without}: {error}"));
             Ok(None)
         }
+        (chosen, _) => Ok(chosen?),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use gsplit_partition::Error;
 use gsplit_partition::placement::{
     CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place, row_bytes,
 };
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key, shell_path,
+    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key, choose, shell_path,
 };
 use serde_json::{Value, json};
 
@@ -98,34 +98,28 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
 
 /// The partition that is named, or the only one.
 fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
-    let path = args.dataset.display();
-    match (&args.partition, &dataset.keys("partition")?[..]) {
-        (Some(key), _) => Ok(PartitionMap::open(dataset, key)?),
-        (None, []) => anyhow::bail!(
-            "{path} has no partition; run `gsplit partition {} --parts K` first, a part for each device",
+    let map = choose(dataset, "partition", args.partition.as_deref(), PartitionMap::open, |_| Some(()))?;
+    map.with_context(|| {
+        format!(
+            "{} has no partition; run `gsplit partition {} --parts K` first, a part for each device",
+            args.dataset.display(),
             shell_path(&args.dataset)
-        ),
-        (None, [only]) => Ok(PartitionMap::open(dataset, only)?),
-        (None, several) => Err(ui::usage(format!("choose a partition with --partition: {}", several.join(", ")))),
-    }
+        )
+    })
 }
 
 /// The presample that is named, or that of the partition, or the only one.
 fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Result<Presample> {
-    if let Some(key) = &args.presample {
-        return Ok(Presample::open(dataset, key)?);
-    }
-    let path = args.dataset.display();
     let keys = dataset.keys("presample")?;
-    match (&map.meta().made_from.presample, &keys[..]) {
-        (_, []) => anyhow::bail!(
-            "{path} has no presample, which tells how often a row is loaded; run `gsplit presample {}` first",
+    let of_map = map.meta().made_from.presample.as_ref().map(|(key, _)| key).filter(|key| keys.contains(key));
+    let named = args.presample.as_ref().or(of_map).map(String::as_str);
+    choose(dataset, "presample", named, Presample::open, |_| Some(()))?.with_context(|| {
+        format!(
+            "{} has no presample, which tells how often a row is loaded; run `gsplit presample {}` first",
+            args.dataset.display(),
             shell_path(&args.dataset)
-        ),
-        (Some((used, _)), _) if keys.contains(used) => Ok(Presample::open(dataset, used)?),
-        (_, [only]) => Ok(Presample::open(dataset, only)?),
-        (_, several) => Err(ui::usage(format!("choose a presample with --presample: {}", several.join(", ")))),
-    }
+        )
+    })
 }
 
 /// The placement under `key`, when it was made as it would be now.

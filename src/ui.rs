@@ -64,6 +64,11 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }
 
+/// Whether options contradict themselves, or one is missing.
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<UsageError>() || matches!(error.downcast_ref(), Some(gsplit_store::Error::Several { .. }))
+}
+
 /// `path`, which `--option` names, where only text can be recorded.
 ///
 /// # Errors
@@ -215,9 +220,9 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             // Damage explains other failures.
-            let damage = check::sound_so_far().err().filter(|_| !error.is::<UsageError>());
+            let damage = check::sound_so_far().err().filter(|_| !is_usage(&error));
             let error = damage.map_or(error, Into::into);
-            let (exit, told) = (if error.is::<UsageError>() { 2 } else { 1 }, format!("{error:#}"));
+            let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, format!("{error:#}"));
             complain(&format!("error: {told}"));
             if output.json {
                 ui.print(json!({ "error": told, "exit": exit }));

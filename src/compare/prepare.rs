@@ -16,11 +16,8 @@ use gsplit::ui::{Ui, usage};
 /// The presample of `dataset` with `options`, made if there is none.
 pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &Ui) -> Result<Presample> {
     let wanted = options.config();
-    for key in dataset.keys("presample")? {
-        match Presample::open(dataset, &key) {
-            Ok(found) if found.meta().config == wanted => return Ok(found),
-            _ => {}
-        }
+    if let Some(found) = opened(dataset, "presample", Presample::open)?.find(|found| found.meta().config == wanted) {
+        return Ok(found);
     }
     let made = presample(dataset, options, None, false, gpu, ui).map_err(|error| match error {
         gsplit_preprocess::Error::Option(problem) => usage(problem),
@@ -41,15 +38,11 @@ pub fn partitioned(
     let config = options.config(dataset).map_err(explain)?;
     let mut made_from = MadeFrom::dataset(dataset);
     made_from.presample = presample.map(|presample| (presample.key().to_string(), presample.checksum().clone()));
-    for key in dataset.keys("partition")? {
-        match PartitionMap::open(dataset, &key) {
-            Ok(found)
-                if found.meta().config == config && (presample.is_none() || found.meta().made_from == made_from) =>
-            {
-                return Ok(found);
-            }
-            _ => {}
-        }
+    let is_same = |found: &PartitionMap| {
+        found.meta().config == config && (presample.is_none() || found.meta().made_from == made_from)
+    };
+    if let Some(found) = opened(dataset, "partition", PartitionMap::open)?.find(is_same) {
+        return Ok(found);
     }
     let made = partition(dataset, presample, options, ui).map_err(explain)?;
     let key = free_key(dataset, options.default_key(), presample);
@@ -74,20 +67,26 @@ pub fn placed(
     let rows = place(&demand, options.placement, (cache_bytes / row_bytes) as usize, config.alpha);
     let key = options.default_key(map.key());
     let made_from = Placement::made_from(dataset, presample, map);
-    let is_there = |key: &String| {
-        let found = Placement::open(dataset, key).ok();
-        found.is_some_and(|found| found.meta().config == config && found.meta().made_from == made_from)
-    };
+    let is_same = |found: &Placement| found.meta().config == config && found.meta().made_from == made_from;
     if !stored {
         return Ok((key, rows));
     }
-    if let Some(there) = dataset.keys("placement")?.into_iter().find(is_there) {
-        return Ok((there, rows));
+    if let Some(there) = opened(dataset, "placement", Placement::open)?.find(is_same) {
+        return Ok((there.key().to_string(), rows));
     }
     let expected = expected_loads(&demand, &rows, config.alpha)?;
     Placement::save(dataset, &key, made_from, config, expected, &rows, false)?;
     ui.note(&format!("made placement {key}"));
     Ok((key, rows))
+}
+
+/// The artifacts of `kind` that can be used.
+fn opened<A>(
+    dataset: &Dataset,
+    kind: &str,
+    open: impl Fn(&Dataset, &str) -> gsplit_store::Result<A>,
+) -> Result<impl Iterator<Item = A>> {
+    Ok(dataset.keys(kind)?.into_iter().filter_map(move |key| open(dataset, &key).ok()))
 }
 
 fn explain(error: Error) -> anyhow::Error {

@@ -93,6 +93,14 @@ pub enum Error {
         /// How to get it.
         remedy: String,
     },
+    /// Several artifacts of a kind are there, and the option that chooses among them is not given.
+    #[error("choose a {kind} with --{kind}: {keys}")]
+    Several {
+        /// Kind of the artifacts, and name of the option.
+        kind: &'static str,
+        /// Their keys.
+        keys: String,
+    },
     /// The caller handed over arrays that contradict each other or the format's limits.
     #[error("{0}")]
     Invalid(String),

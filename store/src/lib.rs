@@ -38,6 +38,7 @@ mod arrow;
 mod artifact;
 pub mod check;
 mod checksum;
+mod choose;
 mod dataset;
 pub mod document;
 mod error;
@@ -68,6 +69,7 @@ mod writer;
 
 pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key, other_option};
 pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
+pub use choose::choose;
 pub use dataset::Dataset;
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, shell_path, shell_word};
+use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word};
 
 use crate::config::{TaskKind, TrainConfig};
 use crate::{Error, Result};
@@ -15,11 +15,17 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
     let servers = if parts > config.ranks_of_group() { groups } else { 1 };
     let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
     let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
-    if let Some(key) = config.partition.as_deref().or(cut_by) {
-        let map = PartitionMap::open(dataset, key)?;
-        if fits(&map) {
-            return Ok(map);
+    let named = config.partition.as_deref().or(cut_by);
+    let mut unfit = Vec::new();
+    let rank = |map: &PartitionMap| {
+        if !fits(map) {
+            unfit.push(format!("{} into {}", map.key(), map.num_parts()));
+            return None;
         }
+        Some((suits(dataset, map, config), made_at(dataset, map), map.key().to_string()))
+    };
+    let map = choose(dataset, "partition", named, PartitionMap::open, rank)?;
+    if let (Some(key), Some(map)) = (named, map.as_ref().filter(|map| !fits(map))) {
         let (found, on) = (map.num_parts(), map.num_servers());
         let needs = match groups {
             1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
@@ -28,31 +34,17 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
         };
         return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
-    let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
-    for key in dataset.keys("partition")? {
-        match PartitionMap::open(dataset, &key) {
-            Ok(map) if fits(&map) => fitting.push(map),
-            Ok(map) => unfit.push(format!("{key} into {}", map.num_parts())),
-            Err(error) => refused = Some(error),
-        }
-    }
-    // The last of equals is the newest.
-    fitting.sort_by_key(|map| (suits(dataset, map, config), made_at(dataset, map)));
-    match (fitting.pop(), refused) {
-        (Some(map), _) => Ok(map),
-        (None, Some(error)) => Err(error.into()),
-        (None, None) => {
-            let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
-            let path = dataset.path();
-            let (on, servers) = match servers {
-                1 => (String::new(), String::new()),
-                _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
-            };
-            let command = format!("gsplit partition {} --parts {parts}{servers}", shell_path(path));
-            let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
-            Err(Error::Data { path: path.to_path_buf(), problem })
-        }
-    }
+    map.ok_or_else(|| {
+        let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
+        let path = dataset.path();
+        let (on, servers) = match servers {
+            1 => (String::new(), String::new()),
+            _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
+        };
+        let command = format!("gsplit partition {} --parts {parts}{servers}", shell_path(path));
+        let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
+        Error::Data { path: path.to_path_buf(), problem }
+    })
 }
 
 /// How well `map` suits the mini-batches of `config`: what it was cut by, if it was, is of their kind, or of another.

@@ -6,7 +6,9 @@
 //! hot as its vertex is often the source of an edge (PaGraph). Equally hot rows come in the order of their numbers.
 //! Cost: a selection and a sort of what is selected; a pass over the edges without a presample.
 
-use gsplit_store::{Dataset, Presample, Progress, hottest_rows, out_degrees};
+use std::cmp::Reverse;
+
+use gsplit_store::{Dataset, Presample, Progress, choose, hottest_rows, out_degrees};
 
 use crate::Result;
 use crate::config::{TaskKind, TrainConfig};
@@ -29,20 +31,19 @@ pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(
 /// The presample that was drawn as `config` draws, or the one that comes nearest, among those of its task.
 /// One that cannot be used is named.
 pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Progress) -> Result<Option<Presample>> {
-    let open = |key: String| match Presample::open(dataset, &key) {
-        Ok(presample) => Some(presample),
-        Err(error) => {
+    let open = |dataset: &Dataset, key: &str| {
+        Presample::open(dataset, key).inspect_err(|error| {
             progress.note(&format!("warning: rows are ranked without presample {key}: {error}"));
-            None
-        }
+        })
     };
     // What a group loads rows for is its share.
     let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
-    let unlike = |presample: &Presample| {
+    let rank = |presample: &Presample| {
         let drawn = &presample.meta().config;
-        (drawn.draw_by != config.draw_by, drawn.fanouts != fanouts, drawn.batch_size != batch_size)
+        let is_of_task = drawn.negatives.is_some() == (config.task.kind == TaskKind::Link);
+        let alike = (drawn.draw_by == config.draw_by, drawn.fanouts == fanouts, drawn.batch_size == batch_size);
+        is_of_task.then(|| (alike, Reverse(presample.key().to_string())))
     };
-    let of_task =
-        |presample: &Presample| presample.meta().config.negatives.is_some() == (config.task.kind == TaskKind::Link);
-    Ok(dataset.keys("presample")?.into_iter().filter_map(open).filter(of_task).min_by_key(unlike))
+    // One that is damaged was named above.
+    Ok(choose(dataset, "presample", None, open, rank).unwrap_or_default())
 }
