@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// What is gone.
+/// An entry for what is gone, and the remedy.
 struct Removed {
     subcommands: &'static [&'static str],
     /// The option or the name that is gone, or an option and its value; none for the whole subcommand.

@@ -49,10 +49,19 @@ pub struct Choice {
     pub split_layers: usize,
 }
 
+/// A system on a number of ranks.
+#[derive(Clone, Copy)]
+pub struct Contender<'a> {
+    pub name: &'a str,
+    pub ranks: usize,
+    /// Mini-batches of an epoch.
+    pub steps: usize,
+}
+
 impl Candidate {
     /// `name` on so many `ranks`, with the options that run it as `question` asks. `rows` matter to GPUs.
     pub fn new(
-        (name, ranks, steps): (&str, usize, usize),
+        Contender { name, ranks, steps }: Contender<'_>,
         way: Choice,
         rows: &RowPlacement,
         map: Option<(&str, u32)>,

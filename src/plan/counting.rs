@@ -5,7 +5,7 @@ use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_by
 use gsplit_store::{Dataset, PartitionMap, Presample, Readers, Split};
 use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement, next_draw_factor};
 
-use super::candidate::{Candidate, Choice};
+use super::candidate::{Candidate, Choice, Contender};
 use super::cost::Sources;
 use super::question::Question;
 use crate::compare::placed;
@@ -70,7 +70,7 @@ impl Counting<'_> {
             }
         }
         let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
-        let one = ("one rank", 1, self.steps);
+        let one = Contender { name: "one rank", ranks: 1, steps: self.steps };
         let one = Candidate::new(one, alone, &RowPlacement::Replicated, None, self.question, &one_rank(&evaluation));
         Ok((found, one))
     }
@@ -95,7 +95,7 @@ impl Counting<'_> {
         map: Option<(&str, u32)>,
         work: &Work,
     ) -> Candidate {
-        Candidate::new((name, self.ranks, self.steps), way, rows, map, self.question, work)
+        Candidate::new(Contender { name, ranks: self.ranks, steps: self.steps }, way, rows, map, self.question, work)
     }
 
     /// A system's row; under GSplit's map those with some layers split; and on GPUs other placements of rows.
@@ -207,7 +207,8 @@ impl Counting<'_> {
         let way = Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
         let of = (map.key(), map.num_servers() as u32);
         let rows = system.choices().rows().clone();
-        let mut candidate = Candidate::new((&name, self.ranks, batches), way, &rows, Some(of), question, &work);
+        let contender = Contender { name: &name, ranks: self.ranks, steps: batches };
+        let mut candidate = Candidate::new(contender, way, &rows, Some(of), question, &work);
         candidate.options.extend((batches > 1).then(|| format!("--batches-per-epoch {batches}")));
         candidate.options.extend((groups > 1).then(|| format!("--groups {groups}")));
         let problem = system.problem(question.device).map(str::to_string);

@@ -9,7 +9,7 @@ use std::path::Path;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_footer_length;
-use arrow_ipc::{root_as_footer, root_as_message};
+use arrow_ipc::{Block, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, Schema};
 
 use crate::{Error, MappedFile, Result};
@@ -47,18 +47,18 @@ impl ArrowFile {
         let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
         let mut batches = Vec::new();
         for block in footer.recordBatches().iter().flatten() {
-            let place = (block.offset(), i64::from(block.metaDataLength()), block.bodyLength());
-            let batch = batch_at(file, place).ok_or_else(|| format!("record batch {} is damaged", batches.len()))?;
+            let batch = batch_at(file, block).ok_or_else(|| format!("record batch {} is damaged", batches.len()))?;
             batches.push(batch);
         }
         Ok(Self { schema, batches })
     }
 }
 
-/// The record batch at `(offset, metadata length, body length)` of `file`; `None` when anything points outside, is
+/// The record batch that `block` points to in `file`; `None` when anything points outside, is
 /// compressed, has nulls or is not aligned.
-fn batch_at(file: &Buffer, place: (i64, i64, i64)) -> Option<Batch> {
-    let [start, metadata, body] = [place.0, place.1, place.2].map(usize::try_from);
+fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
+    let place = [block.offset(), i64::from(block.metaDataLength()), block.bodyLength()];
+    let [start, metadata, body] = place.map(usize::try_from);
     let (start, metadata, body) = (start.ok()?, metadata.ok()?, body.ok()?);
     let body_start = start.checked_add(metadata)?;
     if body_start.checked_add(body)? > file.len() {
