@@ -1,10 +1,12 @@
 //! Where the time of an epoch goes, as it is drawn.
 
+use gsplit_store::Timings;
+
 /// Parts of an epoch, from the bottom of a bar upwards.
 pub const PHASES: [&str; 5] = ["sample", "load", "compute", "exchange", "wait"];
 
 /// Seconds of each of [`PHASES`], of those that a run logs: waiting is a part of the exchange there, and drawn apart.
-pub fn phases([sample, load, compute, exchange, wait]: [f64; 5]) -> [f64; 5] {
-    let wait = wait.min(exchange);
-    [sample, load, compute, exchange - wait, wait]
+pub fn phases(t: &Timings) -> [f64; 5] {
+    let wait = t.wait_s.min(t.exchange_s);
+    [t.sample_s, t.load_s, t.compute_s, t.exchange_s - wait, wait]
 }

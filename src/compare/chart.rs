@@ -1,7 +1,6 @@
 //! Seconds of an epoch by phase as a picture: a bar a system, stacked.
 
 use gsplit::chart::{Anchor, Area, Bars, Chart, LEGEND_LINE, PHASES, Series, Svg, phases};
-use gsplit_trainer::Timings;
 
 use super::side_by_side::Row;
 
@@ -16,7 +15,7 @@ const MARGIN: f64 = 24.0;
 
 /// Draws `rows`, under `title`.
 pub fn chart(rows: &[Row], title: &str) -> String {
-    let seconds: Vec<[f64; 5]> = rows.iter().map(|row| of_phases(&row.epoch.timings)).collect();
+    let seconds: Vec<[f64; 5]> = rows.iter().map(|row| phases(&row.epoch.timings)).collect();
     let series = |(i, phase): (usize, &&str)| Series::new(phase, i, seconds.iter().map(|seconds| seconds[i]));
     let groups = rows.iter().map(|row| row.system.name().to_string()).collect();
     let series = PHASES.iter().enumerate().map(series).collect();
@@ -35,8 +34,4 @@ pub fn stacked(maker: &str, lines: [&str; 2], groups: Vec<String>, series: Vec<S
     bars.draw(&mut svg, area);
     svg.legend((LEFT, legend), &bars.legend());
     svg.finish()
-}
-
-fn of_phases(t: &Timings) -> [f64; 5] {
-    phases([t.sample_s, t.load_s, t.compute_s, t.exchange_s, t.wait_s])
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gsplit_store::document::{self, Document};
-use gsplit_store::{Error, MadeFrom};
+use gsplit_store::{EpochReport, Error, MadeFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,46 +36,9 @@ pub struct Run {
     /// The path of its log or its checkpoints in the folder.
     pub name: String,
     /// At least one.
-    pub epochs: Vec<Epoch>,
+    pub epochs: Vec<EpochReport>,
     /// Its last checkpoint.
     pub checkpoint: Option<Checkpoint>,
-}
-
-/// What is shown of an epoch: fields of the trainer's `EpochReport`, which logs hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Epoch {
-    pub epoch: u32,
-    pub loss: f64,
-    pub train: f64,
-    pub valid: Option<f64>,
-    pub test: Option<f64>,
-    pub seconds: f64,
-    pub sample_s: f64,
-    pub load_s: f64,
-    pub compute_s: f64,
-    pub exchange_s: f64,
-    #[serde(default)]
-    pub wait_s: f64,
-    pub edges: u64,
-    pub rows_loaded: u64,
-    #[serde(default)]
-    pub rows_cached: u64,
-    #[serde(default)]
-    pub rows_from_peers: u64,
-    pub rows_exchanged: u64,
-    #[serde(default)]
-    pub bytes_sent: u64,
-    #[serde(default)]
-    pub sent: Vec<Sent>,
-}
-
-/// What ranks sent for a part of the mini-batches by one route.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sent {
-    pub phase: String,
-    pub route: String,
-    pub bytes: u64,
-    pub messages: u64,
 }
 
 /// What is shown of the trainer's `checkpoint.json`.
@@ -84,7 +47,7 @@ pub struct Checkpoint {
     pub made_from: MadeFrom,
     pub inputs: Inputs,
     pub config: Value,
-    pub history: Vec<Epoch>,
+    pub history: Vec<EpochReport>,
     pub tool_version: String,
 }
 
@@ -201,7 +164,7 @@ impl Scan {
 }
 
 /// The epochs of a log; `None` of a file that begins otherwise, or has none.
-fn read_log(path: &Path) -> Result<Option<Vec<Epoch>>> {
+fn read_log(path: &Path) -> Result<Option<Vec<EpochReport>>> {
     let mut first = String::new();
     let start = gsplit_store::open_file(path).map_err(Error::io(path))?.take(LONGEST_LINE);
     // What is no text is no log.
@@ -210,7 +173,7 @@ fn read_log(path: &Path) -> Result<Option<Vec<Epoch>>> {
         return Ok(None);
     }
     let text = gsplit_store::read_text(path).map_err(Error::io(path))?;
-    let mut epochs: Vec<Epoch> = Vec::new();
+    let mut epochs: Vec<EpochReport> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let expected = || {
             let shown = path.display();

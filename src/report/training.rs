@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use gsplit::chart::{Axis, Bars, Line, Lines, PHASES, Scale, Series, phases};
 use gsplit::ui::bytes;
 
-use gsplit_store::shell_path;
+use gsplit_store::{EpochReport, Work, shell_path};
 
-use super::found::{Epoch, Found, Run};
+use super::found::{Found, Run};
 use super::page::Page;
 
 /// Bars of a chart over the epochs; where there are more epochs, a bar is the mean of several.
@@ -79,7 +79,7 @@ fn curves(page: &mut Page, runs: &[Run]) {
         &head,
         &runs.iter().map(row).collect::<Vec<_>>(),
     );
-    let lines = |label: &str, of: &dyn Fn(&Epoch) -> Option<f64>| Lines {
+    let lines = |label: &str, of: &dyn Fn(&EpochReport) -> Option<f64>| Lines {
         x: Axis::new("epoch", Scale::Whole),
         y: Axis::new(label, Scale::Linear),
         lines: runs.iter().enumerate().map(|(i, run)| Line::new(&run.name, i, points(run, of))).collect(),
@@ -94,25 +94,25 @@ fn curves(page: &mut Page, runs: &[Run]) {
 }
 
 /// The epoch of the highest valid score, of equals the first.
-fn best(run: &Run) -> Option<&Epoch> {
+fn best(run: &Run) -> Option<&EpochReport> {
     let scored = run.epochs.iter().filter_map(|epoch| Some((epoch, epoch.valid?)));
     scored.max_by(|(a, left), (b, right)| left.total_cmp(right).then(b.epoch.cmp(&a.epoch))).map(|(epoch, _)| epoch)
 }
 
-fn points(run: &Run, of: &dyn Fn(&Epoch) -> Option<f64>) -> Vec<[f64; 2]> {
+fn points(run: &Run, of: &dyn Fn(&EpochReport) -> Option<f64>) -> Vec<[f64; 2]> {
     run.epochs.iter().filter_map(|epoch| Some([f64::from(epoch.epoch), of(epoch)?])).collect()
 }
 
-fn mean(run: &Run, of: impl Fn(&Epoch) -> f64) -> f64 {
+fn mean(run: &Run, of: impl Fn(&EpochReport) -> f64) -> f64 {
     run.epochs.iter().map(of).sum::<f64>() / run.epochs.len().max(1) as f64
 }
 
 /// A stacked bar an epoch, or for several, of what `of` tells of an epoch.
-fn by_epoch<const N: usize>(run: &Run, label: &str, names: [&str; N], of: impl Fn(&Epoch) -> [f64; N]) -> Bars {
+fn by_epoch<const N: usize>(run: &Run, label: &str, names: [&str; N], of: impl Fn(&EpochReport) -> [f64; N]) -> Bars {
     let together = run.epochs.len().div_ceil(BARS).max(1);
-    let chunks: Vec<&[Epoch]> = run.epochs.chunks(together).collect();
+    let chunks: Vec<&[EpochReport]> = run.epochs.chunks(together).collect();
     let values = |i: usize| {
-        let mean = |chunk: &&[Epoch]| chunk.iter().map(|epoch| of(epoch)[i]).sum::<f64>() / chunk.len() as f64;
+        let mean = |chunk: &&[EpochReport]| chunk.iter().map(|epoch| of(epoch)[i]).sum::<f64>() / chunk.len() as f64;
         chunks.iter().map(mean).collect::<Vec<_>>()
     };
     Bars {
@@ -124,8 +124,8 @@ fn by_epoch<const N: usize>(run: &Run, label: &str, names: [&str; N], of: impl F
     }
 }
 
-fn of_phases(epoch: &Epoch) -> [f64; 5] {
-    phases([epoch.sample_s, epoch.load_s, epoch.compute_s, epoch.exchange_s, epoch.wait_s])
+fn of_phases(epoch: &EpochReport) -> [f64; 5] {
+    phases(&epoch.timings)
 }
 
 fn phase_bars(run: &Run) -> Bars {
@@ -143,9 +143,10 @@ fn phase_row(run: &Run) -> Vec<String> {
 }
 
 /// Rows loaded from the own GPU's memory, other GPUs' and the host's.
-fn sources(epoch: &Epoch) -> [f64; 3] {
-    let host = epoch.rows_loaded.saturating_sub(epoch.rows_cached.saturating_add(epoch.rows_from_peers));
-    [epoch.rows_cached, epoch.rows_from_peers, host].map(|rows| rows as f64)
+fn sources(epoch: &EpochReport) -> [f64; 3] {
+    let Work { rows_loaded, rows_cached, rows_from_peers, .. } = epoch.work;
+    let host = rows_loaded.saturating_sub(rows_cached.saturating_add(rows_from_peers));
+    [rows_cached, rows_from_peers, host].map(|rows| rows as f64)
 }
 
 fn row_bars(run: &Run) -> Bars {
@@ -153,16 +154,16 @@ fn row_bars(run: &Run) -> Bars {
 }
 
 fn work_row(run: &Run) -> Vec<String> {
-    let count = |of: &dyn Fn(&Epoch) -> f64| format!("{:.0}", mean(run, of));
+    let count = |of: &dyn Fn(&EpochReport) -> f64| format!("{:.0}", mean(run, of));
     vec![
         run.name.clone(),
-        count(&|epoch| epoch.edges as f64),
-        count(&|epoch| epoch.rows_loaded as f64),
+        count(&|epoch| epoch.work.edges as f64),
+        count(&|epoch| epoch.work.rows_loaded as f64),
         count(&|epoch| sources(epoch)[0]),
         count(&|epoch| sources(epoch)[1]),
         count(&|epoch| sources(epoch)[2]),
-        count(&|epoch| epoch.rows_exchanged as f64),
-        bytes(mean(run, |epoch| epoch.bytes_sent as f64) as u64),
+        count(&|epoch| epoch.work.rows_exchanged as f64),
+        bytes(mean(run, |epoch| epoch.work.bytes_sent as f64) as u64),
     ]
 }
 
@@ -171,7 +172,7 @@ fn sent(page: &mut Page, runs: &[Run]) {
     let mut rows = Vec::new();
     for run in runs {
         let mut sums: BTreeMap<(&str, &str), [u64; 2]> = BTreeMap::new();
-        for sent in run.epochs.iter().flat_map(|epoch| &epoch.sent) {
+        for sent in run.epochs.iter().flat_map(|epoch| &epoch.work.sent) {
             let sum = sums.entry((&sent.phase, &sent.route)).or_default();
             *sum = [sum[0].saturating_add(sent.bytes), sum[1].saturating_add(sent.messages)];
         }

@@ -41,6 +41,7 @@ mod checksum;
 mod choose;
 mod dataset;
 pub mod document;
+mod epoch;
 mod error;
 mod faults;
 mod features;
@@ -71,6 +72,7 @@ pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key, other_
 pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
 pub use choose::choose;
 pub use dataset::Dataset;
+pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};

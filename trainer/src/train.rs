@@ -17,7 +17,7 @@ use crate::ranks::hosts;
 use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{best_epoch, evaluations, is_exhausted, to_go};
-use crate::report::{EpochReport, Summary};
+use crate::report::{EpochReport, Summary, share_metrics};
 use crate::residence::cache::Caches;
 use crate::run::locality;
 use crate::run::setup::{Run, with_run};
@@ -86,7 +86,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
-        let mut report = EpochReport::new(epoch, &sums, job.num_steps(), started.elapsed().as_secs_f64());
+        let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64());
         report.draw_factor = draw_factor;
         if job.dataset.shard().is_some() {
             score(run, &mut report, &model, comms)?;
@@ -96,7 +96,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         if job.dataset.shard().is_none() && comm.rank() == 0 {
             score(run, &mut report, &model, comms)?;
         }
-        report.share_metrics(comm)?;
+        share_metrics(&mut report, comm)?;
         reports.push(report);
         if comm.rank() == 0 {
             keep(run, &reports, (&model, &optimizer), on_epoch)?;

@@ -1,92 +1,30 @@
 //! Numbers that training returns: per step inside, per epoch to the caller and to the logs.
 
 use gsplit_kernels::Communicator;
-use serde::{Deserialize, Serialize};
+pub use gsplit_store::{LayerRows, Timings};
+use serde::Serialize;
 
 use crate::job::options::TopologyStorage;
 use crate::ranks::traffic::Traffic;
 use crate::residence::cache::CacheSummary;
 use crate::{Error, Metric, Result};
 
-/// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
-/// too, so that the parts may add up to more than the whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timings {
-    /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.
-    pub sample_s: f64,
-    /// Gathering feature rows, and on the host exchanging them.
-    pub load_s: f64,
-    /// Forward, backward and update.
-    pub compute_s: f64,
-    /// Exchanging other rows and gradients, waiting for other ranks included.
-    pub exchange_s: f64,
-    /// Waiting while a mini-batch was computed, nearly all of it in `exchange_s`: for ranks that are threads until they came, for
-    /// processes until their messages had.
-    #[serde(default)]
-    pub wait_s: f64,
+/// Work with what was sent by phase and route.
+pub type Work = gsplit_store::Work<Traffic>;
+/// Report of an epoch with what was sent by phase and route.
+pub type EpochReport = gsplit_store::EpochReport<Traffic>;
+
+/// Every number of `work` that is counted, in the same order always.
+fn each(work: &mut Work) -> impl Iterator<Item = &mut u64> {
+    let rows = [&mut work.rows_loaded, &mut work.rows_cached, &mut work.rows_from_peers, &mut work.rows_exchanged];
+    let exchanged = work.exchanged.iter_mut().flat_map(|layer| [&mut layer.rows, &mut layer.bytes]);
+    [&mut work.edges].into_iter().chain(rows).chain(work.sent.each()).chain(exchanged)
 }
 
-impl Timings {
-    /// Every number, in the same order always.
-    fn each(&mut self) -> [&mut f64; 5] {
-        [&mut self.sample_s, &mut self.load_s, &mut self.compute_s, &mut self.exchange_s, &mut self.wait_s]
-    }
-}
-
-/// What crossed between ranks for a layer in forward passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LayerRows {
-    /// Number of rows.
-    pub rows: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl LayerRows {
-    fn each(&mut self) -> [&mut u64; 2] {
-        [&mut self.rows, &mut self.bytes]
-    }
-}
-
-/// What was computed, loaded and sent, on one rank or on all together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Work {
-    /// Sampled edges computed.
-    pub edges: u64,
-    /// Feature rows loaded.
-    pub rows_loaded: u64,
-    /// Of those, the ones that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
-    #[serde(default)]
-    pub rows_cached: u64,
-    /// Of those, the ones that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
-    #[serde(default)]
-    pub rows_from_peers: u64,
-    /// Rows that crossed from one rank to another in forward passes.
-    pub rows_exchanged: u64,
-    /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.
-    #[serde(default)]
-    pub exchanged: Vec<LayerRows>,
-    /// Bytes that crossed from one rank to another, over all ranks together.
-    #[serde(default)]
-    pub bytes_sent: u64,
-    /// The same by phase and route, with messages.
-    #[serde(default)]
-    pub sent: Traffic,
-}
-
-impl Work {
-    /// Every number that is counted, in the same order always.
-    fn each(&mut self) -> impl Iterator<Item = &mut u64> {
-        let rows = [&mut self.rows_loaded, &mut self.rows_cached, &mut self.rows_from_peers, &mut self.rows_exchanged];
-        let exchanged = self.exchanged.iter_mut().flat_map(LayerRows::each);
-        [&mut self.edges].into_iter().chain(rows).chain(self.sent.each()).chain(exchanged)
-    }
-
-    /// Adds what was done besides.
-    pub fn add(&mut self, mut other: Self) {
-        self.exchanged.resize(self.exchanged.len().max(other.exchanged.len()), LayerRows::default());
-        self.each().zip(other.each()).for_each(|(sum, more)| *sum += *more);
-    }
+/// Adds to `work` what was done besides.
+fn add(work: &mut Work, mut other: Work) {
+    work.exchanged.resize(work.exchanged.len().max(other.exchanged.len()), LayerRows::default());
+    each(work).zip(each(&mut other)).for_each(|(sum, more)| *sum += *more);
 }
 
 /// One mini-batch on one rank.
@@ -145,7 +83,7 @@ impl StepReport {
         self.skipped += other.skipped;
         self.correct += other.correct;
         self.counted += other.counted;
-        self.work.add(other.work.clone());
+        add(&mut self.work, other.work.clone());
         let mut timings = other.timings;
         self.timings.each().into_iter().zip(timings.each()).for_each(|(sum, more)| *sum += *more);
     }
@@ -155,99 +93,55 @@ impl StepReport {
         let (mut timings, mut work) = (self.timings, self.work.clone());
         let mut reals: Vec<f64> = [self.loss].into_iter().chain(timings.each().map(|seconds| *seconds)).collect();
         let mut counts: Vec<u64> =
-            [self.correct, self.counted].into_iter().chain(work.each().map(|count| *count)).collect();
+            [self.correct, self.counted].into_iter().chain(each(&mut work).map(|count| *count)).collect();
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
         let ranks = comm.size() as f64;
         timings.each().into_iter().zip(&reals[1..]).for_each(|(mean, sum)| *mean = sum / ranks);
-        work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
+        each(&mut work).zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
         // Every rank has the same number of losses, gradient norm, learning rate and scale, and has left out the same steps.
         Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
-}
 
-/// One epoch over all ranks; a line of the log file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EpochReport {
-    /// From 1.
-    pub epoch: u32,
-    /// Mean loss of the labelled training seeds (of the pairs, where links are learnt), each as it was in its mini-batch: with dropout,
-    /// before the update.
-    pub loss: f64,
-    /// Mean of the mini-batches' gradients' norms, before clipping.
-    #[serde(default)]
-    pub gradient_norm: f64,
-    /// Learning rate of the last update.
-    #[serde(default)]
-    pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16.
-    #[serde(default)]
-    pub loss_scale: Option<f64>,
-    /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
-    #[serde(default)]
-    pub skipped: u64,
-    /// How many times more often ranks drew what they keep, where they did.
-    #[serde(default)]
-    pub draw_factor: Option<f64>,
-    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
-    /// where seeds can have several, one a pair where links are learnt.
-    pub train: f64,
-    /// Score of the valid split with full neighbourhoods, when evaluated.
-    pub valid: Option<f64>,
-    /// Score of the test split with full neighbourhoods, when evaluated.
-    pub test: Option<f64>,
-    /// Where the time of the mean rank went.
-    #[serde(flatten)]
-    pub timings: Timings,
-    /// Wall time of the epoch without evaluation.
-    pub seconds: f64,
-    /// Wall time of the evaluation.
-    pub evaluate_s: f64,
-    /// What all ranks did.
-    #[serde(flatten)]
-    pub work: Work,
-}
-
-impl EpochReport {
-    /// Of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `sums` are over all ranks.
-    pub(crate) fn new(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> Self {
-        Self {
+    /// The report of epoch `epoch` of `steps` mini-batches that took `seconds`, not evaluated yet, of sums over all ranks.
+    pub(crate) fn of_epoch(&self, epoch: u32, steps: u64, seconds: f64) -> EpochReport {
+        EpochReport {
             epoch,
-            loss: sums.loss,
-            gradient_norm: sums.gradient_norm / sums.counted_of(steps),
-            learning_rate: sums.learning_rate,
-            loss_scale: sums.loss_scale,
-            skipped: sums.skipped,
+            loss: self.loss,
+            gradient_norm: self.gradient_norm / self.counted_of(steps),
+            learning_rate: self.learning_rate,
+            loss_scale: self.loss_scale,
+            skipped: self.skipped,
             draw_factor: None,
-            train: sums.correct as f64 / sums.counted.max(1) as f64,
+            train: self.correct as f64 / self.counted.max(1) as f64,
             valid: None,
             test: None,
-            timings: sums.timings,
+            timings: self.timings,
             seconds,
             evaluate_s: 0.0,
-            work: sums.work.clone(),
+            work: self.work.clone(),
         }
     }
+}
 
-    /// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
-    ///
-    /// # Errors
-    /// Those of the communicator.
-    pub(crate) fn share_metrics(&mut self, comm: &dyn Communicator) -> Result<()> {
-        let mut values = [0.0; 5];
-        if comm.rank() == 0 {
-            let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
-            let (valid, test) = (self.valid, self.test);
-            values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), self.evaluate_s];
-        }
-        comm.all_reduce_sum_f64(&mut values)?;
-        let [has_valid, valid, has_test, test, evaluate_s] = values;
-        self.valid = (has_valid > 0.0).then_some(valid);
-        self.test = (has_test > 0.0).then_some(test);
-        self.evaluate_s = evaluate_s;
-        Ok(())
+/// Gives every rank the metrics of `report` that rank 0 found: all decide by them alike. Collective.
+///
+/// # Errors
+/// Those of the communicator.
+pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
+    let mut values = [0.0; 5];
+    if comm.rank() == 0 {
+        let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
+        let (valid, test) = (report.valid, report.test);
+        values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), report.evaluate_s];
     }
+    comm.all_reduce_sum_f64(&mut values)?;
+    let [has_valid, valid, has_test, test, evaluate_s] = values;
+    report.valid = (has_valid > 0.0).then_some(valid);
+    report.test = (has_test > 0.0).then_some(test);
+    report.evaluate_s = evaluate_s;
+    Ok(())
 }
 
 /// A finished run.

@@ -1,0 +1,120 @@
+//! Report of an epoch: a line of the log of `gsplit train`, and an entry of a checkpoint's history.
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a rank by activity. Sampling and loading that went on while another mini-batch was computed count too, so that the
+/// parts may add up to more than the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.
+    pub sample_s: f64,
+    /// Gathering feature rows, and on the host exchanging them.
+    pub load_s: f64,
+    /// Forward, backward and update.
+    pub compute_s: f64,
+    /// Exchanging other rows and gradients, waiting for other ranks included.
+    pub exchange_s: f64,
+    /// Waiting while a mini-batch was computed, nearly all of it in `exchange_s`: for ranks that are threads until they came, for
+    /// processes until their messages had.
+    #[serde(default)]
+    pub wait_s: f64,
+}
+
+impl Timings {
+    /// Every number, in the same order always.
+    pub fn each(&mut self) -> [&mut f64; 5] {
+        [&mut self.sample_s, &mut self.load_s, &mut self.compute_s, &mut self.exchange_s, &mut self.wait_s]
+    }
+}
+
+/// Rows that crossed between ranks for a layer in forward passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LayerRows {
+    /// Number of rows.
+    pub rows: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Bytes and messages that ranks sent to others for a phase of the mini-batches by a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentRecord {
+    /// Name of the phase, as `sample`.
+    pub phase: String,
+    /// Name of the route, as `memory`.
+    pub route: String,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Number of messages.
+    pub messages: u64,
+}
+
+/// Work on one rank or on all together: counts of what was computed, loaded and sent. `S` is read from a list of [`SentRecord`] and
+/// written as one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work<S = Vec<SentRecord>> {
+    /// Sampled edges computed.
+    pub edges: u64,
+    /// Feature rows loaded.
+    pub rows_loaded: u64,
+    /// Loaded rows that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
+    #[serde(default)]
+    pub rows_cached: u64,
+    /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
+    #[serde(default)]
+    pub rows_from_peers: u64,
+    /// Rows that crossed from one rank to another in forward passes.
+    pub rows_exchanged: u64,
+    /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.
+    #[serde(default)]
+    pub exchanged: Vec<LayerRows>,
+    /// Bytes that crossed from one rank to another, over all ranks together.
+    #[serde(default)]
+    pub bytes_sent: u64,
+    /// The same by phase and route, with messages.
+    #[serde(default)]
+    pub sent: S,
+}
+
+/// One epoch over all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "S: Default + Deserialize<'de>"))]
+pub struct EpochReport<S = Vec<SentRecord>> {
+    /// From 1.
+    pub epoch: u32,
+    /// Mean loss of the labelled training seeds (of the pairs, where links are learnt), each as it was in its mini-batch: with dropout,
+    /// before the update.
+    pub loss: f64,
+    /// Mean of the mini-batches' gradients' norms, before clipping.
+    #[serde(default)]
+    pub gradient_norm: f64,
+    /// Learning rate of the last update.
+    #[serde(default)]
+    pub learning_rate: f64,
+    /// Scale of the next loss, where gradients are f16.
+    #[serde(default)]
+    pub loss_scale: Option<f64>,
+    /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
+    #[serde(default)]
+    pub skipped: u64,
+    /// How many times more often ranks drew what they keep, where they did.
+    #[serde(default)]
+    pub draw_factor: Option<f64>,
+    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
+    /// where seeds can have several, one a pair where links are learnt.
+    pub train: f64,
+    /// Score of the valid split with full neighbourhoods, when evaluated.
+    pub valid: Option<f64>,
+    /// Score of the test split with full neighbourhoods, when evaluated.
+    pub test: Option<f64>,
+    /// Seconds of the mean rank by activity.
+    #[serde(flatten)]
+    pub timings: Timings,
+    /// Wall time of the epoch without evaluation.
+    pub seconds: f64,
+    /// Wall time of the evaluation.
+    pub evaluate_s: f64,
+    /// Work of all ranks.
+    #[serde(flatten)]
+    pub work: Work<S>,
+}
