@@ -148,7 +148,7 @@ impl Args {
     /// # Errors
     /// What contradicts what, as a mistake of usage.
     pub fn checked(&self) -> anyhow::Result<TrainConfig> {
-        self.config.check().map_err(as_usage)?;
+        self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())
     }
 
@@ -219,11 +219,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
 
 /// Trains as one of `processes`, or as all ranks.
 fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Result<()> {
-    let in_place = |error| match (error, &args.from_file) {
-        (Error::Option(message), Some(file)) => usage(file.place(message)),
-        (Error::Option(message), None) => usage(message),
-        (other, _) => other.into(),
-    };
+    let in_place = |error| in_place(error, args.from_file.as_ref());
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
     if let Some(CacheRoom::Auto) = args.cache {
@@ -365,9 +361,15 @@ fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
 }
 
 pub fn as_usage(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(message) => usage(message),
-        other => other.into(),
+    in_place(error, None)
+}
+
+/// `error`, of usage where it is about an option, with its place in `file`, if that has the option.
+fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
+    match (error, file) {
+        (Error::Option(message), Some(file)) => usage(file.place(message)),
+        (Error::Option(message), None) => usage(message),
+        (other, _) => other.into(),
     }
 }
 

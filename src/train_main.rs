@@ -172,4 +172,75 @@ mod tests {
         assert_eq!(insert("gsplit --threads 2 -q train -- ds"), "gsplit --threads 2 -q train --lr=1 --resume -- ds");
         assert_eq!(insert("gsplit --threads=2 train"), "gsplit --threads=2 train --lr=1 --resume");
     }
+
+    /// Complaint about the options `words` of `gsplit train`, before the dataset is opened.
+    fn complaint(words: &[&str]) -> String {
+        let line = ["gsplit", "train", "ds"].iter().chain(words).map(OsString::from).collect();
+        let checked = completed(line).and_then(|cli| match cli.command {
+            Command::Train(args) => args.checked().map(drop),
+            _ => unreachable!(),
+        });
+        checked.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_bad_file_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        let path = path.to_str().unwrap();
+        for (text, line, words) in [
+            ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
+            ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
+            ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
+            ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
+            ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
+            ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
+            ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
+            ("epochs = 2.5", 1, "2.5 is no value of --epochs"),
+            ("epochs = -1", 1, "-1 is not in 0..="),
+            ("ranks = 1979-05-27", 1, "got a datetime"),
+            ("fanouts = [5, [5]]", 1, "got an array"),
+            ("fanouts = [5, 'x']", 1, "5,x is no value of --fanouts"),
+            ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
+            ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
+            ("[run]\nconfig = 'other.toml'", 2, "no such option"),
+            ("[cooperative]\nbatches = 4", 2, "batches: its name is --batches-per-epoch"),
+            ("epochs =", 1, "quoted"),
+            ("epochs = 1\nepochs = 2", 2, "duplicate key"),
+            ("epochs = 1\nexchange = 'sums'", 2, "exchange: rows alone cross between ranks: leave it out"),
+            // Older files say what is always so now.
+            ("exchange = 'rows'\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
+            // Values that are possible, but not these.
+            ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
+            ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
+            ("[schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
+            ("fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
+        ] {
+            std::fs::write(path, text).unwrap();
+            let told = complaint(&["--config", path]);
+            assert!(told.starts_with(&format!("{path}:{line}: ")) && told.contains(words), "{text:?}: {told}");
+        }
+        // The value of the command line is in force, so that the file's is not to blame.
+        std::fs::write(path, "epochs = 0").unwrap();
+        let told = complaint(&["--config", path, "--epochs", "0"]);
+        assert!(told.starts_with("--epochs 0"), "{told}");
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_named() {
+        for (args, words) in [
+            (&["--layers", "2"][..], "--layers 2"),
+            (&["--parallelism", "single", "--ranks", "2"], "single needs 1"),
+            (&["--model", "gat", "--heads", "7"], "--heads 7"),
+            (&["--dropout", "1"], "--dropout 1"),
+            (&["--lr", "0"], "--lr 0"),
+            (&["--batch-size", "0"], "--batch-size 0"),
+            (&["--metric", "mrr"], "--task link"),
+            (&["--task", "link", "--metric", "accuracy"], "choose mrr"),
+            (&["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"], "together below 1"),
+        ] {
+            let told = complaint(args);
+            assert!(told.contains(words), "{told}");
+        }
+    }
 }

@@ -75,26 +75,14 @@ fn values_below_0_are_refused_by_the_trainers_options_too() {
     ]);
 }
 
+/// Others are tested in `src/train_main.rs`.
 #[cfg(feature = "train")]
 #[test]
 fn training_options_that_contradict_each_other_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    for (args, words) in [
-        (&["--layers", "2"][..], "--layers 2"),
-        (&["--parallelism", "single", "--ranks", "2"], "single needs 1"),
-        (&["--model", "gat", "--heads", "7"], "--heads 7"),
-        (&["--dropout", "1"], "--dropout 1"),
-        (&["--lr", "0"], "--lr 0"),
-        (&["--batch-size", "0"], "--batch-size 0"),
-        (&["--metric", "mrr"], "--task link"),
-        (&["--task", "link", "--metric", "accuracy"], "choose mrr"),
-        (&["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"], "together below 1"),
-    ] {
-        let line = fails(folder, &[&["train", "ds"][..], args].concat(), 2);
-        assert!(line.contains(words), "{line}");
-    }
+    assert!(fails(folder, &["train", "ds", "--layers", "2"], 2).contains("--layers 2"));
     let line = fails(folder, &["train", "ds", "--ranks", "4"], 1);
     assert!(line.contains("gsplit partition ds --parts 4"), "{line}");
 }
