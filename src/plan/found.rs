@@ -95,16 +95,20 @@ impl Found {
 
     /// Those that do not fit, and what cannot be planned for, with the reason.
     pub fn unfit(&self, profile: &Profile) -> Vec<LeftOut<'_>> {
-        let never = self.left_out.iter().map(|(system, why)| (system, why.clone(), false, None));
+        let never = self.left_out.iter().map(|(system, why)| LeftOut {
+            system: system.clone(),
+            why: why.clone(),
+            fits: false,
+            plan: None,
+        });
         let not_here = self.candidates.iter().flat_map(|candidate| {
             self.on_all(candidate, profile).into_iter().filter_map(|(plan, unfit)| {
                 let fits = unfit.is_none();
                 let why = unfit.or_else(|| candidate.problem.clone())?;
-                Some((&candidate.name, why, fits, Some(plan)))
+                Some(LeftOut { system: candidate.name.clone(), why, fits, plan: Some(plan) })
             })
         });
-        let row = |(system, why, fits, plan): (&String, _, _, _)| LeftOut { system: system.clone(), why, fits, plan };
-        never.chain(not_here).map(row).collect()
+        never.chain(not_here).collect()
     }
 
     /// Lines about hardware that would have another system first.

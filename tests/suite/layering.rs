@@ -275,6 +275,41 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
+/// The patterns of three names and more that a parameter in `text` is taken apart by, as `(a, b, c): (A, B, C)`.
+fn long_tuples(text: &str) -> Vec<&str> {
+    let ends = text.match_indices("): (").chain(text.match_indices("): &(")).map(|(at, _)| at);
+    let pattern = |end: usize| {
+        let mut depth = 0;
+        let begin = text[..end].rfind(|c| {
+            depth += i32::from(c == ')') - i32::from(c == '(');
+            depth < 0
+        })?;
+        Some(&text[begin + 1..end])
+    };
+    let num_names = |pattern: &str| {
+        let mut depth = 0;
+        let commas = pattern.chars().filter(|&c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ',' && depth == 0
+        });
+        commas.count() + 1
+    };
+    ends.filter_map(pattern).filter(|pattern| num_names(pattern) > 2).collect()
+}
+
+#[test]
+fn parameters_that_travel_together_have_a_type_with_names() {
+    assert_eq!(long_tuples("fn f((a, b, c): (A, B, C), (d, (e, f)): &(D, (E, F)))"), ["a, b, c"]);
+    let mut files = Vec::new();
+    for folder in ["src", "store/src", "preprocess/src", "partition/src"] {
+        rust_files(&root().join(folder), &mut files);
+    }
+    for path in files.iter().filter(|path| !path.iter().any(|part| part == "tests" || part == "tests.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(long_tuples(&text).is_empty(), "{}: {:?}", path.display(), long_tuples(&text));
+    }
+}
+
 #[test]
 fn what_kernels_and_store_offer_is_used() {
     for package in ["kernels", "store"] {
