@@ -126,7 +126,7 @@ fn sums_take_weights_in_training_evaluation_and_inference() {
     weighted(folder);
     ok(folder, &["partition", "ds", "--parts", "3", "--weights", "unit", "--key", "map"]);
     let common = ["--layers", "2", "--fanouts", "4,4", "--hidden", "16", "--batch-size", "64"];
-    let trained = |options: &[&str]| json(folder, &[&["train", "ds", "--epochs", "2"], &common[..], options].concat());
+    let trained = |options: &[&str]| json(folder, &[&["train", "ds", "--epochs", "1"], &common[..], options].concat());
     for (task, model) in [("node", "gcn"), ("node", "sage"), ("link", "gcn")] {
         let run = |options: &[&str]| {
             let weights = ["--task", task, "--model", model, "--edge-weights", "weight"];
