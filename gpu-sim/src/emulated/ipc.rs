@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsplit_kernels::GpuError;
 
-/// What can be exported, by its address.
+/// Exported memory, by its address.
 static EXPORTED: Mutex<Option<HashMap<u64, Exported>>> = Mutex::new(None);
 
 struct Exported {

@@ -20,12 +20,12 @@ const THREADS: u32 = 256;
 /// Columns whose masks one group of threads makes, and threads of such a group, as in `cuda.cu`.
 const GROUP: (usize, usize) = (128, 16);
 
-/// What is done to the rows of a product on a GPU: as [`Epilogue`](super::Epilogue).
+/// Steps after a product on a GPU: as [`Epilogue`](super::Epilogue).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceEpilogue<'a> {
     /// Added to every row.
     pub bias: Option<DeviceSlice<'a, f32>>,
-    /// What follows.
+    /// Applied last.
     pub activation: Activation,
     /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,

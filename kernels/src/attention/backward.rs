@@ -12,14 +12,14 @@ use crate::error::KernelError;
 use crate::segment::softmax_backward;
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
-/// Where [`Attention::backward`] writes.
+/// Outputs of [`Attention::backward`].
 #[derive(Debug)]
 pub struct AttentionGradient<'a> {
-    /// Of the rows: sources × [`Attention::dim`].
+    /// Gradient of the rows: sources × [`Attention::dim`].
     pub rows: &'a mut [f32],
-    /// Of the sources' part of the scores: sources × heads.
+    /// Gradient of the sources' part of the scores: sources × heads.
     pub from_source: &'a mut [f32],
-    /// Of the targets' part: targets × heads.
+    /// Gradient of the targets' part: targets × heads.
     pub from_target: &'a mut [f32],
 }
 

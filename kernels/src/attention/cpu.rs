@@ -119,7 +119,7 @@ impl Attention<'_> {
         self.edges.of(target).len() + self.own_edges()
     }
 
-    /// Where the shares of a target start, in edges.
+    /// Start of a target's attention weights, in edges.
     #[inline(always)]
     pub(super) fn start(&self, target: usize) -> usize {
         self.edges.of(target).start + self.own_edges() * target
@@ -134,7 +134,7 @@ impl Attention<'_> {
         }
     }
 
-    /// What the scores of a target's edge number `i` grow by.
+    /// Summand of the score of a target's edge number `i`: the logarithm of its factor.
     #[inline(always)]
     pub(super) fn offset(&self, target: usize, i: usize) -> f32 {
         match (self.factors, i.checked_sub(self.own_edges())) {
@@ -150,7 +150,7 @@ impl Attention<'_> {
         Ok(Some((vertices, RowMask::new(*rate, 0, key)?)))
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     #[inline(always)]
     pub(super) fn keep(&self) -> f32 {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))

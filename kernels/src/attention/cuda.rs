@@ -36,14 +36,14 @@ pub struct DeviceAttention<'a> {
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
-/// Where [`DeviceAttention::backward`] writes: as [`AttentionGradient`](super::AttentionGradient).
+/// Outputs of [`DeviceAttention::backward`]: as [`AttentionGradient`](super::AttentionGradient).
 #[derive(Debug)]
 pub struct DeviceAttentionGradient<'a, T> {
-    /// Of the rows: sources × [`DeviceAttention::dim`].
+    /// Gradient of the rows: sources × [`DeviceAttention::dim`].
     pub rows: DeviceSliceMut<'a, T>,
-    /// Of the sources' part of the scores: sources × heads.
+    /// Gradient of the sources' part of the scores: sources × heads.
     pub from_source: DeviceSliceMut<'a, f32>,
-    /// Of the targets' part: targets × heads.
+    /// Gradient of the targets' part: targets × heads.
     pub from_target: DeviceSliceMut<'a, f32>,
 }
 
@@ -150,7 +150,7 @@ impl DeviceAttention<'_> {
         SegmentSoftmax { segments, columns, own, scores, dropout: self.dropout }
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     pub(super) fn keep(&self) -> f32 {
         self.softmax(None).keep()
     }

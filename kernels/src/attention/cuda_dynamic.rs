@@ -12,7 +12,7 @@ use crate::gather::DeviceRow;
 
 use super::DeviceAttention;
 
-/// What dynamic attention reads: as [`DynamicRows`](super::DynamicRows).
+/// Inputs of dynamic attention: as [`DynamicRows`](super::DynamicRows).
 #[derive(Debug)]
 pub struct DeviceDynamicRows<'a, T> {
     /// Sources × [`DeviceAttention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
@@ -32,14 +32,14 @@ impl<T> Clone for DeviceDynamicRows<'_, T> {
 
 impl<T> Copy for DeviceDynamicRows<'_, T> {}
 
-/// Where [`DeviceAttention::backward_dynamic`] writes: as [`DynamicGradient`](super::DynamicGradient).
+/// Outputs of [`DeviceAttention::backward_dynamic`]: as [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
 pub struct DeviceDynamicGradient<'a, T> {
-    /// Of the sources' rows, as long as they are.
+    /// Gradient of the sources' rows, as long as they are.
     pub sources: DeviceSliceMut<'a, T>,
-    /// Of the targets' rows, as long as they are.
+    /// Gradient of the targets' rows, as long as they are.
     pub targets: DeviceSliceMut<'a, T>,
-    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
     pub vector: DeviceSliceMut<'a, f32>,
 }
 

@@ -13,7 +13,7 @@ use crate::error::KernelError;
 use crate::segment::{kept, softmax, softmax_backward};
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
-/// What dynamic attention reads.
+/// Inputs of dynamic attention.
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicRows<'a> {
     /// Sources × [`Attention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
@@ -24,14 +24,14 @@ pub struct DynamicRows<'a> {
     pub vector: &'a [f32],
 }
 
-/// Where [`Attention::backward_dynamic`] writes.
+/// Outputs of [`Attention::backward_dynamic`].
 #[derive(Debug)]
 pub struct DynamicGradient<'a> {
-    /// Of the sources' rows, as long as they are.
+    /// Gradient of the sources' rows, as long as they are.
     pub sources: &'a mut [f32],
-    /// Of the targets' rows, as long as they are.
+    /// Gradient of the targets' rows, as long as they are.
     pub targets: &'a mut [f32],
-    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
     pub vector: &'a mut [f32],
 }
 

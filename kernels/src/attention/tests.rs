@@ -20,7 +20,7 @@ fn vertices(targets: usize) -> Vec<u32> {
     (0..targets as u32).map(|target| 3 + 17 * target).collect()
 }
 
-/// What dropout multiplies the shares of a target with, edge after edge, head after head.
+/// Dropout's factors of a target's attention weights, edge after edge, head after head.
 fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
     let mut factors = vec![1.0; edges * op.heads];
     if let Some((vertices, rate, key)) = op.dropout {

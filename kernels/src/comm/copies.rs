@@ -16,14 +16,14 @@ use crate::error::CommError;
 
 const CALLED: &str = "device_all_to_all";
 
-/// What a rank lets the others copy, while it waits between the gates.
+/// Memory that the other ranks may copy from, while this one waits between the gates.
 #[derive(Debug)]
 pub(super) struct Post {
     gpu: Gpu,
     address: u64,
-    /// Where the part for each rank starts, and its bytes.
+    /// Start of the part for each rank, and its bytes.
     parts: Vec<(usize, usize)>,
-    /// Those who have launched their copies.
+    /// Ranks that have launched their copies.
     readers: Vec<Gpu>,
 }
 

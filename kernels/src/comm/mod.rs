@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
-/// Where a rank sits: in its group, and the group among the ranks of the run.
+/// Place of a rank: its number in its group, and the group's place among the ranks of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// Its number in the group.
@@ -59,12 +59,12 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// That of `rank` of `size` in the group of all.
+    /// The seat of `rank` of `size` in the group of all.
     pub fn among_all(rank: usize, size: usize) -> Self {
         Self { rank, size, first: 0 }
     }
 
-    /// That of `rank` of `size` in its group, of `groups` equal ones.
+    /// The seat of `rank` of `size` in its group, one of `groups` equal ones.
     pub fn in_group(rank: usize, size: usize, groups: usize) -> Self {
         let size = (size / groups.max(1)).max(1);
         Self { rank: rank % size, size, first: rank - rank % size }
@@ -134,7 +134,7 @@ pub trait Communicator: Send + Sync {
         None
     }
 
-    /// What this rank has sent to others so far, where it is counted ([`Counted`]).
+    /// Counts of what this rank has sent to others so far, where they are kept ([`Counted`]).
     fn sent(&self) -> SentByRoute {
         SentByRoute::default()
     }
@@ -161,7 +161,7 @@ pub trait DeviceExchange: Send + Sync {
     ) -> Result<(), CommError>;
 }
 
-/// Where each part starts, of parts with these lengths one behind the other.
+/// Starts of parts with these lengths that lie one behind the other.
 fn starts(lengths: &[usize]) -> Vec<usize> {
     lengths
         .iter()

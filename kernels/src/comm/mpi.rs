@@ -119,7 +119,7 @@ impl Debug for Mpi {
 /// A message under way, with its memory, which it keeps for good if it is dropped before it has arrived.
 struct Underway {
     memory: *mut [u8],
-    /// Of its pieces.
+    /// Requests of its pieces.
     requests: Vec<Request<'static, [u8], StaticScope>>,
 }
 

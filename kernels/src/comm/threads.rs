@@ -39,7 +39,7 @@ pub(super) struct Shared {
     first: usize,
     /// `mail[from * size + to][round % 2]`.
     mail: Vec<[Mutex<Vec<u8>>; 2]>,
-    /// What each rank lets the others copy from its GPU.
+    /// Memory of each rank's GPU that the others may copy from.
     pub(super) posts: Vec<Mutex<Option<Post>>>,
     gate: Mutex<Gate>,
     wake: Condvar,

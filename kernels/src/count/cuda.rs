@@ -23,7 +23,7 @@ pub struct DeviceCounters {
     appear: DeviceBuffer<u32>,
     work: DeviceBuffer<u32>,
     edge: DeviceBuffer<u32>,
-    /// What a vertex's `appear`, and an edge's count, may have come to.
+    /// Bounds of a vertex's `appear`, and of an edge's count.
     most: [u64; 2],
 }
 

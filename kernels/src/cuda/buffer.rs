@@ -17,18 +17,18 @@ use super::{Gpu, GpuError};
 
 pub use mapped::MappedHost;
 
-/// Where memory is from, and so how it is given back.
+/// Origin of memory, which decides how it is given back.
 #[derive(Debug)]
 enum Origin {
     /// In the order of a stream.
     Pool,
-    /// What other processes can open, and may have open.
+    /// Memory that other processes can open; true once they may have.
     Exported(AtomicBool),
-    /// Of another process.
+    /// Memory of another process.
     Imported,
 }
 
-/// By what another process of the same host opens a buffer ([`DeviceBuffer::imported`]).
+/// Handle by which another process of the same host opens a buffer ([`DeviceBuffer::imported`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
 pub struct IpcHandle {
@@ -80,8 +80,8 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
-    /// By what other processes open an exported buffer. Once it was asked for, the memory stays until the process ends, unless
-    /// they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
+    /// Handle by which other processes open an exported buffer. Once it was asked for, the memory stays until the process ends,
+    /// unless they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
     ///
     /// # Errors
     /// What the driver says; it refuses a buffer that is not exported.
@@ -112,7 +112,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let _ = self.given_to.set(gpu.clone());
     }
 
-    /// Whose it is now.
+    /// The GPU that owns it now.
     fn owner(&self) -> &Gpu {
         self.given_to.get().unwrap_or(&self.gpu)
     }
@@ -198,7 +198,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Self { address, len, of: PhantomData }
     }
 
-    /// Where it starts.
+    /// Address of its first value.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -260,7 +260,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Self { address, len, of: PhantomData }
     }
 
-    /// Where it starts.
+    /// Address of its first value.
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -145,7 +145,7 @@ fn refused(call: &'static str) -> impl Fn(NvrtcError) -> GpuError {
     move |error| GpuError::Call { call, reason: format!("{:?}", error.0) }
 }
 
-/// That of NVRTC, which must be there.
+/// Version of NVRTC, which must be there.
 pub(super) fn version() -> (i32, i32) {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both are written or left alone.

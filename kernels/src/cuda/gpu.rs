@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::{DeviceBuffer, DeviceSlice, GpuError, MappedHost};
 
-/// What [`Gpu::read`] brought to the host.
+/// Bytes that [`Gpu::read`] brought to the host.
 #[derive(Clone, Debug)]
 pub struct HostBytes(Vec<u8>);
 
@@ -19,12 +19,12 @@ impl HostBytes {
     }
 }
 
-/// What [`Gpu::read_later`] has begun to bring.
+/// Copies to the host that [`Gpu::read_later`] has begun.
 #[derive(Debug)]
 pub struct LateBytes<const N: usize> {
     bytes: Box<dyn Arriving>,
     lengths: [usize; N],
-    /// Whose memory they come to.
+    /// The GPU whose memory they come to.
     _gpu: Gpu,
 }
 
@@ -65,7 +65,7 @@ impl Gpu {
         Self(backend)
     }
 
-    /// What it was made [of](Self::of_backend), if that is a `B`.
+    /// The backend that it was made [of](Self::of_backend), if that is a `B`.
     pub fn backend_as<B: Backend>(&self) -> Option<&B> {
         (self.backend() as &dyn Any).downcast_ref()
     }
@@ -194,7 +194,8 @@ impl Gpu {
         Ok(Self(self.0.side_stream()?))
     }
 
-    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
+    /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
+    /// GPU, until now.
     ///
     /// # Errors
     /// What the driver says.

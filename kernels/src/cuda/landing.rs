@@ -32,7 +32,7 @@ impl Landing {
         start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
     }
 
-    /// Where it starts.
+    /// Address of its first byte.
     pub(super) fn start(&self) -> *mut u8 {
         self.0 as *mut u8
     }

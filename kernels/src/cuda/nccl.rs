@@ -32,7 +32,7 @@ const VERSION: u32 = 21400;
 /// How long an end that closes waits for what it has sent to leave.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// What rank 0 makes and all ranks of a group need, to find each other.
+/// Id that rank 0 makes; all ranks of a group need it to find each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NcclId([u8; NcclId::BYTES]);
 
@@ -81,7 +81,7 @@ struct Config {
     magic: u32,
     version: u32,
     blocking: c_int,
-    /// What the compiler puts behind it anyway; later versions have a field there.
+    /// Padding that the compiler adds anyway; later versions have a field in its place.
     padding: c_int,
 }
 

@@ -23,7 +23,7 @@ use cudarc::driver::{result, sys};
 use super::GpuError;
 use super::driver::refused;
 
-/// What the driver shares as one.
+/// Bytes that the driver exports as a whole.
 pub(super) const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
@@ -90,7 +90,7 @@ pub(super) fn free_alone(address: u64) {
     let _ = unsafe { result::free_sync(address) };
 }
 
-/// By what other processes open the memory at `address`.
+/// Handle by which other processes open the memory at `address`.
 pub(super) fn export(address: u64) -> Result<[u8; 64], GpuError> {
     let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     // SAFETY: the handle is written; the driver knows the memory or says that it does not.

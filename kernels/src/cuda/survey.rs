@@ -1,4 +1,4 @@
-//! What there is of CUDA, for people who want to know why it does not work.
+//! Survey of a machine's CUDA, for people who want to know why it does not work.
 //!
 //! Returns: libraries with versions and places, GPUs, the links between them, and the speed of copies; for each thing that is
 //! missing, the error that says what to do. Cost: well under a second, and a context on each GPU whose copies are timed.

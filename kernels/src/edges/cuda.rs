@@ -90,7 +90,7 @@ impl DeviceEdges {
         self.sources.len()
     }
 
-    /// Where the edges of each target start, and the number of edges.
+    /// Starts of the edges of each target, and the number of edges at the end.
     pub fn indptr(&self) -> DeviceSlice<'_, u32> {
         self.rows.indptr.slice()
     }
@@ -166,7 +166,7 @@ pub fn sort_on_device(
     scatters.into_iter().map(DeviceScatter::of).collect()
 }
 
-/// What `cell` holds, made now if it holds nothing.
+/// Contents of `cell`, made now if it is empty.
 fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>) -> Result<&T, GpuError> {
     match cell.get() {
         Some(found) => Ok(found),

@@ -35,7 +35,7 @@ const NOWHERE: u32 = u32::MAX;
 pub struct DeviceTable<'a, T> {
     /// Rows × [`DeviceTable::dim`].
     pub values: DeviceSlice<'a, T>,
-    /// What each row is to be multiplied by.
+    /// Factor of each row.
     pub scales: Option<DeviceSlice<'a, f32>>,
     /// Values of a row.
     pub dim: usize,
@@ -56,7 +56,7 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     }
 }
 
-/// Where rows were found.
+/// Counts of rows by the place where they were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHits {
     /// In the cache of the GPU that read them.
@@ -75,7 +75,7 @@ impl DeviceHits {
         self.0.slice().as_bytes()
     }
 
-    /// What was read.
+    /// Counts in the bytes that were `read`.
     pub fn of(read: &HostBytes) -> CacheHits {
         let add = |all: CacheHits, part: u64| CacheHits {
             own: all.own + (part as u32) as usize,
@@ -90,7 +90,7 @@ impl DeviceHits {
     }
 }
 
-/// Where one GPU finds the rows of a table.
+/// Places where one GPU finds the rows of a table.
 #[derive(Debug)]
 pub struct DeviceCache<'a, T: DeviceValue> {
     gpu: Gpu,
@@ -103,7 +103,8 @@ pub struct DeviceCache<'a, T: DeviceValue> {
 }
 
 impl<'a, T: DeviceValue> DeviceCache<'a, T> {
-    /// What `gpu` finds in its `own` store and in those of `peers`, whose memory it reaches, of the rows of `table`.
+    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in those of `peers`, whose memory it
+    /// reaches.
     ///
     /// # Errors
     /// [`KernelError::RowOutOfRange`] for a row that there is not, [`KernelError::Length`] for stores of other rows, or of more than
@@ -146,7 +147,8 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         (1 << shift_of(stores)) - 1
     }
 
-    /// Where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host does not wait.
+    /// Counts of the places where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host
+    /// does not wait.
     ///
     /// # Errors
     /// What the GPU reports.

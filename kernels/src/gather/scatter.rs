@@ -12,7 +12,7 @@ use crate::error::KernelError;
 use crate::group::Grouped;
 use crate::spmm::sum::{Factors, Over, Own, SumRows, Table};
 
-/// Where rows are to be added, for as many matrices as have rows there.
+/// Positions that rows are added to, for any matrix with as many rows.
 #[derive(Debug)]
 pub struct DeviceScatter {
     rows: DeviceSegments,

@@ -27,7 +27,7 @@ pub struct RowStore<'a, T: DeviceValue> {
     pub(super) dim: usize,
 }
 
-/// By what another process opens a [`RowStore`]: its values, and its scales, zero where rows have none.
+/// Handles by which another process opens a [`RowStore`]: its values, and its scales, zero where rows have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable, Pod)]
 #[repr(C)]
 pub struct RowHandles([IpcHandle; 2]);
@@ -65,7 +65,7 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Self { vertices, values, scales, dim }.filled(gpu, row, scale)
     }
 
-    /// Those that another process of the host has exported, which are the rows `vertices`, `scaled` or not, for `gpu` to read.
+    /// The store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are more or fewer; what the driver says, where the GPU does not reach the other.
@@ -108,7 +108,8 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(self)
     }
 
-    /// By what other processes open what was [`exported`](RowStore::exported). The memory stays until [`RowStore::reclaim`].
+    /// Handles by which other processes open an [`exported`](RowStore::exported) store. The memory stays until
+    /// [`RowStore::reclaim`].
     ///
     /// # Errors
     /// What the driver says.

@@ -44,7 +44,7 @@ struct Request<'a> {
     edge: u64,
 }
 
-/// What [`DeviceSampler::finish_with`] brings.
+/// Result of [`DeviceSampler::finish_with`].
 pub(crate) struct Finished {
     pub layers: Vec<DeviceLayer>,
     pub split_status: u64,
@@ -218,7 +218,7 @@ impl DeviceSampler {
         &self.numbering
     }
 
-    /// Where it is told what went wrong while the last mixed frontier was split.
+    /// Address of the word that tells what went wrong while the last mixed frontier was split.
     pub(crate) fn split_status(&self) -> u64 {
         self.block.latest().at(OF_SPLIT)
     }
@@ -317,7 +317,7 @@ impl DeviceSampler {
         (fits && known && room + frontier < u64::from(u32::MAX)).then_some(room as usize)
     }
 
-    /// What the kernels reported, as the host's sampler would.
+    /// Turns the status that the kernels reported into the error of the host's sampler.
     fn checked(&mut self, graph: &DeviceGraph<'_>, numbers: &[u64]) -> Result<(), GpuError> {
         if numbers[STATUS] == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), which has no weights here, of [`Draw`](super::Draw) and
-//! of [`SampledCsc`](super::SampledCsc).
+//! Inputs and outputs of sampling on a GPU: the twins of [`Graph`](super::Graph), which has no weights here, of
+//! [`Draw`](super::Draw) and of [`SampledCsc`](super::SampledCsc).
 
 use super::cuda::MODULE;
 use super::{DeviceTier, ExcludedEdges, Fanout, SampledCsc};
@@ -184,7 +184,7 @@ impl<'a> DeviceDraw<'a> {
     }
 }
 
-/// What becomes of the ids of a layer's edges on a GPU.
+/// Use of the ids of a layer's edges on a GPU.
 pub enum DeviceEdgeIds<'a> {
     /// Nothing.
     Drop,

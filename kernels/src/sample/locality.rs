@@ -108,7 +108,7 @@ impl DrawVertex for Locality<'_> {
 struct Share {
     /// Expected draws from the set.
     expected: f64,
-    /// What corrects an edge from the set, and another.
+    /// Corrections of an edge from the set, and of another.
     factors: [f32; 2],
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Bits {
     ranks: Vec<u64>,
     /// Position in the mixed frontier by rank. Atomic so that segments write side by side; no two write the same place.
     positions: Vec<AtomicU32>,
-    /// Of the mixed frontier, how many are in `members`.
+    /// Number of vertices of the mixed frontier that are in `members`.
     known: usize,
 }
 
@@ -224,7 +224,7 @@ fn collect<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync)
 #[derive(Default)]
 pub(super) struct Sparse {
     table: Table,
-    /// Of the mixed frontier, how many are in the table.
+    /// Number of vertices of the mixed frontier that are in the table.
     known: usize,
 }
 

@@ -88,7 +88,7 @@ fn ranked(chosen: &[u64]) -> Vec<u64> {
     chosen.iter().flat_map(with_rank).collect()
 }
 
-/// What is copied.
+/// The chosen vertices, and the starts of their sources.
 struct Copied {
     vertices: Vec<u32>,
     indptr: Vec<u64>,

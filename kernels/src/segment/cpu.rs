@@ -20,7 +20,7 @@ pub(crate) fn softmax(values: &mut [f32], dim: usize) {
     }
 }
 
-/// What dropout leaves of a share, which has a minus sign if it is dropped; the others grow by `keep`.
+/// An attention weight after dropout: 0 if it is dropped (it has a minus sign then), else multiplied by `keep`.
 #[inline(always)]
 pub(crate) fn kept(share: f32, keep: f32) -> f32 {
     // A NaN passes.

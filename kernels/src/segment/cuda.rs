@@ -17,7 +17,7 @@ const THREADS: u32 = 256;
 /// Threads of a block that has one segment, as in `cuda.cu`.
 const BIG_BLOCK: u32 = 512;
 
-/// What scores of attention are made of, before LeakyReLU.
+/// Terms of attention scores, before LeakyReLU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScoreParts<'a> {
     pub sources: DeviceSlice<'a, u32>,
@@ -58,7 +58,7 @@ impl SegmentSoftmax<'_> {
         self.launch(gpu, "segment_softmax_dropout", &[values.into(), vertices.into(), threshold.into(), (&key).into()])
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     pub(crate) fn keep(&self) -> f32 {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
     }

@@ -18,7 +18,7 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Who owns a vertex.
+/// Owners of vertices.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceOwners<'a> {
     /// A rank for every vertex of the graph.
@@ -28,7 +28,7 @@ pub enum DeviceOwners<'a> {
 }
 
 impl<'a> DeviceOwners<'a> {
-    /// Where their ranks are, if they are listed, and of how many vertices.
+    /// Address of their ranks, if they are listed, and the number of vertices.
     fn listed(self) -> (u64, usize) {
         match self {
             Self::Map(owners) => (owners.address(), owners.len()),
@@ -42,13 +42,13 @@ impl<'a> DeviceOwners<'a> {
 pub(crate) struct ByOwner<'a> {
     /// Up to so many.
     pub ids: DeviceSlice<'a, u32>,
-    /// Where their number is.
+    /// Address of their number.
     pub len: u64,
     pub owners: DeviceOwners<'a>,
     pub ranks: usize,
-    /// Whose vertices come behind those of all other ranks.
+    /// The rank whose vertices come behind those of all other ranks.
     pub last: usize,
-    /// Where it is told what went wrong: a word that is zero.
+    /// Address of a word that is zero, for the code of what went wrong.
     pub status: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Groups {
     pub order: DeviceBuffer<u32>,
     /// The vertices there.
     pub ids: DeviceBuffer<u32>,
-    /// Where each group begins: those of each rank but `last`, and of `last`. Then the end.
+    /// Starts of the groups: those of each rank but `last`, then of `last`, then the end.
     pub starts: DeviceBuffer<u32>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
     counts
 }
 
-/// What went wrong with `ids`, where `status` is what was told.
+/// Checks `ids`, where `status` is the code of what went wrong.
 ///
 /// # Errors
 /// [`KernelError::Owner`] for the first vertex whose owner is no rank, [`KernelError::VertexOutOfRange`] for one that has none.
@@ -116,7 +116,7 @@ pub(crate) fn check(
     }
 }
 
-/// What the kernels have found: `status`.
+/// Reads `status`, the code that the kernels have set.
 fn reported(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,

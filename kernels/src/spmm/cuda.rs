@@ -26,7 +26,7 @@ pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!(
 pub struct DeviceRows<'a, T> {
     /// Rows one after the other.
     pub table: DeviceSlice<'a, T>,
-    /// What the values of each row of the table are multiplied by, if they are.
+    /// Factor of the values of each row of the table, if rows have one.
     pub scales: Option<DeviceSlice<'a, f32>>,
     /// The row of the table that each source has; its own when `None`.
     pub vertices: Option<DeviceSlice<'a, u32>>,

@@ -11,7 +11,7 @@ use crate::gather::DeviceRow;
 
 use super::cuda::{MODULE, NARROW};
 
-/// Where rows are. Addresses are 0 for what there is none of; without values a row is ones.
+/// Place of the rows. The address of an array that is missing is 0; without values a row is ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Table {
     pub values: u64,
@@ -39,7 +39,7 @@ impl Table {
     }
 }
 
-/// What a row's own row is to its sum, as in `cuda.cu`.
+/// Part of a row's own row in its sum, as in `cuda.cu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Own {
     #[default]
@@ -48,11 +48,11 @@ pub(crate) enum Own {
     SelfLoop,
     /// It stands before the sum; backwards the sum starts from its gradient.
     Beside,
-    /// What is in the output is added to.
+    /// The sum is added to what is in the output.
     Onto,
 }
 
-/// What rows are multiplied by.
+/// Factors of the rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Factors {
     /// A value for each edge and head.
@@ -64,11 +64,11 @@ pub(crate) struct Factors {
     pub own: Own,
     /// Whether to divide by the number of the target's edges.
     pub mean: bool,
-    /// What weights grow by that are shares of attention, of which those below zero are dropped; else 0.
+    /// Factor of weights that come from attention, of which those below zero are dropped; else 0.
     pub keep: f32,
 }
 
-/// Whose edges are summed over.
+/// Edges that are summed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Over<'a> {
     /// The rows' own, with the position of each one's row, or that of the edge itself.

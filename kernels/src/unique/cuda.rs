@@ -23,7 +23,7 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Where the ids' positions are.
+/// Map from ids to positions.
 #[derive(Debug)]
 pub(crate) enum Table {
     /// A word for each id.
@@ -46,7 +46,7 @@ impl Table {
 pub(crate) struct Items<'a> {
     /// `u32::MAX` where there is none.
     pub slots: DeviceSlice<'a, u32>,
-    /// Where the number of rows is, of `width` items each; without it there is one row.
+    /// Address of the number of rows, of `width` items each; without it there is one row.
     pub rows: Option<u64>,
     pub width: usize,
 }
@@ -62,9 +62,9 @@ impl Items<'_> {
 pub(crate) struct Numbering {
     gpu: Gpu,
     pub table: Table,
-    /// By number; room for more than there are.
+    /// Ids by number; room for more than there are.
     ids: DeviceBuffer<u32>,
-    /// Where the number of ids is.
+    /// Address of the number of ids.
     len: u64,
     /// No more ids than this.
     most: usize,
@@ -229,7 +229,7 @@ impl Numbering {
         self.spoilt = false;
     }
 
-    /// Where the number of ids is, once there may be some.
+    /// Address of the number of ids, once there may be some.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -15,7 +15,7 @@ fn repeated(few: &HostEdges, count: impl Fn(usize) -> usize) -> HostEdges {
     HostEdges::new(indptr, sources, few.num_sources()).unwrap()
 }
 
-/// What static attention returns, and its gradients.
+/// Result of static attention, and its gradients.
 fn attended(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> [Vec<f32>; 4] {
     let (out, shares) = forward(op, inputs);
     let [mut rows, mut from_source, mut from_target] = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
@@ -25,7 +25,7 @@ fn attended(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> [Vec<f32>; 4] {
     [out, rows, from_source, from_target]
 }
 
-/// What dynamic attention returns, and its gradients.
+/// Result of dynamic attention, and its gradients.
 fn attended_dynamically(op: &Attention<'_>, [sources, targets, vector]: &[Vec<f32>; 3]) -> [Vec<f32>; 4] {
     let rows = DynamicRows { sources, targets, vector };
     let (mut out, mut shares) = (vec![f32::NAN; targets.len()], vec![f32::NAN; op.num_shares()]);

@@ -204,7 +204,7 @@ impl Drop for Nccl {
     }
 }
 
-/// What ends a wait in NCCL.
+/// Error that ends a wait in NCCL.
 struct Refused(CommError);
 
 impl From<GpuError> for Refused {

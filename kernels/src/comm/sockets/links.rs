@@ -36,12 +36,12 @@ pub(super) struct Shared {
     wake: Condvar,
 }
 
-/// What has come and was not taken yet.
+/// Messages that have arrived and were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     /// The rank that failed first, as far as is known here, and its reason.
     failed: Option<(usize, String)>,
-    /// By channel and sender.
+    /// Queues by channel and sender.
     pub messages: HashMap<(u8, usize), VecDeque<Message>>,
 }
 
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Links {
-    /// Those of `rank`, which has a connection to each rank of the run but itself.
+    /// The ends of `rank`, which has a connection to each rank of the run but itself.
     ///
     /// # Errors
     /// What the system says of a connection, or of the threads that read them.

@@ -65,7 +65,7 @@ impl Transport for Wire {
     }
 }
 
-/// Where nothing arrives.
+/// A group where nothing arrives.
 #[derive(Debug, Default)]
 struct Stuck {
     gone: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
     assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
 }
 
-/// Where all has arrived at once.
+/// A group where all has arrived at once.
 #[derive(Debug)]
 struct AtOnce;
 
@@ -193,7 +193,8 @@ impl Transport for AtOnce {
     fn abort(&self) {}
 }
 
-/// What ranks tell each other before an exchange does not go by way of their GPUs: it would take a fill and two waits, or one.
+/// Counts that ranks tell each other before an exchange do not go by way of their GPUs: it would take a fill and two waits, or
+/// one.
 #[test]
 fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
     on_each(Threads::group(2), |host| {

@@ -22,7 +22,7 @@ pub(crate) fn linked(size: usize) -> Vec<Links> {
     (0..).zip(streams).map(|(rank, streams)| Links::new(rank, streams).unwrap()).collect()
 }
 
-/// What `body` returns on each rank of so many.
+/// Results of `body` on each of `size` ranks.
 fn on_links<R: Send>(size: usize, timeout: Duration, body: impl Fn(&Links, [Sockets; 2]) -> R + Sync) -> Vec<R> {
     let body = &body;
     thread::scope(|scope| {

@@ -14,7 +14,7 @@ const DIRECT: [usize; 2] = [usize::MAX, 0];
 /// The host's side of one layer.
 type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledCsc);
 
-/// What both samplers draw from.
+/// Input of both samplers.
 struct Both {
     gpu: Gpu,
     indptr: Vec<u64>,
@@ -127,8 +127,8 @@ fn differential_batches_of_one_sampler_after_another() {
     }
 }
 
-/// What the host waits for: the numbers of all layers at once; before, where a layer could have more places than it may, and for the
-/// number of edges where the fanout says little of it.
+/// The host waits once, for the numbers of all layers. It waits before where a layer could have more places than it may, and for
+/// the number of edges where the fanout says little of it.
 #[test]
 fn layers_are_waited_for_together() {
     let both = Both::new(1, topology(3, 900));

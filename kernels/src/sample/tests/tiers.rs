@@ -3,7 +3,7 @@
 use super::*;
 use crate::sample::DeviceTier;
 
-/// Which of `n` vertices are in a tier.
+/// A bit for each of `n` vertices: 1 for those that are chosen.
 fn chosen(n: usize, is_in: impl Fn(usize) -> bool) -> Vec<u64> {
     let mut words = vec![0; n.div_ceil(64)];
     (0..n).filter(|&v| is_in(v)).for_each(|v| words[v / 64] |= 1 << (v % 64));

@@ -37,7 +37,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where this process is a rank.
+    /// The place of this process, if it is a rank.
     fn here() -> Option<Self> {
         let place = std::env::var(RANK).ok()?;
         let mut words = place.split(' ');
@@ -241,7 +241,7 @@ fn ids_and_rows_cross_in_any_order() {
     });
 }
 
-/// What the fake shows: why ids do not go over NCCL.
+/// The fake shows why ids do not go over NCCL.
 #[test]
 fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
     let test = "ranks::two_communicators_in_different_orders_wait_for_each_other_for_ever";
