@@ -79,7 +79,7 @@ pub enum Stream {
     Negatives = 10,
     /// Dropout masks of what scores pairs of vertices, by pair.
     Pairs = 11,
-    /// Dropout masks of the shares of attention, by target.
+    /// Dropout masks of the attention weights, by target.
     Attention = 12,
     /// In-neighbours beyond a server's own vertices, by vertex.
     Expansion = 14,

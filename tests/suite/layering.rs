@@ -36,7 +36,7 @@ fn crates_meet_in_store_and_kernels_only() {
     assert!(found.contains("trainer") && !found.contains("gpu-sim"), "only tests have GPUs that are not there");
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -38,3 +38,4 @@ mod train;
 mod trust;
 #[cfg(feature = "train")]
 mod weights;
+mod words;

@@ -149,7 +149,7 @@ fn shape_of_masks(rows: usize, dim: usize) -> Shape {
 /// `out` becomes the sum of the rows of `values`, which are as wide.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `values` is not made of such rows; what the GPU reports.
+/// [`KernelError::Length`] if `values` is not made of such rows; errors of the GPU.
 pub fn column_sums_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, f32>,

@@ -5,7 +5,7 @@
 //! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
 //!
 //! ```text
-//! solo.rs       a group of one                 exchange.rs   all collectives by one
+//! solo.rs       a group of one                 messages.rs   all collectives by one
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! sockets/      processes                      nccl/         rows between their GPUs
 //! mpi.rs        processes that MPI connects    typed.rs      slices of any type
@@ -17,7 +17,7 @@
 mod by_host;
 mod copies;
 mod counted;
-mod exchange;
+mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
@@ -36,7 +36,7 @@ pub use counted::{Counted, Route, Sent, SentByRoute};
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
 pub use nccl::Nccl;
-pub(crate) use nccl::{Message, Transport};
+pub(crate) use nccl::{Transfer, Transport};
 pub use sockets::{Links, Sockets};
 pub use solo::Solo;
 pub use threads::Threads;

@@ -25,7 +25,7 @@ use mpi::topology::{Color, Process, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination, Source};
 
 use super::Seat;
-use super::exchange::{Exchange, check_message};
+use super::messages::{Messages, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
 
@@ -241,7 +241,7 @@ impl Mpi {
     }
 }
 
-impl Exchange for Mpi {
+impl Messages for Mpi {
     fn rank(&self) -> usize {
         self.seat.rank
     }

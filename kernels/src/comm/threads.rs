@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::DeviceExchange;
 use super::copies::Post;
-use super::exchange::{Exchange, check_message};
+use super::messages::{Messages, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
 
@@ -29,11 +29,11 @@ pub struct Threads {
     pub(super) rank: usize,
     round: AtomicUsize,
     limit: Limit,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Group>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Group {
     pub(super) size: usize,
     /// The number in the run of rank 0.
     first: usize,
@@ -78,7 +78,7 @@ impl Threads {
 
     /// A group of `n` ranks, the first of which is rank `first` of the run.
     fn from_first(first: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Group {
             size: n,
             first,
             mail: (0..n * n).map(|_| Default::default()).collect(),
@@ -133,7 +133,7 @@ impl Threads {
     }
 }
 
-impl Exchange for Threads {
+impl Messages for Threads {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -153,7 +153,7 @@ impl Exchange for Threads {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let Shared { size, ref mail, .. } = *self.shared;
+        let Group { size, ref mail, .. } = *self.shared;
         let set = self.round.load(Ordering::Relaxed) % 2;
         self.round.store(self.round.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         for to in (0..size).filter(|&to| to != self.rank) {

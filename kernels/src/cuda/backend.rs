@@ -16,7 +16,7 @@ use crate::philox::StreamKey;
 /// more than 2 MiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
 ///
 /// # Errors
-/// Each method: what the GPU reports, of earlier calls too.
+/// Each method: errors of the GPU, of earlier calls too.
 pub trait Backend: Any + Send + Sync + Debug {
     /// Memory of `bytes`, a multiple of 16, at an address that is one too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;

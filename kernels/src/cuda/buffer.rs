@@ -72,11 +72,11 @@ impl<T: Pod> DeviceBuffer<T> {
     /// it last waited for its GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; what the driver says, where the GPU does not reach
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the driver, where the GPU does not reach
     /// the other, or they are this process's own.
     pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
-        let (bytes, there) = (Self::bytes_of(len), handle.bytes as usize);
-        crate::KernelError::check_len("bytes of another process", bytes, there)?;
+        let (bytes, exported) = (Self::bytes_of(len), handle.bytes as usize);
+        crate::KernelError::check_len("bytes of another process", bytes, exported)?;
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
@@ -84,7 +84,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// unless they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
     ///
     /// # Errors
-    /// What the driver says; it refuses a buffer that is not exported.
+    /// Errors of the driver; it refuses a buffer that is not exported.
     pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
         let handle = IpcHandle { of_driver: self.gpu.backend().export(self.address)?, bytes: self.bytes as u64 };
         if let Origin::Exported(shown) = &self.origin {
@@ -140,7 +140,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
         self.first_to_vec(self.len)
     }
@@ -148,7 +148,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The first `len` values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; what the GPU reports, of earlier launches too.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; errors of the GPU, of earlier launches too.
     pub fn first_to_vec(&self, len: usize) -> Result<Vec<T>, GpuError> {
         self.slice().part(0, len)?.to_vec(self.owner())
     }
@@ -234,7 +234,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// The values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
@@ -309,7 +309,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Becomes a copy of `values`.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn upload(&mut self, gpu: &Gpu, values: &[T]) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to upload", self.len, values.len())?;
         gpu.backend().upload(self.address, bytemuck::cast_slice(values))
@@ -318,7 +318,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Becomes a copy of `values`, which are on the same GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
@@ -350,7 +350,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// All bytes become zero.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn zero(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         gpu.backend().zero(self.address, self.len * size_of::<T>())
     }

@@ -224,9 +224,10 @@ impl Backend for Driver {
             return self.copy(from, to, bytes);
         }
         self.enter()?;
-        let there = source.context() as sys::CUcontext;
+        let source_context = source.context() as sys::CUcontext;
         // SAFETY: both slices are as long. The driver finds the way, with peer access or without.
-        let copied = unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, there, bytes, self.stream) };
+        let copied =
+            unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, source_context, bytes, self.stream) };
         copied.result().map_err(refused("cuMemcpyPeerAsync"))
     }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use cudarc::nccl::sys;
 
 use super::{Gpu, GpuError, library};
-use crate::comm::{Message, Transport};
+use crate::comm::{Transfer, Transport};
 
 /// `ncclSuccess` and `ncclInProgress`.
 const SUCCESS: c_int = 0;
@@ -220,7 +220,7 @@ impl NcclEnd {
 }
 
 impl Transport for NcclEnd {
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         let api = self.check_there()?;
         gpu.backend().enter()?;
         let (comm, stream) = (self.comm.0, gpu.backend().stream() as sys::cudaStream_t);
@@ -228,14 +228,14 @@ impl Transport for NcclEnd {
         // SAFETY: no arguments.
         api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
         let mut outcome = Ok(());
-        for message in messages {
+        for transfer in transfers {
             // SAFETY: the slices are of this GPU's memory, and live until `is_done` or `abort`.
             let called = unsafe {
-                match message {
-                    Message::Send { to, bytes } => {
+                match transfer {
+                    Transfer::Send { to, bytes } => {
                         (api.send)(bytes.address() as *const c_void, bytes.len(), kind, *to as c_int, comm, stream)
                     }
-                    Message::Receive { from, bytes } => {
+                    Transfer::Receive { from, bytes } => {
                         (api.receive)(bytes.address() as *mut c_void, bytes.len(), kind, *from as c_int, comm, stream)
                     }
                 }
@@ -247,7 +247,7 @@ impl Transport for NcclEnd {
         outcome.and(api.check("ncclGroupEnd", ended))
     }
 
-    fn is_done(&self, gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         let api = self.check_there()?;
         // Nothing is on the stream before the call has ended.
         if self.is_busy(api)? { Ok(false) } else { gpu.is_done() }

@@ -117,7 +117,7 @@ impl DeviceEdges {
     /// The target of each edge: found when it is first asked for.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn targets(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>, GpuError> {
         let find = || {
             let out = gpu.alloc(self.num_edges())?;
@@ -143,7 +143,7 @@ impl DeviceEdges {
 /// added.
 ///
 /// # Errors
-/// [`KernelError::TooManyItems`]; what the GPU reports.
+/// [`KernelError::TooManyItems`]; errors of the GPU.
 pub fn sort_on_device(
     gpu: &Gpu,
     edges: &[&DeviceEdges],

@@ -151,7 +151,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// does not wait.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
         let count = positions.len();
         let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
@@ -172,7 +172,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// from, as values of `O`. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; what the GPU reports.
+    /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; errors of the GPU.
     pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,

@@ -68,7 +68,7 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     /// The store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if there are more or fewer; what the driver says, where the GPU does not reach the other.
+    /// [`KernelError::Length`] if there are more or fewer; errors of the driver, where the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         (dim, scaled): (usize, bool),
@@ -112,7 +112,7 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     /// [`RowStore::reclaim`].
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn handles(&self) -> Result<RowHandles, GpuError> {
         let scales = self.scales.as_ref().map(DeviceBuffer::ipc_handle).transpose()?;
         Ok(RowHandles([self.values.ipc_handle()?, scales.unwrap_or(IpcHandle::zeroed())]))

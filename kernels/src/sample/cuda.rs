@@ -21,7 +21,7 @@ use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::scan::cuda::sums_before;
-use crate::unique::{Items, Numbering};
+use crate::unique::{DeviceNumbering, Items};
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
 
@@ -57,7 +57,7 @@ pub(crate) struct Finished {
 #[derive(Debug)]
 pub struct DeviceSampler {
     gpu: Gpu,
-    numbering: Numbering,
+    numbering: DeviceNumbering,
     block: Block,
     /// The one before: kernels of the first layer of `block` read its last numbers.
     previous: Option<Block>,
@@ -76,7 +76,7 @@ impl DeviceSampler {
     /// # Errors
     /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        let (numbering, block) = (Numbering::new(gpu)?, Block::new(gpu)?);
+        let (numbering, block) = (DeviceNumbering::new(gpu)?, Block::new(gpu)?);
         let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
         Ok(Self { gpu: gpu.clone(), numbering, block, previous, launched, settled: true, check: false, most_places })
     }
@@ -84,7 +84,7 @@ impl DeviceSampler {
     /// Begins a mini-batch from `graph`: `frontier` is that of its first layer.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
         let numbers = self.restart(graph, frontier.len())?;
         self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
@@ -130,7 +130,7 @@ impl DeviceSampler {
     /// [`DeviceSampler::mixed`], after which the next mini-batch starts.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn take_mixed(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         self.numbering.take_ids()
     }
@@ -188,7 +188,7 @@ impl DeviceSampler {
     ///
     /// # Errors
     /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
-    /// and [`KernelError::Topology`] for a damaged graph), and what the GPU reports. The mini-batch is then lost:
+    /// and [`KernelError::Topology`] for a damaged graph), and errors of the GPU. The mini-batch is then lost:
     /// [`start`](Self::start) another.
     pub fn finish(&mut self, graph: &DeviceGraph<'_>) -> Result<Vec<DeviceLayer>, GpuError> {
         self.look(graph, 0, None)?;
@@ -214,7 +214,7 @@ impl DeviceSampler {
         &self.gpu
     }
 
-    pub(crate) fn numbering(&self) -> &Numbering {
+    pub(crate) fn numbering(&self) -> &DeviceNumbering {
         &self.numbering
     }
 

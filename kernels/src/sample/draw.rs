@@ -2,8 +2,8 @@
 
 use super::{ExcludedEdges, Fanout, VertexSet};
 use crate::error::KernelError;
+use crate::id_map::IdMap;
 use crate::philox::StreamKey;
-use crate::table::Table;
 
 /// Draw of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
 /// ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of vertices.
@@ -85,7 +85,7 @@ pub enum Kept {
 #[derive(Default)]
 pub struct Scratch {
     /// Picks of the present vertex, where they are too many to be compared with each other.
-    pub(super) seen: Table,
+    pub(super) seen: IdMap,
     /// One word for each candidate.
     pub(super) keys: Vec<u64>,
     /// Candidates in a set, and the others.

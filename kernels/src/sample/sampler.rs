@@ -239,10 +239,10 @@ struct Frontier<'a, 'g, D> {
 impl<D: DrawVertex> Frontier<'_, '_, D> {
     /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
     fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
-        let share = self.mixed.len().div_ceil(segments.len()).max(1);
+        let portion = self.mixed.len().div_ceil(segments.len()).max(1);
         let draw = |(i, segment): (usize, &mut Segment)| {
-            let from = (i * share).min(self.mixed.len());
-            let part = &self.mixed[from..(from + share).min(self.mixed.len())];
+            let from = (i * portion).min(self.mixed.len());
+            let part = &self.mixed[from..(from + portion).min(self.mixed.len())];
             segment.draw(self.graph, part, self.members, self.draw, self.key, &mut record())
         };
         match segments {

@@ -63,11 +63,11 @@ impl SegmentSoftmax<'_> {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
     }
 
-    /// `gradient` is that of what dropout left of the shares. `totals` gets the sum over each segment, if there are scores.
+    /// `gradient` is that of what dropout left of the weights. `totals` gets the sum over each segment, if there are scores.
     pub(crate) fn backward(
         &self,
         gpu: &Gpu,
-        shares: DeviceSlice<'_, f32>,
+        weights: DeviceSlice<'_, f32>,
         gradient: &DeviceSliceMut<'_, f32>,
         totals: Option<&DeviceSliceMut<'_, f32>>,
     ) -> Result<(), GpuError> {
@@ -75,7 +75,7 @@ impl SegmentSoftmax<'_> {
         self.launch(
             gpu,
             "segment_softmax_backward",
-            &[shares.into(), self.keep().into(), gradient.into(), totals.into()],
+            &[weights.into(), self.keep().into(), gradient.into(), totals.into()],
         )
     }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_of_any_size_give_shares() {
+    fn scores_of_any_size_give_weights() {
         let gpu = Gpu::under_test(2);
         let segments = DeviceSegments::new(gpu.upload(&[0u32, 3, 4]).unwrap(), 4).unwrap();
         let mut values = gpu.upload(&[1000.0f32, 999.0, -1000.0, 88.0]).unwrap();

@@ -11,7 +11,7 @@ use crate::error::KernelError;
 use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
 use crate::split::DeviceOwners;
 use crate::split::cuda::{ByOwner, Groups, check, counts};
-use crate::unique::Numbering;
+use crate::unique::DeviceNumbering;
 
 pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str!("cuda.cu") };
 
@@ -24,7 +24,7 @@ fn kernel(name: &'static str) -> Kernel {
 /// Item `i` of the result is `values[positions[i]]`, `u32::MAX` where there is none.
 ///
 /// # Errors
-/// [`GpuError::OutOfMemory`]; what the GPU reports.
+/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn select_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, u32>,
@@ -104,9 +104,9 @@ impl DeviceSplit {
     /// The index where this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
     ///
     /// # Errors
-    /// [`KernelError::TooManyItems`]; what the GPU reports.
+    /// [`KernelError::TooManyItems`]; errors of the GPU.
     pub fn shuffle(&self, gpu: &Gpu, asked: DeviceSlice<'_, u32>) -> Result<(DeviceShuffle, usize), GpuError> {
-        let (mut numbering, words) = (Numbering::new(gpu)?, gpu.zeros::<u64>(3)?);
+        let (mut numbering, words) = (DeviceNumbering::new(gpu)?, gpu.zeros::<u64>(3)?);
         let [new, len, status] = [0, 1, 2].map(|word| words.slice().address() + (word * size_of::<u64>()) as u64);
         numbering.restart(1 << 32, self.counts.iter().sum::<usize>() - self.others + asked.len())?;
         let slots = numbering.start_with([self.own()?, asked], [new, len, status])?;
@@ -115,7 +115,12 @@ impl DeviceSplit {
     }
 
     /// The index, from the `slots` of own vertices and of those that are asked for, and the numbering of the local frontier.
-    fn index(&self, gpu: &Gpu, numbering: &Numbering, slots: &DeviceBuffer<u32>) -> Result<DeviceShuffle, GpuError> {
+    fn index(
+        &self,
+        gpu: &Gpu,
+        numbering: &DeviceNumbering,
+        slots: &DeviceBuffer<u32>,
+    ) -> Result<DeviceShuffle, GpuError> {
         let own = self.order.len() - self.others;
         let most = slots.len() + self.others;
         u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;

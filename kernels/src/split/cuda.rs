@@ -144,12 +144,12 @@ mod tests {
         let words = gpu.upload(&[ids.len() as u64, 0])?;
         let at = words.slice().address();
         // Room for more than there are.
-        let there = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
+        let on_gpu = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
         let waits = gpu.counts().waits;
-        let by_owner = ByOwner { ids: there.slice(), len: at, owners, ranks, last, status: at + 8 };
+        let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
         let Groups { order, ids: grouped, starts } = by_owner.group(gpu)?;
         assert_eq!(gpu.counts().waits, waits);
-        check(gpu, there.slice(), (owners, ranks), words.to_vec()?[1])?;
+        check(gpu, on_gpu.slice(), (owners, ranks), words.to_vec()?[1])?;
         let counts = counts(&starts.to_vec()?, last);
         let [mut order, grouped] =
             [order, grouped].map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());
@@ -170,9 +170,9 @@ mod tests {
             // Rank 1 owns nothing, where there are others.
             let owners: Vec<u16> =
                 (0..1000).map(|v| v * 7 % ranks.min(65_000)).map(|r| if r == 1 { 0 } else { r as u16 }).collect();
-            let there = gpu.upload(&owners).unwrap();
+            let on_gpu = gpu.upload(&owners).unwrap();
             for last in [0, ranks / 2, ranks - 1] {
-                let found = split(&gpu, &ids, DeviceOwners::Map(there.slice()), [ranks, last]).unwrap();
+                let found = split(&gpu, &ids, DeviceOwners::Map(on_gpu.slice()), [ranks, last]).unwrap();
                 let expected = split_by_owner(&ids, ranks, |v| owners[v as usize].into()).unwrap();
                 assert!(found == expected, "{len} ids, {ranks} ranks");
                 let found = split(&gpu, &ids, DeviceOwners::InTurn, [ranks, last]).unwrap();

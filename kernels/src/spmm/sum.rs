@@ -13,7 +13,7 @@ use super::cuda::{MODULE, NARROW};
 
 /// Place of the rows. The address of an array that is missing is 0; without values a row is ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct RowTable {
     pub values: u64,
     pub value_bytes: usize,
     pub rows: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Table {
     pub offset: usize,
 }
 
-impl Table {
+impl RowTable {
     /// `rows` rows of `dim` values, one after the other.
     pub(crate) fn matrix<T: Pod>(values: DeviceSlice<'_, T>, rows: usize, dim: usize) -> Self {
         let value_bytes = size_of::<T>();
@@ -83,7 +83,7 @@ pub(crate) struct SumRows<'a> {
     pub over: Over<'a>,
     /// For the types of the table's values and of the output's.
     pub kernel: &'static str,
-    pub table: Table,
+    pub table: RowTable,
     pub factors: Factors,
     pub dim: usize,
 }

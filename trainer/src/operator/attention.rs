@@ -60,13 +60,13 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     };
     let from_source = scores(&a_source, values(&z)?)?;
     let from_target = scores(&a_target, &values(&z)?[..own(values(&z)?)])?;
-    let mut shares = Buffer::new(op.num_shares())?;
+    let mut shares = Buffer::new(op.num_weights())?;
     let output = filled_with_room([targets, dim], finish.room, |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
         op.forward(values(&z)?, scores, out, shares.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
-    let shares = shares.into_tensor(&[op.num_shares() as i64])?;
+    let shares = shares.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
     let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
     let edges = edges.clone();
@@ -77,7 +77,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
         let (z, op) = (values(z)?, form.over(&edges)?);
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
-        let mut scratch = Buffer::new(op.num_shares())?;
+        let mut scratch = Buffer::new(op.num_weights())?;
         let of_rows = filled(&[edges.num_sources(), dim], |rows| {
             let out = AttentionGradient {
                 rows: &mut *rows,
@@ -119,7 +119,7 @@ fn on_device<T: Row>(
     };
     let from_source = scores(&a_source, rows)?;
     let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
-    let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
+    let mut shares = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
     let sums = filled_on(device, &[targets, dim], |out| {
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
         Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut shares)?)?)

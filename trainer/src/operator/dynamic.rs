@@ -52,13 +52,13 @@ pub fn dynamic_attention(
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over(edges)?, form.dim());
-    let mut shares = Buffer::new(op.num_shares())?;
+    let mut shares = Buffer::new(op.num_weights())?;
     let output = filled_with_room([edges.num_targets(), dim], finish.room, |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
         op.forward_dynamic(rows, out, shares.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
-    let shares = shares.into_tensor(&[op.num_shares() as i64])?;
+    let shares = shares.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
     let edges = edges.clone();
     attach(&inputs, &[&l, &r, &a, &shares, &result], output, move |gradient| {
@@ -66,7 +66,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let op = form.over(&edges)?;
-        let mut scratch = Buffer::new(op.num_shares())?;
+        let mut scratch = Buffer::new(op.num_weights())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
         let mut of_vector = Buffer::new(edges.num_targets() * dim)?;
         let of_sources = filled(&[edges.num_sources(), dim], |of_sources| {
@@ -94,7 +94,7 @@ fn on_device<T: Row>(
 ) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over_there(edges, gpu, there)?, form.dim());
-    let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
+    let mut shares = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
     let sums = filled_on(device, &[there.num_targets(), dim], |out| {
         let rows = rows_there::<T>(device, [&l, &r, &a])?;
         Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut shares)?)?)

@@ -23,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One process's ends. Dropped before [`Links::finish`], they tell the others that this rank has failed.
 #[derive(Debug)]
 pub struct Links {
-    shared: Arc<Shared>,
+    shared: Arc<Connections>,
     finished: AtomicBool,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Connections {
     rank: usize,
     /// To each rank of the run but this one.
     streams: Vec<Option<Mutex<TcpStream>>>,
@@ -74,7 +74,7 @@ impl Links {
             readers.push((other, stream.try_clone()?));
         }
         let streams = streams.into_iter().map(|stream| stream.map(Mutex::new)).collect();
-        let shared = Arc::new(Shared { rank, streams, arrived: Mutex::default(), wake: Condvar::new() });
+        let shared = Arc::new(Connections { rank, streams, arrived: Mutex::default(), wake: Condvar::new() });
         for (other, stream) in readers {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name(format!("link {other}")).spawn(move || shared.listen(other, stream))?;
@@ -119,7 +119,7 @@ impl Drop for Links {
     }
 }
 
-impl Shared {
+impl Connections {
     /// Takes what `other` sends, until it has finished or gone.
     fn listen(&self, other: usize, stream: TcpStream) {
         let mut stream = BufReader::new(stream);

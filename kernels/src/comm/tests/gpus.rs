@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::super::nccl::{Message, Transport};
+use super::super::nccl::{Transfer, Transport};
 use super::super::*;
 use super::sockets::linked;
 use super::{addends, conformance, message, run};
@@ -30,11 +30,11 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nothing is started after the end");
-        *self.arrived.lock().unwrap() = vec![false; messages.len()];
-        for message in messages {
-            if let Message::Send { to, bytes } = message {
+        *self.arrived.lock().unwrap() = vec![false; transfers.len()];
+        for transfer in transfers {
+            if let Transfer::Send { to, bytes } = transfer {
                 assert!(*to != self.rank && !bytes.is_empty(), "what stays here is not sent");
                 let bytes = bytes.to_vec(gpu)?;
                 self.wires.0.lock().unwrap().entry((self.rank, *to)).or_default().push_back(bytes);
@@ -43,11 +43,11 @@ impl Transport for Wire {
         Ok(())
     }
 
-    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         let mut arrived = self.arrived.lock().unwrap();
         let mut stuck = Vec::new();
-        for (message, arrived) in messages.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
-            let Message::Receive { from, bytes } = message else { continue };
+        for (transfer, arrived) in transfers.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
+            let Transfer::Receive { from, bytes } = transfer else { continue };
             let mut wires = self.wires.0.lock().unwrap();
             let queue = wires.entry((*from, self.rank)).or_default();
             match queue.front().is_some_and(|next| next.len() == bytes.len()) && !stuck.contains(from) {
@@ -72,11 +72,11 @@ struct Stuck {
 }
 
 impl Transport for Stuck {
-    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nobody asks after the end");
         Ok(false)
     }
@@ -182,11 +182,11 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
 struct AtOnce;
 
 impl Transport for AtOnce {
-    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         Ok(true)
     }
 

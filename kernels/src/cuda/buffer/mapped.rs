@@ -57,7 +57,7 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     /// The values, as another GPU sees them: memory is pinned once for all.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn seen_by(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, T>, GpuError> {
         let address = if self.len == 0 { 0 } else { gpu.backend().host_address(self.host)? };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);

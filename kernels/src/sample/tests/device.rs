@@ -1,7 +1,7 @@
 //! A GPU's sampler, emulated, beside the host's.
 
-#[path = "tiers.rs"]
-mod tiers;
+#[path = "subgraphs.rs"]
+mod subgraphs;
 
 use super::*;
 use crate::cuda::{Gpu, GpuError};
@@ -169,8 +169,8 @@ fn differential_without_excluded_edges() {
         let seeds: Vec<u32> = (0..80).collect();
         let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
         let mut draws = Draws::new(&StreamKey::new(i as u64, Stream::Split), 0);
-        for share in [1, 2, 50] {
-            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(share) == 0).collect();
+        for one_in in [1, 2, 50] {
+            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(one_in) == 0).collect();
             let excluded = ExcludedEdges::new(excluded);
             let on_device = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
             let (host, device) = (Draw::new(fanout), DeviceDraw::new(fanout));

@@ -43,7 +43,7 @@ impl<'a> PinnedRows<'a> {
     /// Pins `table` for all GPUs, if it lies in memory in one piece.
     ///
     /// # Errors
-    /// What the driver says, if it cannot pin that much.
+    /// Errors of the driver, if it cannot pin that much.
     pub fn new(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         match table.dtype() {
             FeatureDtype::F32 => Self::of::<f32>(table, gpu),
@@ -357,7 +357,7 @@ impl<'a> FeatureSource<'a> {
     /// host does not wait.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
+    /// [`Error::Option`](crate::Error::Option) where the host has to gather, errors of the GPU.
     pub fn rows_there(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
         self.there()?.tensor(gpu, self.place.device(), vertices, input)
     }
@@ -383,7 +383,7 @@ impl<'a> FeatureSource<'a> {
     /// How many of the rows of `vertices`, which are on the GPU, are in caches, counted on the stream of `gpu`; `None` without any.
     ///
     /// # Errors
-    /// What the GPU says.
+    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
@@ -392,7 +392,7 @@ impl<'a> FeatureSource<'a> {
     /// for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
     ///
     /// # Errors
-    /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
+    /// [`Error::Kernel`] if the table has not all vertices, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_there(gpu, gpu.upload(vertices)?.slice(), input);

@@ -1,7 +1,7 @@
 //! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
 
 use bytemuck::Pod;
-use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph, MappedHost};
+use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
 use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
 
@@ -153,7 +153,7 @@ impl<'a> Source<'_, 'a> {
         }
         let of = |index: usize| {
             let (vertices, edges) = parts[self.part(index)];
-            DeviceTier::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
+            DeviceSubgraph::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
         };
         (0..self.places.len()).map(of).collect()
     }
@@ -185,7 +185,7 @@ impl<'a> Source<'_, 'a> {
                 let is_own = |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
                 owners.iter().enumerate().map(is_own).sum()
             };
-            let tier = DeviceTier::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
+            let tier = DeviceSubgraph::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
             found.bytes[index] = tier.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
             found.tiers[index] = Some(tier);
         }

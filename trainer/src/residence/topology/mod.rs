@@ -21,7 +21,7 @@
 mod bring;
 mod room;
 
-use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceTier, Gpu, MappedHost, Sampler};
+use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSubgraph, Gpu, MappedHost, Sampler};
 use gsplit_store::Progress;
 use gsplit_store::memory::shown;
 
@@ -43,7 +43,7 @@ pub struct Topology<'a> {
     /// What the ranks that share a GPU share there.
     gpus: Vec<OnGpu>,
     /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
-    tiers: Vec<Option<DeviceTier>>,
+    tiers: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
     first: usize,
     /// Bytes of its GPU that each rank of this process takes.
@@ -142,7 +142,7 @@ impl<'a> Topology<'a> {
     /// What samples for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
             Some(there) => BatchSampler::on_device(place, there, job.prefetch > 0),
@@ -157,7 +157,7 @@ impl<'a> Topology<'a> {
         let owners = seen(there.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
         let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_ref());
         let graph = match (tier, seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
-            (Some(tier), _) => DeviceGraph::of_tier(gpu, indptr, tier)?,
+            (Some(tier), _) => DeviceGraph::of_subgraph(gpu, indptr, tier)?,
             (None, Some(indices)) => DeviceGraph::new(gpu, indptr, indices)?,
             (None, None) => return Ok(None),
         };
