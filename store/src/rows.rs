@@ -1,4 +1,4 @@
-//! Which row of a file with rows of some vertices is a vertex's.
+//! Row of each vertex, in a file with rows of some vertices.
 //!
 //! Returns: the position of a vertex among those that have a row, which ascend. Idea: a bit a vertex, and for each 64 the number of
 //! bits before them (Jacobson's rank, 1989). Cost: 1.5 bits a vertex of the graph; a look-up reads two words.
