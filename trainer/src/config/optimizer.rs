@@ -43,7 +43,7 @@ pub struct OptimizerConfig {
     /// Share of the second moment that adam and adamw keep in a step [default: 0.999]
     #[arg(long)]
     pub beta2: Option<f64>,
-    /// What adam and adamw add to the denominator [default: 1e-8]
+    /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[arg(long)]
     pub epsilon: Option<f64>,
     /// Update with the gradient of the mini-batch this many before: w(t+1) = w(t) - lr * gradient(w(t - N)), as P3's pipeline of N
@@ -74,7 +74,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// What is wrong with these options, if anything.
+    /// The problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let (sgd, adam) = (self.kind == OptimizerKind::Sgd, self.kind != OptimizerKind::Sgd);
         let foreign = [

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Device, FeatureNorm, ModelKind, TrainConfig};
 
-/// Who computes what.
+/// Division of the work between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallelism {
@@ -34,28 +34,28 @@ pub enum Parallelism {
 pub struct Row {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Who computes the seeds, and which rows ranks bring each other.
+    /// Rows that ranks bring each other, and with them the owners of the seeds.
     pub rows: Shared,
-    /// Who computes the layer that reads features.
+    /// Ranks that compute the layer that reads features.
     pub bottom: Bottom,
-    /// Where mini-batches come from.
+    /// Origin of the mini-batches.
     pub batches: Batches,
     /// Whether there may be several ranks.
     pub several: bool,
 }
 
-/// Which rows cross between ranks.
+/// Rows that cross between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// None: each rank takes an equal share of the seeds and computes all they need.
     Nothing,
     /// None: each rank takes the seeds that a partition map gives it.
     Seeds,
-    /// Those of the lowest layers, all unless `--split-layers` says how many, by a partition map that deals the seeds too.
+    /// The rows of the lowest layers, all unless `--split-layers` says how many, by a partition map that deals the seeds too.
     Layers,
 }
 
-/// Where mini-batches come from.
+/// Origin of mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batches {
     /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
@@ -64,7 +64,7 @@ pub enum Batches {
     Made,
 }
 
-/// Who computes the bottom layer.
+/// Ranks that compute the bottom layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottom {
     /// The rank that computes the layer above, from whole feature rows.
@@ -116,7 +116,7 @@ impl std::fmt::Display for Parallelism {
 }
 
 impl TrainConfig {
-    /// What cannot be computed by columns of the features, where it is to be, if anything.
+    /// The problem with computing by columns of the features, where it is asked for, if any.
     pub(super) fn columns_problem(&self) -> Option<String> {
         if !self.parallelism.slices_columns() {
             return None;

@@ -42,10 +42,10 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Who is shown chunks, one at a time and in the order of their vertices, on any worker's thread.
+/// Callback that is shown chunks, one at a time and in the order of their vertices, on any worker's thread.
 pub type Visit<'v> = dyn FnMut(Chunk<'_>) -> Result<()> + Send + 'v;
 
-/// What bounds the chunks of a layer.
+/// Bounds of the chunks of a layer.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
     /// In-neighbours.
@@ -98,7 +98,7 @@ struct Left<'t, T> {
     slots: Option<(Slots<'t, T>, usize)>,
 }
 
-/// Whose chunk is shown next, and to whom.
+/// The chunk that is shown next, and the callback.
 struct Turn<'t> {
     number: usize,
     visit: Option<&'t mut Visit<'t>>,
@@ -119,7 +119,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'t, T: Cell> Chunks<'t, T> {
-    /// Those of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
+    /// The chunks of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
     pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t, T>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
         Self {
             bounds,

@@ -25,7 +25,7 @@ use crate::operator::Row;
 use crate::operator::{Place, link};
 use crate::{Error, Result};
 
-/// Where the rows of a finished layer are to lie.
+/// Home of the rows of a finished layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<'a> {
     /// The memory of each GPU that computes.
@@ -45,7 +45,7 @@ impl<T: Row + Widen> Cell for T {}
 pub struct OnGpu<T: Pod> {
     gpu: Gpu,
     rows: DeviceBuffer<T>,
-    /// Where other GPUs' rows arrive, which does not wait for what is computed here.
+    /// Stream on which other GPUs' rows arrive, which does not wait for what is computed here.
     arriving: Gpu,
 }
 
@@ -95,11 +95,11 @@ impl<T: Cell> Hidden<T> {
 
 /// How chunks of a layer read the rows of the one below.
 pub enum HiddenReader<'a, T: Pod> {
-    /// By each GPU, in its memory.
+    /// Read by each GPU, in its memory.
     Device(&'a [OnGpu<T>]),
-    /// By GPUs, in the host's memory.
+    /// Read by GPUs, in the host's memory.
     Pinned(MappedHost<'a, T>),
-    /// By the host.
+    /// Read by the host.
     Host(&'a [T]),
 }
 
@@ -230,7 +230,7 @@ fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<OnGpu<T>>, GpuErr
     Ok(tables)
 }
 
-/// What of [`HiddenWriter`]'s room is left.
+/// Room of [`HiddenWriter`] that is left.
 pub enum Slots<'t, T> {
     /// On each GPU: it, the stream on which rows arrive from others, and the room.
     Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),

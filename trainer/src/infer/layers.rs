@@ -46,7 +46,7 @@ pub struct Room<'a> {
     pub scratch: Option<&'a Path>,
     /// Bytes of the GPU's memory, half of them for finished layers; four fifths of what is free when `None`.
     pub device_bytes: Option<u64>,
-    /// What to do where a GPU has not the memory.
+    /// Remedy where a GPU has not the memory.
     pub remedy: &'static str,
 }
 
@@ -198,7 +198,7 @@ impl<'a> LayerWise<'a> {
         matches!(self.home(), Home::Disk(_))
     }
 
-    /// Where finished layers lie: two at a time.
+    /// Home of finished layers, two at a time.
     fn home(&self) -> Home<'a> {
         let model = self.model();
         let hidden = model.num_layers() - 1;
@@ -250,7 +250,7 @@ impl<'a> LayerWise<'a> {
         layer.checked_sub(1).map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
     }
 
-    /// What becomes true when the run is to stop.
+    /// Flag that becomes true when the run is to stop.
     pub fn stop(&self) -> Option<&'static AtomicBool> {
         self.stop
     }

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 /// All in-neighbours are taken, so nothing is drawn.
 const WHOLE: Step = Step { seed: 0, epoch: 0, step: 0 };
 
-/// Who is shown rows of the last layer: vertices, ascending, and a row for each.
+/// Callback that is shown rows of the last layer: vertices, ascending, and a row for each.
 type Visit<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
 
 /// A model over a whole graph, of which this rank has its own vertices' rows.
@@ -37,7 +37,7 @@ pub struct OwnedLayers<'a> {
     graph: Graph<'a>,
     owners: &'a [u16],
     comm: &'a dyn Communicator,
-    /// Which of the own rows is a vertex's.
+    /// Row of each own vertex.
     index: RowIndex,
     num_own: usize,
     sampler: BatchSampler<'a>,

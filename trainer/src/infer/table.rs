@@ -30,7 +30,7 @@ use crate::{Error, Result};
 /// About the bytes of a row group, before compression.
 const GROUP_BYTES: usize = 1 << 25;
 
-/// What a row holds beside the id.
+/// Values of a row beside the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values<'a> {
     /// One class, i32, and the names of all where they have names.
@@ -80,11 +80,11 @@ impl<'a> Values<'a> {
 /// Rows of one chunk.
 #[derive(Clone, Copy, Debug)]
 pub enum Cells<'a> {
-    /// Of [`Values::Class`].
+    /// Values of [`Values::Class`].
     Class(&'a [i32]),
-    /// Of [`Values::Classes`].
+    /// Values of [`Values::Classes`].
     Classes(&'a [u8]),
-    /// Of [`Values::Real`].
+    /// Values of [`Values::Real`].
     Real(&'a [f32]),
 }
 
@@ -99,7 +99,7 @@ pub enum Ids {
 }
 
 impl Ids {
-    /// Those of `dataset`.
+    /// The ids of `dataset`.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         if let Some(names) = dataset.original_names()? {
             return Ok(Self::Names(names));

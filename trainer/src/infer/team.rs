@@ -1,4 +1,4 @@
-//! Who computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
+//! Team that computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
 //!
 //! A worker more takes a copy of the parameters on its place, and of the host's threads its share.
 
@@ -35,7 +35,7 @@ impl<'a> Team<'a> {
         &self.sources[0]
     }
 
-    /// Where each computes.
+    /// Places of the workers.
     pub fn places(&self) -> Vec<Place> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }

@@ -16,7 +16,7 @@ pub struct Scorer<'a> {
     vertices: u64,
 }
 
-/// What a metric needs.
+/// Counts that a metric needs.
 enum Seen {
     /// Vertices that were right.
     Right(u64),

@@ -19,13 +19,13 @@ use crate::Result;
 use crate::operator::Place;
 use crate::operator::{Activation, Finish, Moments, Rows, linear};
 
-/// What is added to a layer's result.
+/// Row that is added to a layer's result.
 pub enum Residual {
     /// Nothing.
     None,
     /// The row that the layer reads for the vertex.
     Identity,
-    /// That row times a matrix, where widths differ: `[in, out]`.
+    /// The row that the layer reads, times a matrix, where widths differ: `[in, out]`.
     Projection(Tensor),
     /// The sums of the block below.
     Sums,
@@ -35,11 +35,11 @@ pub enum Residual {
 pub struct Block {
     /// Aggregates and transforms.
     pub layer: Box<dyn Layer>,
-    /// What is added.
+    /// Added to the layer's result.
     pub residual: Residual,
-    /// What normalises.
+    /// Normalisation.
     pub norm: Norm,
-    /// What follows.
+    /// Applied last.
     pub activation: Activation,
     /// Whether dropout comes last.
     pub dropout: bool,

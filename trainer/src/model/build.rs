@@ -120,7 +120,7 @@ impl ModelConfig {
 
 /// Refuses a model that the machine would never have the memory for, before training dies of it half-way.
 pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
-    /// What a rank holds of each parameter while it updates: value, gradient (twice), two moments, change.
+    /// Copies of each parameter that a rank holds while it updates: value, gradient (twice), two moments, change.
     const COPIES: f64 = 6.0;
     let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
     let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();

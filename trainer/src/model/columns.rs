@@ -26,8 +26,8 @@ pub trait ByColumns {
     /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
     fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
 
-    /// What the values at `columns` of the rows of the mixed frontier add to the linear step; `mixed` has these values alone. Never
-    /// called without rows or columns.
+    /// Summands of the linear step from the values at `columns` of the rows of the mixed frontier; `mixed` has these values
+    /// alone. Never called without rows or columns.
     ///
     /// # Errors
     /// Those of the operators.
@@ -81,8 +81,8 @@ impl Model {
         Ok(shapes)
     }
 
-    /// What `columns` of the features add to these matrices, one behind the other: f32, one dimension. `mixed` are the rows of the
-    /// mixed frontier with these columns alone, of which there is at least one.
+    /// Summands of these matrices from `columns` of the features, one behind the other: f32, one dimension. `mixed` are the rows
+    /// of the mixed frontier with these columns alone, of which there is at least one.
     pub(crate) fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
         let block = &self.blocks[0];
         let mut parts = block.by_columns()?.partial(edges, mixed, columns.clone())?;

@@ -1,4 +1,4 @@
-//! What a layer knows of its neighbourhoods: the sampled edges, and the degrees of the whole graph.
+//! Neighbourhoods as a layer knows them: the sampled edges, and the degrees of the whole graph.
 //!
 //! A sum over sampled in-edges stands for the sum over all of them: with d in-edges in the graph, s of them sampled, each
 //! counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the estimator of
@@ -61,7 +61,7 @@ impl<'a> LayerEdges<'a> {
         Some(Dropout { ids: self.vertices.clone(), probability, key: step.key(Stream::Attention, layer) })
     }
 
-    /// Where rows of the layer are, and where it computes.
+    /// Place of the layer's rows, and of its computation.
     pub fn place(&self) -> &Place {
         self.edges.place()
     }

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::config::{FeatureNorm, ModelConfig};
 use crate::operator::gather_features;
 
-/// What becomes of feature rows.
+/// Changes of feature rows before the model reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     normalise: FeatureNorm,

@@ -90,7 +90,7 @@ pub trait Layer: Send {
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
 
-    /// What follows a hidden layer of this kind.
+    /// Activation after a hidden layer of this kind.
     fn activation(&self) -> Activation {
         Activation::Relu
     }
@@ -101,7 +101,7 @@ pub trait Layer: Send {
     }
 }
 
-/// Where a layer stands.
+/// Shape of a layer, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerShape {
     /// Its number, from 0 at the features.
@@ -138,16 +138,16 @@ impl std::fmt::Debug for OwnLayer {
     }
 }
 
-/// What dropout needs to know.
+/// Parameters of dropout.
 #[derive(Clone, Copy, Debug)]
 pub struct DropoutKey {
     /// Share of zeroed values.
     pub probability: f64,
-    /// Of the mini-batch.
+    /// The mini-batch.
     pub step: Step,
 }
 
-/// Whose rows a layer computes.
+/// Vertices whose rows a layer computes.
 pub struct Frontier {
     /// The vertices: dropout is drawn by vertex, so it is the same whichever rank computes a row.
     pub vertices: Ids,
@@ -176,7 +176,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Where its parameters are, and where it computes.
+    /// Place of its parameters, and of its computation.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -191,12 +191,12 @@ impl Model {
         &self.parameters
     }
 
-    /// What becomes of feature rows before the model reads them, while it is not trained.
+    /// Changes of feature rows before the model reads them, while it is not trained.
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
-    /// What scores pairs of the rows that the model returns, where links are learnt.
+    /// Scorer of pairs of the rows that the model returns, where links are learnt.
     pub(crate) fn pair_scorer(&self) -> &PairScorer {
         &self.pair_scorer
     }
@@ -250,7 +250,7 @@ impl Model {
         self.body_of(index, frontier.into(), dropout, body)
     }
 
-    /// What `body` makes of layer `index`; nothing of an empty frontier.
+    /// Result of layer `index`; nothing for an empty frontier.
     fn body_of(
         &self,
         index: usize,

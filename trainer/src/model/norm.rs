@@ -13,7 +13,7 @@ use crate::operator::{Finish, Moments, biased, layer_norm, standardise};
 /// Share of a mini-batch in the running statistics.
 const MOMENTUM: f64 = 0.1;
 
-/// What is done to a layer's sums before its activation.
+/// Normalisation of a layer's sums before its activation.
 pub enum Norm {
     /// Nothing.
     None,

@@ -97,7 +97,7 @@ fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
     edges.factors().map(|factors| edges.place().upload(factors)).transpose()
 }
 
-/// What becomes of the rows of a target's sources.
+/// Reduction of the rows of a target's sources.
 #[derive(Clone, Copy)]
 struct Aggregating {
     reduce: Reduce,

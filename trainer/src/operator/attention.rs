@@ -160,11 +160,11 @@ fn on_device<T: Row>(
     })
 }
 
-/// What attention is beside its edges.
+/// Form of attention beside its edges.
 pub(super) struct Form {
     pub heads: usize,
     pub head_dim: usize,
-    /// Of the shares; its vertices start with those of the targets.
+    /// Dropout of the attention weights; its vertices start with those of the targets.
     pub dropout: Option<Dropout>,
 }
 

@@ -11,7 +11,7 @@ use crate::operator::Place;
 #[derive(Debug)]
 pub struct Edges {
     place: Place,
-    /// Of edges that were made on a GPU, a copy that is made when it is first asked for.
+    /// Edges on the host: for those made on a GPU a copy, made when it is first asked for.
     host: OnceLock<gsplit_kernels::HostEdges>,
     device: Option<DeviceEdges>,
     /// Factor of each edge, if they are not all 1.
@@ -106,7 +106,7 @@ impl Edges {
         }
     }
 
-    /// Where they are, and with them the tensors that operators take and return.
+    /// Place of the edges, and of the tensors that operators take and return.
     pub fn place(&self) -> &Place {
         &self.place
     }

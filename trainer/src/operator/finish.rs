@@ -12,14 +12,14 @@ use crate::autograd::{attach, device_values, device_values_mut, device_values_of
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// What follows the sums of a layer.
+/// Steps after the sums of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
     /// First.
     pub activation: Activation,
     /// Then.
     pub dropout: Option<Dropout>,
-    /// What the finished rows are rounded to, on a GPU: the type in which they pass to the next layer there.
+    /// Type that the finished rows are rounded to, on a GPU: in it they pass to the next layer.
     pub dtype: Dtype,
     /// Rows that the next exchange brings, for which room is left behind the finished ones, on the host.
     pub room: usize,

@@ -18,7 +18,7 @@ pub struct Ids(Arc<Copies>);
 struct Copies {
     len: usize,
     host: OnceLock<Vec<u32>>,
-    /// Of which they are the first.
+    /// Ids on the GPU, the first of this buffer.
     device: OnceLock<Arc<DeviceBuffer<u32>>>,
 }
 

@@ -18,7 +18,7 @@ pub enum Rows<'a> {
     Stored {
         /// The table.
         features: &'a FeatureTable,
-        /// Which of its rows, in order.
+        /// The rows to take, in order.
         vertices: &'a [u32],
     },
 }

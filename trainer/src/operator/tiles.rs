@@ -113,7 +113,7 @@ pub fn forward(
     })
 }
 
-/// What [`backward`] starts from, and what it is to fill.
+/// Input and output of [`backward`].
 pub struct Backward<'a> {
     pub x: &'a [f32],
     pub w: &'a [f32],

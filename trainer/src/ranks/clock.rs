@@ -14,12 +14,12 @@ pub struct Clock<'a> {
     began: Instant,
     waited: Duration,
     exchange_s: f64,
-    /// What was sent when the last phase ended.
+    /// Counts of what had been sent when the last phase ended.
     before: SentByRoute,
     sent: Traffic,
 }
 
-/// What a [`Clock`] counted.
+/// Readings of a [`Clock`].
 pub struct Counted {
     /// Seconds of exchanges, waits for other ranks included.
     pub exchange_s: f64,
@@ -27,7 +27,7 @@ pub struct Counted {
     pub wait_s: f64,
     /// All other seconds.
     pub compute_s: f64,
-    /// What was sent.
+    /// Counts of what was sent.
     pub sent: Traffic,
 }
 

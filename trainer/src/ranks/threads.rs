@@ -89,7 +89,7 @@ fn comms((ranks, groups): (usize, usize), timeout: Option<Duration>) -> Vec<Comm
     }
 }
 
-/// What each rank has returned, in their order. One that still runs after the grace of another's failure hangs, or as good as.
+/// Results of the ranks, in their order. One that still runs after the grace of another's failure hangs, or as good as.
 fn collect<R>(
     receiver: &Receiver<(usize, Result<R>)>,
     ranks: usize,

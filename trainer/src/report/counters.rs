@@ -8,8 +8,8 @@ use crate::ranks::traffic::Traffic;
 use crate::residence::cache::CacheSummary;
 use crate::{Error, Metric, Result};
 
-/// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
-/// too, so that the parts may add up to more than the whole.
+/// Seconds of a rank by activity. Sampling and loading that went on while another mini-batch was computed count too, so that the
+/// parts may add up to more than the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.
@@ -33,7 +33,7 @@ impl Timings {
     }
 }
 
-/// What crossed between ranks for a layer in forward passes.
+/// Rows that crossed between ranks for a layer in forward passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerRows {
     /// Number of rows.
@@ -48,17 +48,17 @@ impl LayerRows {
     }
 }
 
-/// What was computed, loaded and sent, on one rank or on all together.
+/// Work on one rank or on all together: counts of what was computed, loaded and sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Sampled edges computed.
     pub edges: u64,
     /// Feature rows loaded.
     pub rows_loaded: u64,
-    /// Of those, the ones that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
+    /// Loaded rows that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
     #[serde(default)]
     pub rows_cached: u64,
-    /// Of those, the ones that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
+    /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
     #[serde(default)]
     pub rows_from_peers: u64,
     /// Rows that crossed from one rank to another in forward passes.
@@ -102,7 +102,7 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16; over several steps, after the last.
+    /// Scale of the next loss, where gradients are f16; over several steps, after the last.
     pub loss_scale: Option<f64>,
     /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; over several steps, how often. Such a step
     /// has neither loss nor norm.
@@ -111,9 +111,9 @@ pub struct StepReport {
     pub correct: u64,
     /// Decisions about labelled seeds.
     pub counted: u64,
-    /// What was done.
+    /// Work done.
     pub work: Work,
-    /// Where the time went.
+    /// Seconds by activity.
     pub timings: Timings,
 }
 
@@ -181,7 +181,7 @@ pub struct EpochReport {
     /// Learning rate of the last update.
     #[serde(default)]
     pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16.
+    /// Scale of the next loss, where gradients are f16.
     #[serde(default)]
     pub loss_scale: Option<f64>,
     /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
@@ -197,20 +197,21 @@ pub struct EpochReport {
     pub valid: Option<f64>,
     /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,
-    /// Where the time of the mean rank went.
+    /// Seconds of the mean rank by activity.
     #[serde(flatten)]
     pub timings: Timings,
     /// Wall time of the epoch without evaluation.
     pub seconds: f64,
     /// Wall time of the evaluation.
     pub evaluate_s: f64,
-    /// What all ranks did.
+    /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work,
 }
 
 impl EpochReport {
-    /// Of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `sums` are over all ranks.
+    /// The report of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `sums` are over all
+    /// ranks.
     pub(crate) fn new(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> Self {
         Self {
             epoch,
@@ -259,7 +260,7 @@ pub struct Summary {
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
-    /// What GPUs kept of the feature rows, where they kept any or it was counted what they would have found.
+    /// Feature rows that GPUs kept, where they kept any or it was counted what they would have found.
     pub cache: Option<CacheSummary>,
     /// Epochs that were found done.
     pub resumed_after: u32,
@@ -267,8 +268,8 @@ pub struct Summary {
     pub best: Option<EpochReport>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
-    /// What `valid` and `test` are.
+    /// Metric of `valid` and `test`.
     pub metric: Metric,
-    /// Where mini-batches were sampled from: by GPUs, or by the host.
+    /// Memory that mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyStorage,
 }

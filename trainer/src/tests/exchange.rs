@@ -27,7 +27,7 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
     Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
 }
 
-/// What `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
+/// Rows that `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
 fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
     let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
     exchange.forward(comm, &mut rows, DIM).unwrap();

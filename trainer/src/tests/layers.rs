@@ -47,7 +47,7 @@ fn shaken(model: Model) -> Model {
     model
 }
 
-/// What a formula is made of: the parameters by name, the rows, and the edges of the sample.
+/// Input of a formula: the parameters by name, the rows, and the edges of the sample.
 struct Given {
     parameters: BTreeMap<String, Tensor>,
     rows: Tensor,

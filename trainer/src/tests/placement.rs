@@ -1,4 +1,4 @@
-//! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
+//! Rows and losses do not depend on where feature rows lie; how many come from where is what a count by hand finds.
 
 use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
@@ -62,7 +62,7 @@ fn by_loads(n: usize) -> Vec<u32> {
     order
 }
 
-/// What each of `ranks` is to keep in room for `rows`.
+/// Rows that each of `ranks` is to keep in room for `rows`.
 fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usize) -> Vec<Vec<u32>> {
     let order = by_loads(dataset.num_vertices());
     let list = |rank: usize| -> Vec<u32> {

@@ -69,9 +69,9 @@ enum Columns {
 struct HostMoments {
     /// Rows, those that several ranks hold counted once.
     rows: f64,
-    /// Of each column.
+    /// Mean of each column.
     mean: Vec<f64>,
-    /// Of each column; divided by the number of rows.
+    /// Variance of each column: divided by the number of rows.
     variance: Vec<f64>,
 }
 
@@ -118,7 +118,8 @@ impl Moments {
         Ok(Self { columns, weights: None })
     }
 
-    /// What running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row less.
+    /// Values that running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row
+    /// less.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).

@@ -73,7 +73,7 @@ impl Case {
         zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias
     }
 
-    /// What follows the sums, with a bias or one of zeros: by ours, and by torch in f64.
+    /// Finishes after the sums, with a bias or one of zeros: by ours, and by torch in f64.
     fn finishes(&self) -> impl Iterator<Item = (String, Tensor, Finish, impl Fn(Tensor) -> Tensor)> {
         let choices = [(Activation::Elu, 0.0, 1.0), (Activation::Elu, 0.3, 0.0), (Activation::Identity, 0.3, 0.0)];
         choices.into_iter().map(|(activation, probability, bias)| {

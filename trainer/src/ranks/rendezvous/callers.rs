@@ -1,4 +1,4 @@
-//! Those who have called rank 0 and have not said yet who they are.
+//! Callers: connections to rank 0 that have not said yet which rank they are.
 //!
 //! Idea: one thread watches them all and waits for none of them. A rank says who it is as soon as it is asked, so a caller has
 //! [`FIRST_BYTE`] to say anything, and [`HANDSHAKE`] to say all. There is room for [`MOST`], and for [`MOST_OF_ONE`] of one address. Where
@@ -22,7 +22,7 @@ pub(super) const FIRST_BYTE: Duration = Duration::from_secs(1);
 pub(super) const GRACE: Duration = Duration::from_millis(50);
 /// Callers at the same time.
 pub(super) const MOST: usize = 256;
-/// Of these, from one address.
+/// Callers at the same time from one address.
 pub(super) const MOST_OF_ONE: usize = 128;
 /// Callers that the system lets wait, as far as it allows so many. Those beyond call again after a second.
 const BACKLOG: i32 = 4096;
@@ -189,7 +189,7 @@ mod tests {
             self.callers.admit(newcomer, self.began + Duration::from_millis(ms)).is_none()
         }
 
-        /// Who are here, by their last digits.
+        /// The callers that are here, by their last digits.
         fn here(&self) -> Vec<u8> {
             let digit = |caller: &Caller| match caller.from {
                 IpAddr::V4(from) => from.octets()[3],

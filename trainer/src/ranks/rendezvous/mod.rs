@@ -43,14 +43,14 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// From one call to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the processes of a run meet.
+/// Meeting place of the processes of a run.
 #[derive(Clone)]
 pub struct Rendezvous {
     /// Name or address of rank 0's host.
     pub host: String,
-    /// Where rank 0 listens there.
+    /// Port on which rank 0 listens.
     pub port: u16,
-    /// What all ranks of the run know and nobody else; empty for none.
+    /// Secret that all ranks of the run know and nobody else; empty for none.
     pub secret: Vec<u8>,
     /// The name of the run, the same on all ranks; may be empty.
     pub run: String,
@@ -207,7 +207,7 @@ impl Rendezvous {
         Ok(callers.into_iter().map(|caller| caller.stream).collect())
     }
 
-    /// What `other` has for `rank`, which calls it until it answers, and the connection.
+    /// Message of `other` for `rank`, which calls it until it answers, and the connection.
     fn call(&self, rank: usize, size: usize, other: usize) -> Result<(Vec<u8>, TcpStream)> {
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
         let deadline = after(self.timeout);

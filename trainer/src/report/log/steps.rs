@@ -27,25 +27,25 @@ pub struct StepRecord {
     pub gradient_norm: f64,
     /// Learning rate of the last update.
     pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16.
+    /// Scale of the next loss, where gradients are f16.
     pub loss_scale: Option<f64>,
-    /// Of the mini-batches, those that changed nothing, because a gradient in f16 was not finite.
+    /// Mini-batches that changed nothing, because a gradient in f16 was not finite.
     pub skipped: u64,
-    /// Where the time of the mean rank went.
+    /// Seconds of the mean rank by activity.
     #[serde(flatten)]
     pub timings: Timings,
     /// Wall time.
     pub seconds: f64,
-    /// What all ranks did.
+    /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work,
-    /// Of wall time.
+    /// Edges a second of wall time.
     pub edges_per_s: f64,
     /// Feature rows loaded, of wall time.
     pub rows_per_s: f64,
 }
 
-/// Which mini-batches have a record, and what becomes of it.
+/// Interval of the records of mini-batches, and their target.
 #[derive(Clone, Copy)]
 pub struct StepLog<'a> {
     /// Mini-batches from record to record; 0 for no records.

@@ -122,7 +122,7 @@ fn whole(before: &str, header: Option<&str>, epochs: &[String]) -> String {
 pub struct Columns(Vec<(String, serde_json::Value)>);
 
 impl Columns {
-    /// Those of a line of a JSONL log: a CSV log has the same, whatever they are.
+    /// The columns of a line of a JSONL log: a CSV log has the same, whatever they are.
     pub fn of(line: &str) -> Self {
         serde_json::from_str(line).unwrap_or(Self(Vec::new()))
     }

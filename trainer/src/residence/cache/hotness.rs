@@ -1,4 +1,4 @@
-//! Which feature rows are loaded most.
+//! Feature rows by how often they are loaded.
 //!
 //! Returns: vertices, hottest first, and what says so. Idea: a presample of the dataset has counted in how many mini-batches each
 //! row is loaded (GNNLab, Yang et al., EuroSys 2022; GSplit ranks its caches so too); of several the one that was drawn as this

@@ -1,4 +1,4 @@
-//! Which feature rows the GPUs of a run keep in their memory, and whose each rank reads.
+//! Feature rows that the GPUs of a run keep in their memory, and the caches that each rank reads.
 //!
 //! Returns: a list of vertices for each rank, the one that deserves its slot most first; the ranks whose caches it reads besides; and
 //! what there is to say about both. Input: how the user wants rows placed ([`RowPlacement`]), the room on each GPU.
@@ -48,14 +48,14 @@ use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
 pub use reach::gathered;
 
-/// What the GPUs of a run keep of the feature rows, or would keep.
+/// Feature rows that the GPUs of a run keep, or would keep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheSummary {
     /// Whether ranks are on the host: then nothing is kept, and where rows would be found is counted alone.
     pub counted: bool,
     /// As `--placement` has it.
     pub placement: String,
-    /// What ranked the rows.
+    /// Ranking of the rows.
     pub ranked_by: String,
     /// Rows that the GPU of each rank keeps for it.
     pub rows: Vec<usize>,
@@ -73,7 +73,7 @@ enum Lists {
     Each(Vec<Vec<u32>>),
 }
 
-/// Which rows lie in which GPU's memory.
+/// Rows in each GPU's memory.
 pub struct Caches {
     placement: RowPlacement,
     ranked_by: String,
@@ -85,9 +85,9 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank of this
-    /// process has where `options` do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
-    /// each of them.
+    /// The caches that `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each
+    /// rank of this process has where `options` do not say. Tells `progress` what was decided. Collective where ranks are
+    /// processes, and the same on each of them.
     ///
     /// # Errors
     /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
@@ -140,7 +140,7 @@ impl Caches {
         Ok(Some(caches))
     }
 
-    /// What `rank` keeps.
+    /// Rows that `rank` keeps.
     pub fn of(&self, rank: usize) -> &[u32] {
         let first = |list: &[u32], rows: usize| list.len().min(rows);
         match &self.lists {
@@ -163,14 +163,14 @@ impl Caches {
         self.peers.iter().any(|peers| !peers.is_empty())
     }
 
-    /// What tells whether the ranks kept the same rows in another run.
+    /// Checksum that tells whether the ranks kept the same rows in another run.
     pub fn checksum(&self) -> Checksum {
         let ranks = 0..self.peers.len();
         let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
         Checksum::combine(&lists)
     }
 
-    /// What tells whether another process has the same list of `rank`.
+    /// Digest that tells whether another process has the same list of `rank`.
     pub fn digest(&self, rank: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.of(rank), self.row_bytes).hash(&mut hasher);
@@ -258,7 +258,7 @@ fn row_bytes(features: &FeatureTable) -> u64 {
     (features.dim() * features.dtype().bytes() + scale).max(1) as u64
 }
 
-/// Of each rank's part, what the cache order has first.
+/// Rows of each rank's part that the cache order has first.
 fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<usize>) -> Result<(Lists, String)> {
     let map = match artifacts.partition() {
         Some(map) => map.clone(),
@@ -270,7 +270,7 @@ fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<u
     Ok((Lists::OfParts(Box::new(map), room), by))
 }
 
-/// What the placement `key` of the dataset has for each rank.
+/// Rows of each rank in the placement `key` of the dataset.
 fn stored(
     dataset: &Dataset,
     job: &Job<'_>,
@@ -321,7 +321,7 @@ fn stored(
     Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
-/// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
+/// Each rank's sight of the GPU of each other. Collective in `comm`, where ranks are processes.
 fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
     let ranks = places.len();
     match comm.map(|comm| (comm, places[comm.rank()].gpu())) {

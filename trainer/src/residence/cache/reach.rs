@@ -1,4 +1,4 @@
-//! Which GPU reads the memory of which.
+//! Reach of GPUs: which one reads the memory of which.
 //!
 //! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is asked. Where they are
 //! processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its host and compares them, and all tell all
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::ranks::hosts;
 use crate::{Error, Result};
 
-/// What a rank sees of the memory of another's GPU.
+/// A rank's sight of the memory of another's GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sight {
     /// It reads it.
@@ -23,7 +23,7 @@ pub enum Sight {
     OtherHost,
 }
 
-/// What each of `ranks` that are threads sees of each, as `reaches` says of a reader and an owner.
+/// Sights of `ranks` that are threads, as `reaches` says of a reader and an owner.
 pub fn of_threads(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>) -> Vec<Vec<Sight>> {
     let sight = |reader: usize, owner: usize| match reaches(reader, owner) {
         Ok(true) => Sight::Reached,
@@ -40,7 +40,7 @@ struct Shown {
     handle: Result<Vec<u8>, String>,
 }
 
-/// What each of the ranks of `comm`, which are processes and would have a GPU each, would see of each: all of its own host. Collective.
+/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: of all of their own host. Collective.
 ///
 /// # Errors
 /// Those of the communicator.
@@ -53,7 +53,7 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
     hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect()
 }
 
-/// What each of the ranks of `comm`, which are processes, sees of each; this one's GPU is `gpu`. Collective.
+/// Sights of the ranks of `comm`, which are processes; this one's GPU is `gpu`. Collective.
 ///
 /// # Errors
 /// Those of the communicator. What a GPU refuses is why another is not reached.
@@ -75,7 +75,7 @@ pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>
     Ok(sights)
 }
 
-/// What a rank on `gpu` sees of the bytes that it can open by `handle`.
+/// Sight of a rank on `gpu` of the bytes that it can open by `handle`.
 fn seen(gpu: &Gpu, handle: &[u8]) -> Sight {
     let Ok(handle) = bytemuck::try_pod_read_unaligned::<IpcHandle>(handle) else { return Sight::Apart(String::new()) };
     let bytes = DeviceBuffer::<IpcHandle>::imported(gpu, &handle, 1).and_then(|opened| opened.to_vec());
@@ -102,7 +102,7 @@ impl Probe {
     }
 }
 
-/// What each rank says, which may be of different length. Collective.
+/// Messages of all ranks, which may be of different length. Collective.
 ///
 /// # Errors
 /// Those of the communicator; [`Error::Option`] for what this program does not understand.

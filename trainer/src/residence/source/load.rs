@@ -22,7 +22,7 @@ use crate::sample::{Sampled, SampledLayer, SampledThere};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
-    /// What to compute.
+    /// The sampled mini-batch.
     pub sampled: Sampled<'a>,
     /// Feature rows of the bottom layer.
     pub input_rows: InputRows,
@@ -30,7 +30,7 @@ pub struct Loaded<'a> {
     pub hits: Option<DeviceHits>,
     /// How many would have been, where ranks on the host count that.
     pub counted: CacheHits,
-    /// Where the others are.
+    /// Table for the rows that are not in `input_rows`.
     pub features: &'a FeatureTable,
     /// The stream that copies the input rows, where that is another than the sampler's.
     pub side: Option<Gpu>,
@@ -42,10 +42,10 @@ pub enum InputRows {
     /// The bottom layer reads them where they are stored.
     #[default]
     Stored,
-    /// Those that it reads, `[read, width]`.
+    /// The rows that the rank reads, `[read, width]`.
     Read(Tensor),
-    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL, which
-    /// the thread that computes has alone.
+    /// The rows of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL,
+    /// which the thread that computes has alone.
     Here(Tensor),
     /// As `Here`, on the GPU that computes, not yet torch's.
     Gathered(Box<dyn Gathered>),
@@ -158,7 +158,7 @@ pub fn load<'a>(
     Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
 }
 
-/// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
+/// Rows of `vertices`, changed by `input`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
 fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input, ahead: bool) -> Result<InputRows> {
     let vertices = vertices.on_gpu(gpu)?;
     match ahead {

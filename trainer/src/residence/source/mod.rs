@@ -1,4 +1,4 @@
-//! Where a rank's feature rows come from.
+//! Source of a rank's feature rows.
 //!
 //! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
@@ -87,7 +87,7 @@ impl<'a> PinnedRows<'a> {
     }
 }
 
-/// What a process tells the others of what it keeps.
+/// Message of a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     handles: Vec<u8>,
@@ -109,12 +109,13 @@ struct PinnedTable<'a, T: DeviceValue> {
     values: MappedHost<'a, T>,
     scales: Option<MappedHost<'a, f32>>,
     caches: Option<&'a Caches>,
-    /// Of each rank, where this process has or reads it; ranks that share a GPU and keep the same rows share it too.
+    /// Store of each rank, where this process has or reads it; ranks that share a GPU and keep the same rows share it
+    /// too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
 impl<'a, T: DeviceValue> PinnedTable<'a, T> {
-    /// What `rank` keeps on `gpu`, perhaps for other processes too.
+    /// The rows that `rank` keeps on `gpu`, perhaps for other processes too.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
         let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
@@ -264,7 +265,7 @@ impl<T: DeviceValue, O: Row> DeviceRows<'_, T, O> {
         Ok(())
     }
 
-    /// What `input` makes of the rows.
+    /// The rows, changed by `input`.
     fn changed(
         &self,
         gpu: &Gpu,
@@ -333,12 +334,12 @@ impl<'a> FeatureSource<'a> {
         Self { counted, ..self }
     }
 
-    /// Where the rank computes.
+    /// Place at which the rank computes.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Where they are stored.
+    /// Table that stores them.
     pub fn table(&self) -> &'a FeatureTable {
         self.table
     }
@@ -353,7 +354,7 @@ impl<'a> FeatureSource<'a> {
         self.place.gpu().filter(|_| self.rows.is_some())
     }
 
-    /// What `input` makes of the rows of `vertices`, which are on the GPU, gathered on the stream of `gpu`, which is that of torch. The
+    /// Rows of `vertices`, which are on the GPU, changed by `input`, gathered on the stream of `gpu`, which is that of torch. The
     /// host does not wait.
     ///
     /// # Errors
@@ -388,7 +389,7 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// What `input` makes of the rows of `vertices`, `[vertices, width]`, of the type of the place's rows. On the host they have room
+    /// Rows of `vertices`, `[vertices, width]`, changed by `input`, of the type of the place's rows. On the host they have room
     /// for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use crate::job::options::{RunOptions, TopologyStorage};
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
-/// What there is to bring.
+/// Task of bringing the graph to GPUs.
 pub(super) struct Source<'s, 'a> {
     pub job: &'s Job<'a>,
-    /// Of the ranks of this process.
+    /// Places of the ranks of this process.
     pub places: &'s [Place],
     /// The first of them.
     pub first: usize,
@@ -158,7 +158,7 @@ impl<'a> Source<'_, 'a> {
         (0..self.places.len()).map(of).collect()
     }
 
-    /// What each rank owns on its GPU, and nothing of the others.
+    /// Each rank's own vertices on its GPU, and nothing of the others.
     fn of_parts(&self) -> Result<Topology<'a>> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());

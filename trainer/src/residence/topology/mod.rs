@@ -1,4 +1,4 @@
-//! Where GPUs that sample read the graph.
+//! Topology: the graph where GPUs that sample read it.
 //!
 //! Returns: for each rank, what its GPU reads: the graph, and under a partition map every vertex's owner. Input: the graph in host
 //! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](DeviceRoom)).
@@ -40,9 +40,9 @@ pub struct Topology<'a> {
     place: TopologyStorage,
     /// Host memory that all GPUs read.
     pinned: PinnedGraph<'a>,
-    /// What the ranks that share a GPU share there.
+    /// Arrays that the ranks that share a GPU share on it.
     gpus: Vec<OnGpu>,
-    /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
+    /// In-edges that each rank of this process has on its GPU of its own; none where it reads all elsewhere.
     tiers: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
     first: usize,
@@ -66,7 +66,7 @@ impl PinnedGraph<'_> {
     }
 }
 
-/// What lies in the memory of one GPU.
+/// Arrays in the memory of one GPU.
 struct OnGpu {
     gpu: Gpu,
     indptr: Option<DeviceBuffer<u64>>,
@@ -129,7 +129,7 @@ impl<'a> Topology<'a> {
         Ok(found)
     }
 
-    /// Where it is.
+    /// Its place.
     pub fn place(&self) -> TopologyStorage {
         self.place
     }
@@ -139,7 +139,7 @@ impl<'a> Topology<'a> {
         self.bytes.iter().enumerate().map(|(index, bytes)| room.of(index).saturating_sub(*bytes)).collect()
     }
 
-    /// What samples for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
+    /// Sampler for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -181,7 +181,7 @@ impl<'a> Topology<'a> {
     }
 }
 
-/// What a GPU sees of an array, in its own memory or in the host's.
+/// An array as a GPU sees it, in its own memory or in the host's.
 fn seen<'s, T: bytemuck::Pod>(
     own: Option<&'s DeviceBuffer<T>>,
     pinned: Option<&'s MappedHost<'_, T>>,

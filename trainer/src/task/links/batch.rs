@@ -17,7 +17,7 @@ use crate::sample::{Ownership, Seeds};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 
-/// What a mini-batch of edges is to learn.
+/// Pairs that a mini-batch of edges is to learn.
 pub struct LinkBatch {
     /// Rows that are read: of the ends of this rank's pairs, and under a partition map of what others ask for.
     read: usize,

@@ -43,7 +43,7 @@ enum Kept {
     Part { indptr: Vec<u64>, indices: Vec<u32> },
 }
 
-/// What an edge is for.
+/// Use of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Train,
@@ -51,7 +51,7 @@ enum Share {
     Test,
 }
 
-/// What a run of vertices contributes.
+/// Contribution of a run of vertices.
 #[derive(Default)]
 struct Piece {
     degrees: Vec<u32>,
