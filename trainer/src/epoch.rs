@@ -18,8 +18,8 @@ use crate::sample::BatchSampler;
 use crate::step::{Launched, train_step};
 use crate::{Error, Result};
 
-/// Where the mini-batches of a rank come from.
-pub enum Source<'a, 's> {
+/// Mini-batches of a rank, by their origin.
+pub enum Batches<'a, 's> {
     /// Sampled anew in every epoch.
     Drawn(&'a mut BatchSampler<'s>),
     /// Made once.
@@ -29,7 +29,7 @@ pub enum Source<'a, 's> {
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
     (job, features): (&Job<'_>, &FeatureSource<'_>),
-    batches: Source<'_, '_>,
+    batches: Batches<'_, '_>,
     epoch: u32,
     (model, optimizer): (&Model, &mut Optimizer),
     comms: &Comms,
@@ -65,12 +65,12 @@ pub fn train_epoch(
     };
     let (count, sampling) = (job.num_steps() as usize, comms.sampling());
     match batches {
-        Source::Drawn(sampler) => {
+        Batches::Drawn(sampler) => {
             let order = epoch_seeds(&job.train, config.seed, epoch)?;
             let order = &order[..order.len().min(count * config.batch_size)];
             for_each(job, drawn((job, features), sampler, epoch, order, sampling), count, comms, train)?;
         }
-        Source::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
+        Batches::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;

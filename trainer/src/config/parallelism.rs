@@ -31,7 +31,7 @@ pub enum Parallelism {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Division {
     /// Its name on the command line.
     pub name: &'static str,
     /// Rows that ranks bring each other, and with them the owners of the seeds.
@@ -39,7 +39,7 @@ pub struct Row {
     /// Ranks that compute the layer that reads features.
     pub bottom: Bottom,
     /// Origin of the mini-batches.
-    pub batches: Batches,
+    pub batches: BatchOrigin,
     /// Whether there may be several ranks.
     pub several: bool,
 }
@@ -57,7 +57,7 @@ pub enum Shared {
 
 /// Origin of mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batches {
+pub enum BatchOrigin {
     /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
     Drawn,
     /// They are made once; epochs shuffle their order.
@@ -75,16 +75,17 @@ pub enum Bottom {
 
 impl Parallelism {
     /// Its row.
-    pub fn row(self) -> Row {
-        let row = |name, rows| Row { name, rows, bottom: Bottom::Rows, batches: Batches::Drawn, several: true };
+    pub fn row(self) -> Division {
+        let row =
+            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::Drawn, several: true };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
             Self::Data => row("data", Shared::Nothing),
-            Self::PushPull => Row { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
-            Self::Cooperative => Row { batches: Batches::Made, ..row("cooperative", Shared::Layers) },
+            Self::PushPull => Division { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
+            Self::Cooperative => Division { batches: BatchOrigin::Made, ..row("cooperative", Shared::Layers) },
             Self::Auto => row("auto", Shared::Nothing),
-            Self::Single => Row { several: false, ..row("single", Shared::Nothing) },
+            Self::Single => Division { several: false, ..row("single", Shared::Nothing) },
         }
     }
 
@@ -100,7 +101,7 @@ impl Parallelism {
 
     /// Whether mini-batches are made once, server by server.
     pub fn cooperates(self) -> bool {
-        self.row().batches == Batches::Made
+        self.row().batches == BatchOrigin::Made
     }
 
     /// Whether each rank reads some columns of the feature rows.

@@ -42,14 +42,14 @@ pub trait Cell: Row + Widen {}
 impl<T: Row + Widen> Cell for T {}
 
 /// All rows on one GPU.
-pub struct OnGpu<T: Pod> {
+pub struct HiddenOnGpu<T: Pod> {
     gpu: Gpu,
     rows: DeviceBuffer<T>,
     /// Stream on which other GPUs' rows arrive, which does not wait for what is computed here.
     arriving: Gpu,
 }
 
-impl<T: Pod> Drop for OnGpu<T> {
+impl<T: Pod> Drop for HiddenOnGpu<T> {
     /// The memory is freed in the order of `gpu`, behind what still arrives.
     fn drop(&mut self) {
         let _ = self.gpu.wait_for(&self.arriving);
@@ -62,7 +62,7 @@ pub struct InMemory(Vec<u32>, usize);
 /// Rows of all vertices, one after the other.
 pub enum Hidden<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu<T>>),
+    Device(Vec<HiddenOnGpu<T>>),
     /// In memory.
     Memory(InMemory),
     /// In a file.
@@ -96,7 +96,7 @@ impl<T: Cell> Hidden<T> {
 /// How chunks of a layer read the rows of the one below.
 pub enum HiddenReader<'a, T: Pod> {
     /// Read by each GPU, in its memory.
-    Device(&'a [OnGpu<T>]),
+    Device(&'a [HiddenOnGpu<T>]),
     /// Read by GPUs, in the host's memory.
     Pinned(MappedHost<'a, T>),
     /// Read by the host.
@@ -138,14 +138,14 @@ impl<T: Cell> HiddenReader<'_, T> {
     }
 }
 
-fn table_of<'a, T: Pod>(tables: &'a [OnGpu<T>], gpu: &Gpu) -> Option<&'a OnGpu<T>> {
+fn table_of<'a, T: Pod>(tables: &'a [HiddenOnGpu<T>], gpu: &Gpu) -> Option<&'a HiddenOnGpu<T>> {
     tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
 /// [`Hidden`] rows under way.
 pub enum HiddenWriter<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu<T>>),
+    Device(Vec<HiddenOnGpu<T>>),
     /// In memory.
     Memory(InMemory),
     /// In a file in this folder.
@@ -195,7 +195,7 @@ impl<T: Cell> HiddenWriter<T> {
         match self {
             Self::Device(tables) => {
                 let slots =
-                    tables.iter_mut().map(|OnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
+                    tables.iter_mut().map(|HiddenOnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
                 Slots::Device(slots.collect())
             }
             Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
@@ -218,13 +218,13 @@ impl<T: Cell> HiddenWriter<T> {
 }
 
 /// Room for `len` values on each GPU of `places`.
-fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<OnGpu<T>>, GpuError> {
-    let mut tables: Vec<OnGpu<T>> = Vec::new();
+fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<HiddenOnGpu<T>>, GpuError> {
+    let mut tables: Vec<HiddenOnGpu<T>> = Vec::new();
     for gpu in places.iter().filter_map(Place::gpu) {
         if table_of(&tables, gpu).is_none() {
             let (rows, arriving) = (gpu.alloc(len)?, gpu.side_stream()?);
             arriving.wait_for(gpu)?;
-            tables.push(OnGpu { gpu: gpu.clone(), rows, arriving });
+            tables.push(HiddenOnGpu { gpu: gpu.clone(), rows, arriving });
         }
     }
     Ok(tables)
@@ -299,8 +299,8 @@ impl<T: Cell> Slot<'_, T> {
         match (self, place) {
             (Self::Device(parts), Place::Device(gpu, device, _)) => {
                 let rows = device_values_of::<T>(*device, &rows)?;
-                for (there, arriving, mut part) in parts {
-                    match there.is_same_device(gpu) {
+                for (other, arriving, mut part) in parts {
+                    match other.is_same_device(gpu) {
                         true => part.copy_from(gpu, rows)?,
                         false => part.copy_from_other(arriving, gpu, rows)?,
                     }

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 const WHOLE: Step = Step { seed: 0, epoch: 0, step: 0 };
 
 /// Callback that is shown rows of the last layer: vertices, ascending, and a row for each.
-type Visit<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
+type VisitRows<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
 
 /// A model over a whole graph, of which this rank has its own vertices' rows.
 pub struct OwnedLayers<'a> {
@@ -68,11 +68,11 @@ impl<'a> OwnedLayers<'a> {
     ///
     /// # Errors
     /// Those of the layers and of the communicator; [`Error::Interrupted`].
-    pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
+    pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         with_row!(self.model.place().row_kind(), |T| self.layers::<T>(wanted, stage, visit))
     }
 
-    fn layers<T: Cell>(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
+    fn layers<T: Cell>(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         let top = self.model.num_layers() - 1;
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {

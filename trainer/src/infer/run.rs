@@ -10,7 +10,7 @@ use gsplit_store::staging::commit_all;
 use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
 use serde::{Serialize, Serializer};
 
-use super::table::{Cells, Ids, Table, Values};
+use super::table::{Cells, OutputIds, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
@@ -153,7 +153,7 @@ pub fn infer(
         Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
     });
     let mut scores = scored.transpose()?;
-    let ids = Ids::open(dataset)?;
+    let ids = OutputIds::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
@@ -294,8 +294,8 @@ fn labels(
     }
     let labels = Labels::open(dataset)?;
     if (labels.classes(), labels.several()) != (trained.outputs(), trained.several()) {
-        let (here, there) = (labels.classes(), trained.outputs());
-        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({there})"));
+        let (here, trained_on) = (labels.classes(), trained.outputs());
+        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({trained_on})"));
         return Ok(None);
     }
     let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));
@@ -328,7 +328,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a Ids, embedded: Range<usize>) -> Result<Self> {
+    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
         let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
         let (name, values) = match predict {
             Predict::Class if several => ("class", Values::Classes(classes)),

@@ -78,7 +78,7 @@ fn block(
     let layer: Box<dyn Layer> = match (make, kind) {
         (Some(make), _) => make.make(&mut named, shape),
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
-        (_, ModelKind::SagePool) => Box::new(pool::Pool::new(&mut named, input, out)),
+        (_, ModelKind::SagePool) => Box::new(pool::SagePool::new(&mut named, input, out)),
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),
         (_, ModelKind::Sgc) => Box::new(gcn::Gcn::simplified(&mut named, index, config.layers, in_dim, classes)),
         (_, ModelKind::Gin) => Box::new(gin::Gin::new(&mut named, input, out)),

@@ -28,7 +28,7 @@ pub struct LayerEdges<'a> {
     vertices: Ids,
     graph: Graph<'a>,
     /// The graph as the GPU reads it, where it sampled the layer.
-    there: Option<DeviceGraph<'a>>,
+    graph_on_gpu: Option<DeviceGraph<'a>>,
     /// The mini-batch and the layer, while training.
     trained_at: Option<(Step, u8)>,
 }
@@ -44,9 +44,14 @@ impl<'a> LayerEdges<'a> {
         Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }
 
-    /// As [`LayerEdges::new`], with edges that were made before, on a GPU if it reads the graph `there`.
-    pub(crate) fn made(graph: Graph<'a>, there: Option<DeviceGraph<'a>>, edges: Arc<Edges>, vertices: Ids) -> Self {
-        Self { edges, vertices, graph, there, trained_at: None }
+    /// As [`LayerEdges::new`], with edges that were made before, on a GPU with the graph as the GPU reads it.
+    pub(crate) fn made(
+        graph: Graph<'a>,
+        graph_on_gpu: Option<DeviceGraph<'a>>,
+        edges: Arc<Edges>,
+        vertices: Ids,
+    ) -> Self {
+        Self { edges, vertices, graph, graph_on_gpu, trained_at: None }
     }
 
     /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
@@ -81,7 +86,7 @@ impl<'a> LayerEdges<'a> {
     /// [`Error::Option`](crate::Error::Option) beyond any memory.
     pub fn degrees(&self) -> Result<Tensor> {
         let targets = self.edges.num_targets();
-        if let (Some(graph), Some((gpu, device, _))) = (&self.there, self.edges.on_device()) {
+        if let (Some(graph), Some((gpu, device, _))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let vertices = self.vertices.on_gpu(gpu)?.part(0, targets)?;
             return filled_on(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
         }
@@ -95,7 +100,7 @@ impl<'a> LayerEdges<'a> {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is no row of the mixed frontier.
     pub fn symmetric(&self) -> Result<(Arc<Edges>, Tensor)> {
-        if let (Some(graph), Some((gpu, device, edges))) = (&self.there, self.edges.on_device()) {
+        if let (Some(graph), Some((gpu, device, edges))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let degrees = graph.degrees(gpu, self.vertices.on_gpu(gpu)?)?;
             let mut with_loops = None;
             let weights = filled_on(device, &[edges.num_edges() + edges.num_targets()], |out| {

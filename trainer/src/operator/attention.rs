@@ -42,7 +42,7 @@ pub fn attention(
     let (inputs, form) = ([rows, by_source, by_target, bias], Form { heads, head_dim, dropout });
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
-        Some(there) => with_row!(rows.kind(), |T| on_device::<T>(edges, there, inputs, form, finish)),
+        Some(on_gpu) => with_row!(rows.kind(), |T| on_device::<T>(edges, on_gpu, inputs, form, finish)),
     }
 }
 
@@ -103,13 +103,13 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 /// As [`on_host`], of rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
+    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
     form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (form.over_there(edges, gpu, there)?, there.num_targets(), form.dim());
+    let (op, targets, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
@@ -132,9 +132,9 @@ fn on_device<T: Row>(
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = form.over_there(&edges, gpu, there)?;
-        let there = |tensor| device_values(device, tensor);
+        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
+        let values = |tensor| device_values(device, tensor);
         let rows = device_values_of::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
         let mut of_target = gpu.alloc(from_target.numel())?;
@@ -144,10 +144,10 @@ fn on_device<T: Row>(
                 from_source: of_source.slice_mut(),
                 from_target: of_target.slice_mut(),
             };
-            let scores = [there(from_source)?, there(from_target)?];
+            let scores = [values(from_source)?, values(from_target)?];
             // Scores are made of the rows too.
-            let vectors = Some([there(a_source)?, there(a_target)?]);
-            Ok(op.backward(gpu, (rows, vectors), scores, there(shares)?, there(&given)?, out)?)
+            let vectors = Some([values(a_source)?, values(a_target)?]);
+            Ok(op.backward(gpu, (rows, vectors), scores, values(shares)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
             filled_on(device, &[heads, head_dim], |out| {
@@ -187,18 +187,18 @@ impl Form {
         Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
     }
 
-    pub fn over_there<'a>(&'a self, edges: &Edges, gpu: &Gpu, there: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+    pub fn over_on_gpu<'a>(&'a self, edges: &Edges, gpu: &Gpu, on_gpu: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
         if edges.factors().is_some() {
             return Err(Error::Option("attention with factors of edges is for --device cpu".into()));
         }
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {
                 let vertices = ids.on_gpu(gpu)?;
-                Some((vertices.part(0, there.num_targets().min(vertices.len()))?, *probability, *key))
+                Some((vertices.part(0, on_gpu.num_targets().min(vertices.len()))?, *probability, *key))
             }
             None => None,
         };
         let Self { heads, head_dim, .. } = *self;
-        Ok(DeviceAttention { edges: there, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+        Ok(DeviceAttention { edges: on_gpu, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
     }
 }

@@ -39,11 +39,11 @@ pub fn dynamic_attention(
     let form = Form { heads, head_dim, dropout };
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], form, finish),
-        Some(there) => {
+        Some(on_gpu) => {
             let kind = if sources.kind() == targets.kind() { sources.kind() } else { Kind::Float };
             let (sources, targets) = (&sources.f_totype(kind)?, &targets.f_totype(kind)?);
             let inputs = [sources, targets, vector, bias];
-            with_row!(kind, |T| on_device::<T>(edges, there, inputs, form, finish))
+            with_row!(kind, |T| on_device::<T>(edges, on_gpu, inputs, form, finish))
         }
     }
 }
@@ -87,16 +87,16 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 /// As [`on_host`], of rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
+    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
     form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, dim) = (form.over_there(edges, gpu, there)?, form.dim());
+    let (op, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, form.dim());
     let mut shares = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let sums = filled_on(device, &[there.num_targets(), dim], |out| {
-        let rows = rows_there::<T>(device, [&l, &r, &a])?;
+    let sums = filled_on(device, &[on_gpu.num_targets(), dim], |out| {
+        let rows = rows_on_gpu::<T>(device, [&l, &r, &a])?;
         Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut shares)?)?)
     })?;
     let output = finish.apply(edges.place(), sums, Some(&b))?;
@@ -106,19 +106,19 @@ fn on_device<T: Row>(
         let [l, r, a, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = form.over_there(&edges, gpu, there)?;
-        let shape = [there.num_targets(), dim];
+        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
+        let shape = [on_gpu.num_targets(), dim];
         let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
         let mut of_vector = filled_on(device, &shape, |_| Ok(()))?;
-        let of_sources = filled_of::<T>(device, &[there.num_sources(), dim], |of_sources| {
+        let of_sources = filled_of::<T>(device, &[on_gpu.num_sources(), dim], |of_sources| {
             let out = DeviceDynamicGradient {
                 sources: of_sources.reborrow(),
                 targets: device_values_mut_of(device, &mut of_targets)?,
                 vector: device_values_mut(device, &mut of_vector)?,
             };
             let [shares, given] = [device_values(device, shares)?, device_values(device, &given)?];
-            let rows = rows_there::<T>(device, [l, r, a])?;
+            let rows = rows_on_gpu::<T>(device, [l, r, a])?;
             Ok(op.backward_dynamic(gpu, rows, shares, given, out)?)
         })?;
         let of_vector = column_sums(edges.place(), &of_vector)?.f_view([form.heads as i64, form.head_dim as i64])?;
@@ -126,7 +126,7 @@ fn on_device<T: Row>(
     })
 }
 
-fn rows_there<T: Row>(device: tch::Device, rows: [&Tensor; 3]) -> Result<DeviceDynamicRows<'_, T>> {
+fn rows_on_gpu<T: Row>(device: tch::Device, rows: [&Tensor; 3]) -> Result<DeviceDynamicRows<'_, T>> {
     let [sources, targets, vector] = rows;
     Ok(DeviceDynamicRows {
         sources: device_values_of(device, sources)?,

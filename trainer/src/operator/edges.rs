@@ -89,8 +89,8 @@ impl Edges {
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
     pub fn on_host(&self) -> Result<&gsplit_kernels::HostEdges> {
-        if let (None, Some((gpu, _, there))) = (self.host.get(), self.on_device()) {
-            let lists = [there.indptr().to_vec(gpu)?, there.sources().to_vec(gpu)?];
+        if let (None, Some((gpu, _, on_gpu))) = (self.host.get(), self.on_device()) {
+            let lists = [on_gpu.indptr().to_vec(gpu)?, on_gpu.sources().to_vec(gpu)?];
             let [indptr, sources] = lists;
             let host = gsplit_kernels::HostEdges::new(indptr, sources, self.sources)?;
             return Ok(self.host.get_or_init(|| host));

@@ -78,7 +78,7 @@ impl Finish {
         };
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
-        let epilogue = self.epilogue_there(bias, ids);
+        let epilogue = self.epilogue_on_gpu(bias, ids);
         if self.dtype != Dtype::F32 {
             let (rows, shape) = (device_values(*device, &rows)?, [count, columns]);
             return with_row!(self.dtype.kind(), |O| {
@@ -91,7 +91,7 @@ impl Finish {
     }
 
     /// [`Finish::epilogue`] on a GPU, where `ids` are the vertices of the rows.
-    fn epilogue_there<'a>(
+    fn epilogue_on_gpu<'a>(
         &self,
         bias: Option<DeviceSlice<'a, f32>>,
         ids: Option<DeviceSlice<'a, u32>>,
@@ -114,7 +114,7 @@ impl Finish {
             });
         };
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
-        let epilogue = self.epilogue_there(None, ids);
+        let epilogue = self.epilogue_on_gpu(None, ids);
         with_row!(rows.kind(), |O| filled_on(*device, &shape, |out| {
             let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
             Ok(epilogue.backward(gpu, rows?, given?, dim, out)?)

@@ -16,7 +16,7 @@ use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
-use crate::residence::cache::{Caches, Counted};
+use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::places;
 use crate::residence::source::{FeatureSource, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
@@ -157,7 +157,7 @@ pub fn with_run<R>(
         }
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
-    let count = |rank| caches.as_ref().map(|caches| Counted::new(caches, rank, job.graph.num_vertices()));
+    let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
     let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
     let here = options.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();

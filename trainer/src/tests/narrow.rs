@@ -99,13 +99,13 @@ fn features_arrive_in_the_type_of_the_run() {
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
             let pinned = PinnedRows::new(&features, gpu).unwrap().unwrap();
-            let there = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
+            let source = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();
-            let ahead = there.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
+            let ahead = source.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
             for found in [
-                there.rows(&vertices, input, 0).unwrap(),
-                there.rows_there(gpu, on_gpu.slice(), input).unwrap(),
+                source.rows(&vertices, input, 0).unwrap(),
+                source.rows_on_gpu(gpu, on_gpu.slice(), input).unwrap(),
                 ahead.tensor(gpu, place.device(), features.dim()).unwrap(),
                 by_host.rows(&vertices, input, 0).unwrap(),
             ] {

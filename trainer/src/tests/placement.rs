@@ -16,7 +16,7 @@ use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
-use crate::residence::cache::{Caches, Counted};
+use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
@@ -132,7 +132,8 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
         let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
-        let counted = caches.as_ref().map(|caches| Counted::new(caches, rank, dataset.num_vertices()).hits(&vertices));
+        let counted =
+            caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, dataset.num_vertices()).hits(&vertices));
         assert_eq!(counted.unwrap_or_default(), hits, "{what}, rank {rank}, counted");
     }
 }

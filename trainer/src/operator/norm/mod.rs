@@ -53,16 +53,16 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
 /// Mean and variance of each column over the rows of all ranks.
 #[derive(Debug)]
 pub struct Moments {
-    columns: Columns,
+    columns: ColumnMoments,
     /// How much each row of this rank counts, f32 `[my rows]`; 1 when `None`.
     weights: Option<Tensor>,
 }
 
 /// Moments, where rows are: a GPU's do not come to the host.
 #[derive(Debug)]
-enum Columns {
-    Here(HostMoments),
-    There(DeviceMoments),
+enum ColumnMoments {
+    OnHost(HostMoments),
+    OnGpu(DeviceMoments),
 }
 
 #[derive(Debug)]
@@ -90,9 +90,9 @@ impl Moments {
     /// # Errors
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
     pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
-        if let Place::Device(gpu, there, ..) = place {
-            let moments = DeviceMoments::of((gpu, *there), rows, weights.as_ref(), comm)?;
-            return Ok(Self { columns: Columns::There(moments), weights });
+        if let Place::Device(gpu, device, ..) = place {
+            let moments = DeviceMoments::of((gpu, *device), rows, weights.as_ref(), comm)?;
+            return Ok(Self { columns: ColumnMoments::OnGpu(moments), weights });
         }
         let (_, dim) = shape("rows to normalise", rows)?;
         let given = weights.as_ref().map(values).transpose()?;
@@ -102,7 +102,7 @@ impl Moments {
         let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
         let squares = sums[1 + dim..].iter().zip(&mean);
         let variance = squares.map(|(sum, mean)| (sum / rows.max(1.0) - mean * mean).max(0.0)).collect();
-        Ok(Self { columns: Columns::Here(HostMoments { rows, mean, variance }), weights })
+        Ok(Self { columns: ColumnMoments::OnHost(HostMoments { rows, mean, variance }), weights })
     }
 
     /// Moments that are known: `mean` and `variance`, f32 `[width]` at `place`.
@@ -112,8 +112,12 @@ impl Moments {
     pub fn running(place: &Place, mean: &Tensor, variance: &Tensor) -> Result<Self> {
         let wide = |tensor: &Tensor| Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect());
         let columns = match place {
-            Place::Device(gpu, there, ..) => Columns::There(DeviceMoments::running((gpu, *there), mean, variance)?),
-            Place::Host(_) => Columns::Here(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? }),
+            Place::Device(gpu, device, ..) => {
+                ColumnMoments::OnGpu(DeviceMoments::running((gpu, *device), mean, variance)?)
+            }
+            Place::Host(_) => {
+                ColumnMoments::OnHost(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? })
+            }
         };
         Ok(Self { columns, weights: None })
     }
@@ -125,8 +129,8 @@ impl Moments {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn statistics(&self) -> Result<[Tensor; 2]> {
         match &self.columns {
-            Columns::There(moments) => moments.statistics(),
-            Columns::Here(HostMoments { rows, mean, variance }) => {
+            ColumnMoments::OnGpu(moments) => moments.statistics(),
+            ColumnMoments::OnHost(HostMoments { rows, mean, variance }) => {
                 let unbiased = if *rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
                 let narrow = |values: &[f64], factor: f64| {
                     Tensor::from_slice(&values.iter().map(|value| (value * factor) as f32).collect::<Vec<_>>())
@@ -140,8 +144,8 @@ impl Moments {
     #[cfg(test)]
     pub fn num_rows(&self) -> f64 {
         match &self.columns {
-            Columns::Here(moments) => moments.rows,
-            Columns::There(moments) => moments.num_rows(),
+            ColumnMoments::OnHost(moments) => moments.rows,
+            ColumnMoments::OnGpu(moments) => moments.num_rows(),
         }
     }
 
@@ -152,8 +156,8 @@ impl Moments {
     /// As [`Moments::of`].
     pub fn correct(&self, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
         let moments = match &self.columns {
-            Columns::Here(moments) => moments,
-            Columns::There(moments) => return moments.correct([rows, gradient], self.weights.as_ref(), comm),
+            ColumnMoments::OnHost(moments) => moments,
+            ColumnMoments::OnGpu(moments) => return moments.correct([rows, gradient], self.weights.as_ref(), comm),
         };
         let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
         let (count, dim) = shape("rows to normalise", &x)?;
@@ -184,8 +188,8 @@ pub fn standardise(
     finish: Finish,
 ) -> Result<Tensor> {
     let moments = match &moments.columns {
-        Columns::Here(moments) => moments,
-        Columns::There(moments) => return moments.standardise(place, [input, scale, shift], finish),
+        ColumnMoments::OnHost(moments) => moments,
+        ColumnMoments::OnGpu(moments) => return moments.standardise(place, [input, scale, shift], finish),
     };
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;

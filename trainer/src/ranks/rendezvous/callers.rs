@@ -28,7 +28,7 @@ pub(super) const MOST_OF_ONE: usize = 128;
 const BACKLOG: i32 = 4096;
 
 /// A caller that may say who it is.
-struct Caller {
+struct NewCaller {
     stream: TcpStream,
     from: IpAddr,
     /// The challenge that it was sent.
@@ -37,7 +37,7 @@ struct Caller {
     heard: Vec<u8>,
 }
 
-impl Caller {
+impl NewCaller {
     fn new(stream: TcpStream, from: IpAddr, now: Instant) -> Result<Self> {
         stream.set_nonblocking(true)?;
         // The first bytes on a connection: there is room for them.
@@ -66,7 +66,7 @@ impl Caller {
 pub(super) struct Callers {
     listener: TcpListener,
     /// In the order in which they came.
-    here: Vec<Caller>,
+    here: Vec<NewCaller>,
     /// Has called, and waits for a place.
     next: Option<(TcpStream, IpAddr)>,
 }
@@ -146,14 +146,14 @@ impl Callers {
             return Some((stream, from));
         }
         // One that has gone by now needs none.
-        self.here.extend(Caller::new(stream, from, now));
+        self.here.extend(NewCaller::new(stream, from, now));
         None
     }
 
     /// Drops the caller, if need be of one address, that has been silent for longest, or the first of those who said something;
     /// returns whether there was one that had its time.
     fn make_room(&mut self, of: Option<IpAddr>, now: Instant) -> bool {
-        let may_go = |caller: &Caller| of.is_none_or(|of| caller.from == of) && now - caller.since >= GRACE;
+        let may_go = |caller: &NewCaller| of.is_none_or(|of| caller.from == of) && now - caller.since >= GRACE;
         let silent = self.here.iter().position(|caller| caller.heard.is_empty() && may_go(caller));
         let first = silent.or_else(|| self.here.iter().position(may_go));
         first.map(|at| drop(self.here.remove(at))).is_some()
@@ -191,7 +191,7 @@ mod tests {
 
         /// The callers that are here, by their last digits.
         fn here(&self) -> Vec<u8> {
-            let digit = |caller: &Caller| match caller.from {
+            let digit = |caller: &NewCaller| match caller.from {
                 IpAddr::V4(from) => from.octets()[3],
                 IpAddr::V6(_) => 0,
             };

@@ -159,25 +159,25 @@ impl Rendezvous {
         let failed = |error| start(format!("rank {rank}: the listening port: {error}"));
         let (deadline, mut callers) = (after(self.timeout), Callers::at(listener).map_err(failed)?);
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
-        let mut there: Vec<Option<Caller>> = (rank + 1..size).map(|_| None).collect();
-        while there.iter().any(Option::is_none) {
+        let mut arrived: Vec<Option<Caller>> = (rank + 1..size).map(|_| None).collect();
+        while arrived.iter().any(Option::is_none) {
             if Instant::now() >= deadline {
-                return Err(self.give_up(rank, there, &secret));
+                return Err(self.give_up(rank, arrived, &secret));
             }
             for (hello, proved, stream) in callers.hear(&secret, PAUSE).map_err(failed)? {
                 // What is written next is short, and the first on this connection.
                 if stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(HANDSHAKE))).is_ok() {
-                    seat(Caller { hello, stream }, proved, (rank, size, run), &mut there, &secret);
+                    seat(Caller { hello, stream }, proved, (rank, size, run), &mut arrived, &secret);
                 }
             }
         }
-        Ok(there.into_iter().flatten().collect())
+        Ok(arrived.into_iter().flatten().collect())
     }
 
     /// Tells those who came why the run does not start.
-    fn give_up(&self, rank: usize, there: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
+    fn give_up(&self, rank: usize, arrived: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
         let missing: Vec<String> =
-            (rank + 1..).zip(&there).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
+            (rank + 1..).zip(&arrived).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let reason = format!(
             "{ranks} {} did not come to {} within {} s: see what they printed and whether they reach this address, or raise \
@@ -186,7 +186,7 @@ impl Rendezvous {
             if rank == 0 { format!("{}:{}", self.host, self.port) } else { format!("rank {rank}'s host") },
             self.timeout.as_secs_f64()
         );
-        for caller in there.into_iter().flatten() {
+        for caller in arrived.into_iter().flatten() {
             refuse(&caller.stream, &caller.hello, secret, &reason);
         }
         start(reason)
@@ -318,12 +318,12 @@ fn seat(
     caller: Caller,
     proved: bool,
     (rank, size, run): (usize, usize, [u8; 32]),
-    there: &mut [Option<Caller>],
+    arrived: &mut [Option<Caller>],
     secret: &Secret,
 ) {
     let Caller { hello, stream } = &caller;
     let seat = (hello.rank as usize).checked_sub(rank + 1);
-    let taken = seat.and_then(|at| there.get(at)).map(Option::is_some);
+    let taken = seat.and_then(|at| arrived.get(at)).map(Option::is_some);
     let reason = if !proved {
         "the secret is another".to_string()
     } else if hello.run != run {
@@ -337,7 +337,7 @@ fn seat(
             Some(false) => {
                 // One that has gone by now leaves the seat to who calls again.
                 if write_verdict(stream, hello, secret, Kind::Seated, &[]).is_ok() {
-                    there[seat.unwrap_or_default()] = Some(caller);
+                    arrived[seat.unwrap_or_default()] = Some(caller);
                 }
                 return;
             }

@@ -16,7 +16,7 @@
 //! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
 //! of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
-//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`counted.rs`), as if each had a GPU with the
+//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`simulated.rs`), as if each had a GPU with the
 //! room of `--cache`, and all of a host read each other's.
 //!
 //! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
@@ -24,10 +24,10 @@
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
-mod counted;
 pub mod hotness;
 mod peers;
 mod reach;
+mod simulated;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -43,10 +43,10 @@ use crate::job::{Artifacts, Job};
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
-pub use counted::Counted;
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
 pub use reach::gathered;
+pub use simulated::SimulatedCache;
 
 /// Feature rows that the GPUs of a run keep, or would keep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -280,10 +280,10 @@ fn stored(
     progress: &dyn Progress,
 ) -> Result<(Lists, String)> {
     let keys = dataset.keys("placement")?;
-    if !keys.iter().any(|there| there == key) {
-        let there = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
+    if !keys.iter().any(|stored| stored == key) {
+        let stored = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
         return Err(Error::Option(format!(
-            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {there}): \
+            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {stored}): \
              choose one, or run `gsplit place`",
             dataset.path().display()
         )));
@@ -291,8 +291,8 @@ fn stored(
     let placement = Placement::open(dataset, key)?;
     let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let there = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
-        let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
+        let needed = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
+        let problem = format!("--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
     if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)

@@ -163,7 +163,7 @@ fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input
     let vertices = vertices.on_gpu(gpu)?;
     match ahead {
         true => source.rows_ahead(gpu, vertices, input).map(InputRows::Gathered),
-        false => source.rows_there(gpu, vertices, input).map(InputRows::Here),
+        false => source.rows_on_gpu(gpu, vertices, input).map(InputRows::Here),
     }
 }
 

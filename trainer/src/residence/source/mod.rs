@@ -30,7 +30,7 @@ use crate::autograd::values_of;
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::{Row, filled_of, filled_with_room, with_row};
-use crate::residence::cache::{Caches, Counted, gathered};
+use crate::residence::cache::{Caches, SimulatedCache, gathered};
 use crate::{Error, Result};
 
 pub use load::{InputRows, Loaded, load};
@@ -89,7 +89,7 @@ impl<'a> PinnedRows<'a> {
 
 /// Message of a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptRows {
     handles: Vec<u8>,
     /// [`Caches::digest`].
     digest: u64,
@@ -133,8 +133,8 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         let this = &*self;
         let store = |&each: &(usize, &Gpu)| this.store(caches, each, false).map(|store| (each.0, store));
         // The first rank that keeps the same on the same GPU.
-        let same = |&(rank, gpu): &(usize, &Gpu), &(other, there): &(usize, &Gpu)| {
-            gpu.is_same_device(there) && caches.of(rank) == caches.of(other)
+        let same = |&(rank, gpu): &(usize, &Gpu), &(other, other_gpu): &(usize, &Gpu)| {
+            gpu.is_same_device(other_gpu) && caches.of(rank) == caches.of(other)
         };
         let holders: Vec<usize> =
             ranks.iter().map(|each| ranks.iter().find(|other| same(each, other)).unwrap_or(each).0).collect();
@@ -160,7 +160,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
         let own = self.store(caches, (rank, gpu), true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
-        let kept = gathered(comm, &Kept { handles, digest: caches.digest(rank) })?;
+        let kept = gathered(comm, &KeptRows { handles, digest: caches.digest(rank) })?;
         self.caches = Some(caches);
         self.stores.resize_with(comm.size(), || None);
         self.stores[rank] = Some(Arc::new(own));
@@ -274,7 +274,7 @@ impl<T: DeviceValue, O: Row> DeviceRows<'_, T, O> {
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<()> {
         self.gather(gpu, vertices, out)?;
-        input.apply_there(gpu, vertices, out, self.table.dim)
+        input.apply_on_gpu(gpu, vertices, out, self.table.dim)
     }
 }
 
@@ -309,7 +309,7 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
-    counted: Option<Counted>,
+    counted: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
     side: OnceLock<Gpu>,
 }
@@ -330,7 +330,7 @@ impl<'a> FeatureSource<'a> {
     }
 
     /// The same, where loads are counted by `counted`, if the host gathers.
-    pub fn with_count(self, counted: Option<Counted>) -> Self {
+    pub fn with_count(self, counted: Option<SimulatedCache>) -> Self {
         Self { counted, ..self }
     }
 
@@ -349,7 +349,7 @@ impl<'a> FeatureSource<'a> {
         matches!(self.place, Place::Host(_))
     }
 
-    /// The GPU that gathers rows itself ([`FeatureSource::rows_there`]), if one does.
+    /// The GPU that gathers rows itself ([`FeatureSource::rows_on_gpu`]), if one does.
     pub fn gathering(&self) -> Option<&Gpu> {
         self.place.gpu().filter(|_| self.rows.is_some())
     }
@@ -359,19 +359,19 @@ impl<'a> FeatureSource<'a> {
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) where the host has to gather, errors of the GPU.
-    pub fn rows_there(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
-        self.there()?.tensor(gpu, self.place.device(), vertices, input)
+    pub fn rows_on_gpu(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
+        self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
     }
 
     /// The same on any stream, in memory of that stream.
     ///
     /// # Errors
-    /// As [`FeatureSource::rows_there`].
+    /// As [`FeatureSource::rows_on_gpu`].
     pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
-        self.there()?.ahead(gpu, vertices, input)
+        self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
-    fn there(&self) -> Result<&(dyn AnyRows + 'a)> {
+    fn on_gpu(&self) -> Result<&(dyn AnyRows + 'a)> {
         let unreached = || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
         self.rows.as_deref().ok_or_else(unreached)
     }
@@ -396,7 +396,7 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Kernel`] if the table has not all vertices, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
-            return self.rows_there(gpu, gpu.upload(vertices)?.slice(), input);
+            return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
         }
         self.place.bring(&self.on_host(vertices, input, room)?)
     }

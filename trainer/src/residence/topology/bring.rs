@@ -5,7 +5,7 @@ use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
 use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
 
-use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
+use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
 use crate::job::options::{RunOptions, TopologyStorage};
@@ -43,7 +43,7 @@ impl<'a> Source<'_, 'a> {
     }
 
     /// With no tiers.
-    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
+    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<GpuArrays>) -> Topology<'a> {
         let ranks = self.places.len();
         let tiers = (0..ranks).map(|_| None).collect();
         Topology { place, pinned, gpus, tiers, first: self.first, bytes: vec![0; ranks] }
@@ -109,17 +109,17 @@ impl<'a> Source<'_, 'a> {
     }
 
     /// For each GPU, with copies of owners, and of others as asked for.
-    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<OnGpu>> {
+    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<GpuArrays>> {
         let Graph { indptr: starts, indices: sources, .. } = self.graph();
         let copies = |(gpu, _): (&Gpu, u64)| {
-            let there = OnGpu {
+            let arrays = GpuArrays {
                 indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
                 indices: indices.then(|| gpu.upload(sources)).transpose()?,
                 owners: self.job.frontiers.map().map(|owners| gpu.upload(owners)).transpose()?,
                 gpu: gpu.clone(),
             };
             gpu.synchronise()?;
-            Ok(there)
+            Ok(arrays)
         };
         sharing(self.places).into_iter().map(copies).collect()
     }
@@ -200,7 +200,7 @@ impl<'a> Source<'_, 'a> {
             pinned =
                 PinnedGraph { indptr: Some(self.pin(gpu, indptr)?), indices: Some(self.pin(gpu, indices)?), owners };
         }
-        let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
+        let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 

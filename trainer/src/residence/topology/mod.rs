@@ -41,7 +41,7 @@ pub struct Topology<'a> {
     /// Host memory that all GPUs read.
     pinned: PinnedGraph<'a>,
     /// Arrays that the ranks that share a GPU share on it.
-    gpus: Vec<OnGpu>,
+    gpus: Vec<GpuArrays>,
     /// In-edges that each rank of this process has on its GPU of its own; none where it reads all elsewhere.
     tiers: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
@@ -67,7 +67,7 @@ impl PinnedGraph<'_> {
 }
 
 /// Arrays in the memory of one GPU.
-struct OnGpu {
+struct GpuArrays {
     gpu: Gpu,
     indptr: Option<DeviceBuffer<u64>>,
     indices: Option<DeviceBuffer<u32>>,
@@ -145,18 +145,18 @@ impl<'a> Topology<'a> {
     /// Errors of the driver.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
-            Some(there) => BatchSampler::on_device(place, there, job.prefetch > 0),
+            Some(graph) => BatchSampler::on_device(place, graph, job.prefetch > 0),
             None => Ok(BatchSampler::on_host(Sampler::default(), job.graph, place)),
         }
     }
 
     fn seen_by(&self, place: &Place, rank: usize) -> Result<Option<OnDevice<'_>>> {
         let Some(gpu) = place.gpu() else { return Ok(None) };
-        let Some(there) = self.gpus.iter().find(|there| there.gpu.is_same_device(gpu)) else { return Ok(None) };
-        let Some(indptr) = seen(there.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
-        let owners = seen(there.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
+        let Some(arrays) = self.gpus.iter().find(|arrays| arrays.gpu.is_same_device(gpu)) else { return Ok(None) };
+        let Some(indptr) = seen(arrays.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
+        let owners = seen(arrays.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
         let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_ref());
-        let graph = match (tier, seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
+        let graph = match (tier, seen(arrays.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
             (Some(tier), _) => DeviceGraph::of_subgraph(gpu, indptr, tier)?,
             (None, Some(indices)) => DeviceGraph::new(gpu, indptr, indices)?,
             (None, None) => return Ok(None),

@@ -8,12 +8,12 @@ use super::Caches;
 
 /// Rows that a rank would find in its own cache, and in those that it reads.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct SimulatedCache {
     own: VertexSet,
     peers: VertexSet,
 }
 
-impl Counted {
+impl SimulatedCache {
     /// For `rank`, of a graph of so many vertices.
     pub fn new(caches: &Caches, rank: usize, num_vertices: usize) -> Self {
         let of_peers = caches.peers(rank).iter().flat_map(|&peer| caches.of(peer).iter().copied());
