@@ -26,7 +26,7 @@ pub enum Batches<'a, 's> {
     Made(&'a Made),
 }
 
-/// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
+/// Trains on every mini-batch of `epoch` (from 1) and returns this rank's totals. Collective.
 pub fn train_epoch(
     (job, features): (&Job<'_>, &FeatureSource<'_>),
     batches: Batches<'_, '_>,
@@ -37,14 +37,14 @@ pub fn train_epoch(
     log: StepLog<'_>,
 ) -> Result<StepReport> {
     let (config, comm) = (job.config, comms.all());
-    let mut sums = StepReport::default();
+    let mut totals = StepReport::default();
     let mut window = Window::begin(log, epoch, optimizer.steps);
     let mut finish = |(items, step, launched): (usize, u32, Launched)| {
         let ending = Instant::now();
         let mut report = launched.finish()?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();
         report.check(epoch, step)?;
-        sums.add(&report);
+        totals.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {
             stage.advance(items as u64);
@@ -74,5 +74,5 @@ pub fn train_epoch(
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;
-    Ok(sums)
+    Ok(totals)
 }

@@ -50,10 +50,10 @@ impl<'a> Team<'a> {
         work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let threads = tch::get_num_threads().max(1) as usize;
-        let share = threads / self.sources.len();
+        let portion = threads / self.sources.len();
         let failed = AtomicBool::new(false);
         let work = |rank: usize, model: &Model, source: &FeatureSource<'_>| {
-            set_torch_threads(share);
+            set_torch_threads(portion);
             let result = catch_unwind(AssertUnwindSafe(|| work(model, source, &failed)))
                 .unwrap_or_else(|panic| Err(Error::of_panic(&*panic, rank)));
             failed.fetch_or(result.is_err(), Ordering::Relaxed);

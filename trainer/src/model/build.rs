@@ -91,7 +91,7 @@ fn block(
         return Block { layer, residual, norm, activation, dropout: false, tail: false };
     }
     let residual = match () {
-        () if pre_activation && index > 0 => Residual::Sums,
+        () if pre_activation && index > 0 => Residual::PreActivation,
         () if pre_activation || !config.residual => Residual::None,
         () if input == out => Residual::Identity,
         () => Residual::Projection(named.glorot("residual", [input, out])),

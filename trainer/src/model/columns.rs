@@ -33,12 +33,12 @@ pub trait ByColumns {
     /// Those of the operators.
     fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
 
-    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the sums over all columns of what
+    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the totals over all columns of what
     /// [`ByColumns::partial`] returned.
     ///
     /// # Errors
     /// Those of the operators.
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor>;
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor>;
 }
 
 /// The rows of `weight`, `[input, output]`, that belong to `columns` of the input.
@@ -93,17 +93,17 @@ impl Model {
                 let weight = rows_of(weight, &columns)?;
                 parts.push(linear(edges.place(), &own()?, &weight, None, Finish::default())?);
             }
-            Residual::None | Residual::Sums => {}
+            Residual::None | Residual::PreActivation => {}
         }
         let flat = parts.iter().map(|part| part.f_flatten(0, -1)).collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::f_cat(&flat, 0)? })
     }
 
-    /// As [`Model::body`] of the bottom layer, from `sums`, what [`Model::partial`] returned for each column, summed.
+    /// As [`Model::body`] of the bottom layer, from `totals`: the results of [`Model::partial`] summed over all columns.
     pub(crate) fn complete(
         &self,
         edges: &LayerEdges<'_>,
-        sums: &Tensor,
+        totals: &Tensor,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
@@ -115,7 +115,7 @@ impl Model {
         self.body_of(0, frontier, dropout, |finish| {
             let (mut parts, mut start) = (Vec::new(), 0);
             for [rows, width] in self.partial_shapes(&edges.edges)? {
-                let part = sums.f_narrow(0, start, (rows * width) as i64)?;
+                let part = totals.f_narrow(0, start, (rows * width) as i64)?;
                 parts.push(part.f_view([rows as i64, width as i64])?);
                 start += (rows * width) as i64;
             }

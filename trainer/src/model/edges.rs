@@ -59,7 +59,7 @@ impl<'a> LayerEdges<'a> {
         Self { trained_at: Some((step, index as u8)), ..self.clone() }
     }
 
-    /// Dropout of a share of `probability` of the shares of [`attention`](crate::operator::attention()): the same whichever rank
+    /// Dropout of a fraction `probability` of the weights of [`attention`](crate::operator::attention()): the same whichever rank
     /// computes an edge. `None` while the model is not trained.
     pub fn attention_dropout(&self, probability: f32) -> Option<Dropout> {
         let (step, layer) = self.trained_at.filter(|_| probability > 0.0)?;

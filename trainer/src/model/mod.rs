@@ -141,7 +141,7 @@ impl std::fmt::Debug for OwnLayer {
 /// Parameters of dropout.
 #[derive(Clone, Copy, Debug)]
 pub struct DropoutKey {
-    /// Share of zeroed values.
+    /// Fraction of zeroed values.
     pub probability: f64,
     /// The mini-batch.
     pub step: Step,
@@ -165,7 +165,7 @@ impl<T: Into<Ids>> From<T> for Frontier {
 pub struct Model {
     place: Place,
     blocks: Vec<Block>,
-    /// Whether what a block adds to is the sums of the block below, not its rows.
+    /// Whether a block adds to the pre-activation of the block below, not to its rows.
     pre_activation: bool,
     head: Option<Head>,
     classes: usize,
@@ -216,12 +216,12 @@ impl Model {
         self.blocks[index].tail
     }
 
-    /// Whether layer `index` adds the sums of the one below, which are its first rows.
+    /// Whether layer `index` adds the pre-activation of the one below, which is in its first rows.
     pub fn adds_sums(&self, index: usize) -> bool {
-        matches!(self.blocks[index].residual, Residual::Sums)
+        matches!(self.blocks[index].residual, Residual::PreActivation)
     }
 
-    /// Whether the tail of layer `index` needs the moments of its sums over all ranks, while training.
+    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks, while training.
     pub fn needs_moments(&self, index: usize) -> bool {
         self.blocks[index].norm.needs_moments()
     }
@@ -231,9 +231,9 @@ impl Model {
         self.blocks[index].norm.observe(moments)
     }
 
-    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail
+    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the pre-activations that its tail
     /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the
-    /// frontier's rows of the sums of the layer below, where they are added. An empty frontier gives an empty tensor without gradient.
+    /// frontier's rows of the pre-activation of the layer below, where it is added. An empty frontier gives an empty tensor without gradient.
     pub fn body<'a>(
         &self,
         index: usize,
@@ -265,11 +265,11 @@ impl Model {
         self.rounded(index, !self.has_tail(index), rows)
     }
 
-    /// The rows of layer `index` from its sums, of the same shape. While training, batch norm takes `moments`.
+    /// The rows of layer `index` from its pre-activation, of the same shape. While training, batch norm takes `moments`.
     pub fn tail(
         &self,
         index: usize,
-        sums: &Tensor,
+        pre_activation: &Tensor,
         moments: Option<&Moments>,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
@@ -278,7 +278,8 @@ impl Model {
         if frontier.vertices.is_empty() {
             return self.rounded(index, true, self.no_rows(index));
         }
-        let rows = self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))?;
+        let rows =
+            self.blocks[index].tail(&self.place, pre_activation, moments, self.finish(index, frontier, dropout))?;
         self.rounded(index, true, rows)
     }
 

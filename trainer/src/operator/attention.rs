@@ -16,10 +16,10 @@ use crate::{Error, Result};
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
-/// For each target and head `finish`(Σ share · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
+/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
 /// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
 /// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
-/// vertices are those of the targets, zeroes some of the shares, and lets the others grow. On the host, shares are in proportion to the
+/// vertices are those of the targets, zeroes some of the weights, and lets the others grow. On the host, weights are in proportion to the
 /// edges' factors.
 ///
 /// # Errors
@@ -60,18 +60,18 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     };
     let from_source = scores(&a_source, values(&z)?)?;
     let from_target = scores(&a_target, &values(&z)?[..own(values(&z)?)])?;
-    let mut shares = Buffer::new(op.num_weights())?;
+    let mut weights = Buffer::new(op.num_weights())?;
     let output = filled_with_room([targets, dim], finish.room, |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
-        op.forward(values(&z)?, scores, out, shares.as_mut_slice())?;
+        op.forward(values(&z)?, scores, out, weights.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
-    let shares = shares.into_tensor(&[op.num_weights() as i64])?;
+    let weights = weights.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
-    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
+    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
     let edges = edges.clone();
     attach(&inputs, &saved, output, move |gradient| {
-        let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
+        let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (z, op) = (values(z)?, form.over(&edges)?);
@@ -85,7 +85,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
                 from_target: of_target.as_mut_slice(),
             };
             let scores = [values(from_source)?, values(from_target)?];
-            op.backward(z, scores, values(shares)?, values(&given)?, scratch.as_mut_slice(), out)?;
+            op.backward(z, scores, values(weights)?, values(&given)?, scratch.as_mut_slice(), out)?;
             // Scores are made of the rows too.
             op.add_scores_backward(of_source.as_slice(), values(a_source)?, rows)?;
             op.add_scores_backward(of_target.as_slice(), values(a_target)?, rows)?;
@@ -119,17 +119,17 @@ fn on_device<T: Row>(
     };
     let from_source = scores(&a_source, rows)?;
     let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
-    let mut shares = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let sums = filled_on(device, &[targets, dim], |out| {
+    let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
+    let pre_activation = filled_on(device, &[targets, dim], |out| {
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
-        Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut shares)?)?)
+        Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
-    let output = finish.apply(edges.place(), sums, Some(&b))?;
+    let output = finish.apply(edges.place(), pre_activation, Some(&b))?;
     let result = output.shallow_clone();
-    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
+    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
     let edges = edges.clone();
     attach(&inputs, &saved, output, move |gradient| {
-        let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
+        let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
@@ -147,7 +147,7 @@ fn on_device<T: Row>(
             let scores = [values(from_source)?, values(from_target)?];
             // Scores are made of the rows too.
             let vectors = Some([values(a_source)?, values(a_target)?]);
-            Ok(op.backward(gpu, (rows, vectors), scores, values(shares)?, values(&given)?, out)?)
+            Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
             filled_on(device, &[heads, head_dim], |out| {

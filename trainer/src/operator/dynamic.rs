@@ -16,7 +16,7 @@ use crate::autograd::{
     Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
 };
 
-/// For each target and head `finish`(Σ share · source's row + `bias`) over the target itself and its sources, f32
+/// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and its sources, f32
 /// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
 /// `vector`, `[heads, width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of
 /// `sources` is target `t`'s own. Rows may be of the type in which a GPU keeps them. `dropout` is as [`attention`](super::attention())'s.
@@ -52,17 +52,17 @@ pub fn dynamic_attention(
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over(edges)?, form.dim());
-    let mut shares = Buffer::new(op.num_weights())?;
+    let mut weights = Buffer::new(op.num_weights())?;
     let output = filled_with_room([edges.num_targets(), dim], finish.room, |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
-        op.forward_dynamic(rows, out, shares.as_mut_slice())?;
+        op.forward_dynamic(rows, out, weights.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
-    let shares = shares.into_tensor(&[op.num_weights() as i64])?;
+    let weights = weights.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
     let edges = edges.clone();
-    attach(&inputs, &[&l, &r, &a, &shares, &result], output, move |gradient| {
-        let [l, r, a, shares, y] = gradient.saved()?;
+    attach(&inputs, &[&l, &r, &a, &weights, &result], output, move |gradient| {
+        let [l, r, a, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let op = form.over(&edges)?;
@@ -76,7 +76,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
                 targets: of_targets.as_mut_slice(),
                 vector: of_vector.as_mut_slice(),
             };
-            Ok(op.backward_dynamic(rows, values(shares)?, values(&given)?, scratch.as_mut_slice(), out)?)
+            Ok(op.backward_dynamic(rows, values(weights)?, values(&given)?, scratch.as_mut_slice(), out)?)
         })?;
         let of_vector = filled(&[form.heads, form.head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
         let of_targets = of_targets.into_tensor(&[edges.num_targets() as i64, dim as i64])?;
@@ -94,16 +94,16 @@ fn on_device<T: Row>(
 ) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, form.dim());
-    let mut shares = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
-    let sums = filled_on(device, &[on_gpu.num_targets(), dim], |out| {
+    let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
+    let pre_activation = filled_on(device, &[on_gpu.num_targets(), dim], |out| {
         let rows = rows_on_gpu::<T>(device, [&l, &r, &a])?;
-        Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut shares)?)?)
+        Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
-    let output = finish.apply(edges.place(), sums, Some(&b))?;
+    let output = finish.apply(edges.place(), pre_activation, Some(&b))?;
     let result = output.shallow_clone();
     let edges = edges.clone();
-    attach(&inputs, &[&l, &r, &a, &shares, &result], output, move |gradient| {
-        let [l, r, a, shares, y] = gradient.saved()?;
+    attach(&inputs, &[&l, &r, &a, &weights, &result], output, move |gradient| {
+        let [l, r, a, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
@@ -117,9 +117,9 @@ fn on_device<T: Row>(
                 targets: device_values_mut_of(device, &mut of_targets)?,
                 vector: device_values_mut(device, &mut of_vector)?,
             };
-            let [shares, given] = [device_values(device, shares)?, device_values(device, &given)?];
+            let [weights, given] = [device_values(device, weights)?, device_values(device, &given)?];
             let rows = rows_on_gpu::<T>(device, [l, r, a])?;
-            Ok(op.backward_dynamic(gpu, rows, shares, given, out)?)
+            Ok(op.backward_dynamic(gpu, rows, weights, given, out)?)
         })?;
         let of_vector = column_sums(edges.place(), &of_vector)?.f_view([form.heads as i64, form.head_dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())

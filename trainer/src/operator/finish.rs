@@ -12,7 +12,7 @@ use crate::autograd::{attach, device_values, device_values_mut, device_values_of
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// Steps after the sums of a layer.
+/// Steps after the pre-activations of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
     /// First.
@@ -25,12 +25,12 @@ pub struct Finish {
     pub room: usize,
 }
 
-/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or a share of attention.
+/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or an attention weight.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Vertex of each row; for attention, first those of the targets.
     pub ids: Ids,
-    /// Share of the values that become zero; the others grow by 1 / (1 - share).
+    /// Fraction of the values that become zero; the others grow by 1 / (1 - fraction).
     pub probability: f32,
     /// Seed, epoch, step and layer.
     pub key: StreamKey,

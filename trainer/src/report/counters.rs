@@ -92,7 +92,7 @@ impl Work {
 /// One mini-batch on one rank.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// This rank's share of the global mini-batch's mean loss: the shares add up to it. Over several steps, of the mean over all of
+    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean over all of
     /// their losses.
     pub loss: f64,
     /// Number of losses of the global mini-batch, those of its labelled seeds or of its pairs; over several steps, the sum. The same on
@@ -129,8 +129,8 @@ impl StepReport {
         }
     }
 
-    /// How many of `steps` the norms are of, at least 1.
-    pub fn counted_of(&self, steps: u64) -> f64 {
+    /// Number of `steps` that were not skipped, at least 1.
+    pub fn num_finite(&self, steps: u64) -> f64 {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
@@ -210,24 +210,24 @@ pub struct EpochReport {
 }
 
 impl EpochReport {
-    /// The report of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `sums` are over all
+    /// The report of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `totals` are over all
     /// ranks.
-    pub(crate) fn new(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> Self {
+    pub(crate) fn new(epoch: u32, totals: &StepReport, steps: u64, seconds: f64) -> Self {
         Self {
             epoch,
-            loss: sums.loss,
-            gradient_norm: sums.gradient_norm / sums.counted_of(steps),
-            learning_rate: sums.learning_rate,
-            loss_scale: sums.loss_scale,
-            skipped: sums.skipped,
+            loss: totals.loss,
+            gradient_norm: totals.gradient_norm / totals.num_finite(steps),
+            learning_rate: totals.learning_rate,
+            loss_scale: totals.loss_scale,
+            skipped: totals.skipped,
             draw_factor: None,
-            train: sums.correct as f64 / sums.counted.max(1) as f64,
+            train: totals.correct as f64 / totals.counted.max(1) as f64,
             valid: None,
             test: None,
-            timings: sums.timings,
+            timings: totals.timings,
             seconds,
             evaluate_s: 0.0,
-            work: sums.work.clone(),
+            work: totals.work.clone(),
         }
     }
 

@@ -73,8 +73,8 @@ impl Targets<'_> {
 /// Loss of a mini-batch on this rank, and its score.
 #[derive(Debug, Default)]
 pub struct Loss {
-    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's share of the global mini-batch's mean
-    /// loss: the shares add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
+    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's part of the global mini-batch's mean
+    /// loss: the parts add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
     /// classes where it can have several, and for each pair of vertices. To read them is to wait for them.
     pub numbers: Option<Tensor>,
     /// Decisions.

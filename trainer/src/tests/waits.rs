@@ -177,7 +177,7 @@ fn batch_norm_waits_for_no_sums() {
 fn no_model_waits_for_more() {
     let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 1, 96);
     check(&ModelKind::value_variants().iter().map(single).collect::<Vec<_>>());
-    // Dropout of shares is drawn by the softmax.
+    // Dropout of attention weights is drawn by the softmax.
     for kind in [ModelKind::Gat, ModelKind::Gatv2] {
         let (with, ..) = single(&kind);
         let without = changed(&with, |config| config.model.attention_dropout = 0.0);

@@ -96,11 +96,11 @@ impl Moments {
         }
         let (_, dim) = shape("rows to normalise", rows)?;
         let given = weights.as_ref().map(values).transpose()?;
-        let mut sums = column_moments(values(&rows.detach().contiguous())?, given, dim)?;
-        comm.all_reduce_sum_f64(&mut sums)?;
-        let rows = sums[0];
-        let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
-        let squares = sums[1 + dim..].iter().zip(&mean);
+        let mut totals = column_moments(values(&rows.detach().contiguous())?, given, dim)?;
+        comm.all_reduce_sum_f64(&mut totals)?;
+        let rows = totals[0];
+        let mean: Vec<f64> = totals[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
+        let squares = totals[1 + dim..].iter().zip(&mean);
         let variance = squares.map(|(sum, mean)| (sum / rows.max(1.0) - mean * mean).max(0.0)).collect();
         Ok(Self { columns: ColumnMoments::OnHost(HostMoments { rows, mean, variance }), weights })
     }

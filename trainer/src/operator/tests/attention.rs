@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Dropout of shares at edges whose rows are those of vertices of their own, and what it multiplies the shares of the targets'
+/// Dropout of attention weights at edges whose rows are those of vertices of their own, and what it multiplies the weights of the targets'
 /// loops and then of the edges with, f64 `[targets + edges, heads, 1]`.
 fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropout>, Tensor) {
     let edges = edges.on_host().unwrap();
@@ -68,8 +68,8 @@ impl Case {
         let raised = scores.exp();
         let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Double, Device::Cpu));
         let total = zeros(&[n, heads]).index_add(0, &self.to, &raised);
-        let share = raised / total.index_select(0, &self.to) * &self.factors;
-        let terms = self.split(rows).index_select(0, &self.from) * share.unsqueeze(-1);
+        let weight = raised / total.index_select(0, &self.to) * &self.factors;
+        let terms = self.split(rows).index_select(0, &self.from) * weight.unsqueeze(-1);
         zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias
     }
 

@@ -60,7 +60,7 @@ pub struct Window<'a> {
     epoch: u32,
     /// Mini-batches of the run before the next.
     done: u64,
-    sums: StepReport,
+    totals: StepReport,
     steps: u32,
     since: Instant,
 }
@@ -68,7 +68,7 @@ pub struct Window<'a> {
 impl<'a> Window<'a> {
     /// At the beginning of `epoch`, before which the run had `done` mini-batches.
     pub fn begin(log: StepLog<'a>, epoch: u32, done: u64) -> Self {
-        Self { log, epoch, done, sums: StepReport::default(), steps: 0, since: Instant::now() }
+        Self { log, epoch, done, totals: StepReport::default(), steps: 0, since: Instant::now() }
     }
 
     /// Takes in the next mini-batch, and writes a record if it is time to. Collective.
@@ -78,35 +78,35 @@ impl<'a> Window<'a> {
         }
         self.done += 1;
         self.steps += 1;
-        self.sums.add(report);
+        self.totals.add(report);
         if !self.done.is_multiple_of(u64::from(self.log.every)) {
             return Ok(());
         }
-        let sums = std::mem::take(&mut self.sums).reduce(comm)?;
+        let totals = std::mem::take(&mut self.totals).reduce(comm)?;
         if comm.rank() == 0 {
-            (self.log.write)(&self.record(&sums))?;
+            (self.log.write)(&self.record(&totals))?;
         }
         (self.steps, self.since) = (0, Instant::now());
         Ok(())
     }
 
-    fn record(&self, sums: &StepReport) -> StepRecord {
-        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), sums.counted_of(self.steps.into()));
+    fn record(&self, totals: &StepReport) -> StepRecord {
+        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), totals.num_finite(self.steps.into()));
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         StepRecord {
             step: self.done,
             epoch: self.epoch,
             steps: self.steps,
-            loss: sums.loss,
-            gradient_norm: sums.gradient_norm / steps,
-            learning_rate: sums.learning_rate,
-            loss_scale: sums.loss_scale,
-            skipped: sums.skipped,
-            timings: sums.timings,
+            loss: totals.loss,
+            gradient_norm: totals.gradient_norm / steps,
+            learning_rate: totals.learning_rate,
+            loss_scale: totals.loss_scale,
+            skipped: totals.skipped,
+            timings: totals.timings,
             seconds,
-            work: sums.work.clone(),
-            edges_per_s: per_second(sums.work.edges),
-            rows_per_s: per_second(sums.work.rows_loaded),
+            work: totals.work.clone(),
+            edges_per_s: per_second(totals.work.edges),
+            rows_per_s: per_second(totals.work.rows_loaded),
         }
     }
 }

@@ -309,7 +309,7 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
-    counted: Option<SimulatedCache>,
+    simulated: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
     side: OnceLock<Gpu>,
 }
@@ -317,7 +317,7 @@ pub struct FeatureSource<'a> {
 impl<'a> FeatureSource<'a> {
     /// The rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
-        Self { table, place: place.clone(), rows: None, counted: None, side: OnceLock::new() }
+        Self { table, place: place.clone(), rows: None, simulated: None, side: OnceLock::new() }
     }
 
     /// The rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -326,12 +326,12 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { table, place: place.clone(), rows, counted: None, side: OnceLock::new() })
+        Ok(Self { table, place: place.clone(), rows, simulated: None, side: OnceLock::new() })
     }
 
-    /// The same, where loads are counted by `counted`, if the host gathers.
-    pub fn with_count(self, counted: Option<SimulatedCache>) -> Self {
-        Self { counted, ..self }
+    /// The same, where loads are counted by `simulated`, if the host gathers.
+    pub fn with_count(self, simulated: Option<SimulatedCache>) -> Self {
+        Self { simulated, ..self }
     }
 
     /// Place at which the rank computes.
@@ -378,7 +378,7 @@ impl<'a> FeatureSource<'a> {
 
     /// How many of the rows of `vertices` would be in caches, where that is counted on the host.
     pub fn count(&self, vertices: &[u32]) -> CacheHits {
-        self.counted.as_ref().map_or_else(CacheHits::default, |counted| counted.hits(vertices))
+        self.simulated.as_ref().map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
     }
 
     /// How many of the rows of `vertices`, which are on the GPU, are in caches, counted on the stream of `gpu`; `None` without any.

@@ -42,11 +42,11 @@ impl<'a> Source<'_, 'a> {
         self.found(TopologyStorage::Host, PinnedGraph::default(), Vec::new())
     }
 
-    /// With no tiers.
+    /// With no subgraphs.
     fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<GpuArrays>) -> Topology<'a> {
         let ranks = self.places.len();
-        let tiers = (0..ranks).map(|_| None).collect();
-        Topology { place, pinned, gpus, tiers, first: self.first, bytes: vec![0; ranks] }
+        let subgraphs = (0..ranks).map(|_| None).collect();
+        Topology { place, pinned, gpus, subgraphs, first: self.first, bytes: vec![0; ranks] }
     }
 
     /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
@@ -131,7 +131,7 @@ impl<'a> Source<'_, 'a> {
         Ok(found)
     }
 
-    /// Bytes of a rank's GPU beside its tier.
+    /// Bytes of a rank's GPU beside its subgraph.
     fn beside(&self, index: usize) -> u64 {
         let indptr = if self.reads_indptr() { size_of_val(self.graph().indptr) as u64 } else { 0 };
         (owner_bytes(self.job) + indptr) / self.sharing(index)
@@ -185,9 +185,9 @@ impl<'a> Source<'_, 'a> {
                 let is_own = |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
                 owners.iter().enumerate().map(is_own).sum()
             };
-            let tier = DeviceSubgraph::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
-            found.bytes[index] = tier.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
-            found.tiers[index] = Some(tier);
+            let subgraph = DeviceSubgraph::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
+            found.bytes[index] = subgraph.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
+            found.subgraphs[index] = Some(subgraph);
         }
         Ok(found)
     }

@@ -43,7 +43,7 @@ pub struct Topology<'a> {
     /// Arrays that the ranks that share a GPU share on it.
     gpus: Vec<GpuArrays>,
     /// In-edges that each rank of this process has on its GPU of its own; none where it reads all elsewhere.
-    tiers: Vec<Option<DeviceSubgraph>>,
+    subgraphs: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
     first: usize,
     /// Bytes of its GPU that each rank of this process takes.
@@ -155,9 +155,9 @@ impl<'a> Topology<'a> {
         let Some(arrays) = self.gpus.iter().find(|arrays| arrays.gpu.is_same_device(gpu)) else { return Ok(None) };
         let Some(indptr) = seen(arrays.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
         let owners = seen(arrays.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
-        let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_ref());
-        let graph = match (tier, seen(arrays.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
-            (Some(tier), _) => DeviceGraph::of_subgraph(gpu, indptr, tier)?,
+        let subgraph = rank.checked_sub(self.first).and_then(|index| self.subgraphs.get(index)?.as_ref());
+        let graph = match (subgraph, seen(arrays.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
+            (Some(subgraph), _) => DeviceGraph::of_subgraph(gpu, indptr, subgraph)?,
             (None, Some(indices)) => DeviceGraph::new(gpu, indptr, indices)?,
             (None, None) => return Ok(None),
         };

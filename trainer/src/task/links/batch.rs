@@ -49,9 +49,9 @@ impl LinkBatch {
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
         let at = |rank: usize| of_group.start + of_group.len() * rank / ranks;
-        let share = at(rank)..at(rank + 1);
-        let first = share.start * (1 + negatives);
-        for &edge in &batch[share] {
+        let portion = at(rank)..at(rank + 1);
+        let first = portion.start * (1 + negatives);
+        for &edge in &batch[portion] {
             let (source, target) = split.ends(edge);
             let mut draws = Draws::new(&key, edge);
             sources.extend(std::iter::repeat_n(source, 1 + negatives));

@@ -2,7 +2,7 @@
 //!
 //! Returns: the graph without the held-out edges, the edges to train on, and the held-out pairs.
 //! Input: a graph with ascending neighbour lists; directed, or symmetric with both directions of every edge.
-//! Idea: the share that an edge belongs to is drawn by Philox from the unordered pair of its ends, so both directions of an
+//! Idea: the use of an edge is drawn by Philox from the unordered pair of its ends, so both directions of an
 //! edge are held out together, and nothing has to be stored: the same seed and shares give the same split of the same
 //! graph, whatever its vertices' order in memory, the number of threads or ranks. Self-loops are never held out, nor
 //! trained on. Of two directions of an edge the one that ascends stands for both.
@@ -149,7 +149,7 @@ impl LinkSplit {
     pub fn positions_in(&self, whole: &Graph<'_>, config: &TaskConfig) -> Option<Vec<u64>> {
         let of_vertex = |v: u32| {
             let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
-            edges.filter(move |&(_, &u)| share(config, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
+            edges.filter(move |&(_, &u)| use_of(config, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
         };
         match &self.kept {
             Kept::Whole(_) => None,
@@ -194,8 +194,8 @@ pub fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
     &graph.indices[range.start as usize..range.end as usize]
 }
 
-/// The share of the edge between `u` and `v`, whichever way it points.
-fn share(config: &TaskConfig, u: u32, v: u32) -> EdgeUse {
+/// The use of the edge between `u` and `v`, whichever way it points.
+fn use_of(config: &TaskConfig, u: u32, v: u32) -> EdgeUse {
     let key = StreamKey { step: u.max(v), ..StreamKey::new(config.edge_seed, Stream::Links) };
     let drawn = f64::from(Draws::new(&key, u.min(v)).unit_f32());
     match drawn {
@@ -212,7 +212,7 @@ fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize
         let before = piece.indices.len();
         for &u in in_neighbours(graph, v) {
             let stands = u < v || (u > v && in_neighbours(graph, u).binary_search(&v).is_err());
-            let held_out = match share(config, u, v) {
+            let held_out = match use_of(config, u, v) {
                 EdgeUse::Train => {
                     if stands {
                         piece.train.push(piece.indices.len() as u32);
