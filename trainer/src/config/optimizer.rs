@@ -1,4 +1,4 @@
-//! How the parameters are updated.
+//! Options of the optimizer.
 
 use serde::{Deserialize, Serialize};
 

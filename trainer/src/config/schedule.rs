@@ -1,4 +1,4 @@
-//! How the learning rate changes in the course of a run.
+//! Options of the learning rate's schedule.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! When a run is evaluated, and by whom.
+//! Evaluation in the course of a run: the epochs at which it happens, and the workers that do it.
 
 use std::time::Instant;
 

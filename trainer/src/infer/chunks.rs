@@ -1,7 +1,8 @@
-//! The vertices of a layer in chunks of bounded edges, given to whoever asks next, and shown in their order.
+//! Chunks of a layer's vertices. Each has a bounded number of edges. Workers take the next chunk when they are free,
+//! and chunks are shown in the order of their vertices.
 //!
-//! Where chunks end depends on the graph and the room alone, so that each row is computed in the same chunk by any number of
-//! workers. Who takes a chunk takes the room for its rows with it.
+//! The ends of chunks depend on the graph and the room alone, so each row is computed in the same chunk by any number
+//! of workers. A worker that takes a chunk also gets the room for its rows.
 
 use std::borrow::Cow;
 use std::ops::Range;

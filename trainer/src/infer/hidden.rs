@@ -1,12 +1,12 @@
-//! The rows of a finished layer, for the layer above: in the memory of the GPUs that compute, where each has room for all of
-//! them, else in the host's, where those fit, else in a file that is mapped.
+//! Rows of a finished layer, for the layer above. They lie in the memory of the GPUs that compute, where each has room
+//! for all of them; else in the host's memory, where they fit; else in a file that is mapped.
 //!
-//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and a slot is written by whoever has
-//! it. On several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own, so that layers above
-//! read rows at home: a layer reads each row once an edge and chunk, but it is written once. Rows lie in the type of the place's
-//! rows, as they do in training, and are read as f32.
-//! The file never has a name: it goes with the map, whatever becomes of the process. GPUs read rows
-//! in the host's memory over the bus where the driver can pin them; other rows are gathered by the host.
+//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and one worker writes
+//! each slot. With several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own. So
+//! the layers above read rows at home: a row is read once for each edge and chunk, but written once. Rows have the type
+//! of the place's rows, as in training, and are read as f32.
+//! The file has no name, so it disappears with the map, however the process ends. GPUs read rows in the host's memory
+//! over the bus where the driver can pin them; other rows are gathered by the host.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,12 +1,12 @@
-//! Exact inference by all ranks together, each over the vertices that it owns: for hosts of which none has the rows of all.
+//! Exact inference by all ranks together, each over the vertices that it owns: for hosts none of which has all rows.
 //!
-//! Returns: the rows of the last layer, on each rank those of its own vertices. Input: a model with the same parameters on every rank, a
-//! graph, who owns which vertex, and the feature rows of the own ones.
-//! Idea: layer after layer, as [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks, of which each
-//! computes its own: it is sampled with all in-edges, and the rows below are exchanged, as one layer of a mini-batch is. The host
-//! samples, also for GPUs.
-//! Cost: one pass over the edges a layer; a row crosses to another rank once for each chunk in which that reads it. Memory: a chunk's
-//! rows, and those of two layers of the own vertices, on the host.
+//! Returns: the rows of the last layer, on each rank those of its own vertices. Input: a model with the same parameters
+//! on every rank, a graph, the owner of each vertex, and the feature rows of the own vertices.
+//! Idea: layer after layer, as [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks;
+//! each rank computes its own vertices of it. A chunk is sampled with all in-edges, and the rows below are exchanged,
+//! like one layer of a mini-batch. The host samples, also for GPUs.
+//! Cost: one pass over the edges for each layer; a row crosses to another rank once for each chunk in which that rank
+//! reads it. Memory: a chunk's rows, and those of two layers of the own vertices, on the host.
 
 use std::sync::atomic::AtomicBool;
 

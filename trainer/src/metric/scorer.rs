@@ -1,4 +1,4 @@
-//! From logits and labels to a score.
+//! Score of logits against labels.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 

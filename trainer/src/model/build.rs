@@ -1,4 +1,4 @@
-//! From a configuration to the blocks of a model.
+//! Builds the blocks of a model from its configuration.
 
 use gsplit_store::attempt;
 

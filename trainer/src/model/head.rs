@@ -1,4 +1,4 @@
-//! From the seeds' hidden rows to logits, where the last layer is a hidden one.
+//! Head: logits from the seeds' hidden rows, where the last layer is a hidden one.
 //!
 //! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer side by side, or the largest of each column,
 //! then one product. A seed is in every local frontier of its rank, so this moves nothing between ranks.

@@ -1,8 +1,9 @@
-//! A model layer by layer over full neighbourhoods, when nothing is trained.
+//! Inference with a model, layer by layer over full neighbourhoods.
 //!
-//! Between layers stands one *state* row a vertex. In most models it is the layer's row. It grows by what later layers need
-//! of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping knowledge what it has gathered
-//! so far. After the last layer the state is the logits, and where it is to be shown, what the head reads.
+//! Between layers each vertex has one *state* row. In most models it is the layer's row. It is longer where later
+//! layers need something of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping
+//! knowledge the rows gathered so far. After the last layer the state is the logits, followed, where it is shown, by
+//! the input of the head.
 
 use tch::Tensor;
 

@@ -1,4 +1,4 @@
-//! From stored feature rows to those that the bottom layer reads: normalised, and with dropout while training.
+//! Input of the bottom layer: stored feature rows, normalised, and with dropout while training.
 //!
 //! Rows are changed where they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is the same
 //! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be

@@ -1,9 +1,11 @@
 //! Choice of the engine that computes dense products fastest on this machine: timed once, then read from a file.
 //!
-//! Returns: the engine, and the GFLOP/s of each. Idea: the products of a mini-batch, forwards and backwards, by each engine in turn;
-//! the fastest of a few rounds counts, since other work only slows them. The first engine stays unless another is clearly faster. Two runs whose engines differ differ in the last bits of their sums; so the first choice is kept
-//! (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of threads. Where nothing can be
-//! kept, and in builds without optimisation, nothing is timed. Cost: a second or two, once.
+//! Returns: the engine, and the GFLOP/s of each. Idea: each engine in turn computes the products of a mini-batch,
+//! forwards and backwards. The fastest of a few rounds counts, since other work only slows them. The first engine stays
+//! unless another is clearly faster. Two runs with different engines differ in the last bits of their sums. So the
+//! first choice is kept (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of
+//! threads. Where no file can be kept, and in builds without optimisation, nothing is timed. Cost: a second or two,
+//! once.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The edges that operators work on, where they work.
+//! Edges that operators work on, on the host or on a GPU.
 
 use std::sync::OnceLock;
 

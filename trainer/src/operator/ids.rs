@@ -1,7 +1,6 @@
-//! Vertices, where they are needed.
+//! Vertices of a mini-batch, on the host or on its GPU.
 //!
-//! A mini-batch that was sampled on a GPU has its vertices there, one that was sampled on the host has them there. Either
-//! copy is made from the other when somebody first asks for it, and kept: what asks, pays.
+//! A mini-batch has its vertices where it was sampled. The other side's copy is made on first use and kept.
 
 use std::sync::{Arc, OnceLock};
 

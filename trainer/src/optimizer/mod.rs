@@ -1,4 +1,4 @@
-//! Updates of the parameters, and what they need to go on exactly after a resume.
+//! Updates of the parameters, and the state that a resumed run needs to continue exactly.
 //!
 //! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
 //! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the

@@ -1,8 +1,8 @@
 //! The ranks of a run as threads of this process: started, watched, and ended.
 //!
-//! Returns: what the first rank returned, or the first cause of a failure. Idea: a rank that fails tells the others, whose
-//! collectives then fail with its reason, so all end within one collective. One that hangs cannot be told: its thread cannot
-//! be ended either, so the program is, where the caller has said how.
+//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails tells the others.
+//! Their collectives then fail with its reason, so all end within one collective. A rank that hangs cannot be told, and
+//! its thread cannot be ended; so the program is ended, where the caller has said how.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

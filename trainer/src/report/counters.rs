@@ -20,8 +20,8 @@ pub struct Timings {
     pub compute_s: f64,
     /// Exchanging other rows and gradients, waiting for other ranks included.
     pub exchange_s: f64,
-    /// Waiting while a mini-batch was computed, nearly all of it in `exchange_s`: for ranks that are threads until they came, for
-    /// processes until their messages had.
+    /// Seconds waiting for other ranks while a mini-batch was computed, mostly within `exchange_s`. A rank that is a
+    /// thread waits until the others come, a process until their messages do.
     #[serde(default)]
     pub wait_s: f64,
 }

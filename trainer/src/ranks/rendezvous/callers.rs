@@ -1,10 +1,11 @@
 //! Callers: connections to rank 0 that have not said yet which rank they are.
 //!
-//! Idea: one thread watches them all and waits for none of them. A rank says who it is as soon as it is asked, so a caller has
-//! [`FIRST_BYTE`] to say anything, and [`HANDSHAKE`] to say all. There is room for [`MOST`], and for [`MOST_OF_ONE`] of one address. Where
-//! there is none, a newcomer takes the place of the one that has been silent for longest, once that had [`GRACE`]; until then newcomers
-//! wait, in the order in which they called. Callers that say nothing therefore hold up a rank for milliseconds, however many
-//! they are and however often they call again.
+//! Idea: one thread watches them all and waits for none of them. A rank says who it is as soon as it is asked. So a
+//! caller has [`FIRST_BYTE`] for its first byte, and [`HANDSHAKE`] for the whole message. There is room for [`MOST`]
+//! callers, and for [`MOST_OF_ONE`] from one address. When the room is full, a newcomer takes the place of the caller
+//! that has been silent for longest, once that one has had [`GRACE`]; until then newcomers wait, in the order in which
+//! they called. Silent callers therefore delay a rank by milliseconds, however many they are and however often they
+//! call again.
 //! Cost: one system call for all, and one for each that has said something.
 
 use std::io::{Error, ErrorKind, Read, Result};

@@ -1,14 +1,14 @@
-//! How the processes of a run find each other over TCP, before NCCL joins their GPUs.
+//! Rendezvous of the processes of a run over TCP, before NCCL joins their GPUs.
 //!
-//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and its [`Links`] to all others. Idea: rank 0
-//! listens; the others call until it answers. Then rank 0 tells all where each listens, and each calls those before it. Who calls proves
-//! that it belongs to the run by a
-//! keyed hash (HMAC-SHA256) of both sides' random challenges, so that what was overheard is of no use later, and so does who
-//! answers. A caller that cannot is told and dropped, and who listens goes on waiting; whoever says nothing, or too slowly, holds
-//! up nobody ([`callers`]). Messages are of fixed length, or say one that is checked.
-//! The key is the run's secret; without one it is empty, and whoever reaches a port can take a rank's place. Nothing is
-//! encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into the hash, so that
-//! two runs on one port do not mix.
+//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and its [`Links`] to all
+//! others. Idea: rank 0 listens; the others call until it answers. Then rank 0 tells all ranks where each listens, and
+//! each rank calls those before it. Both sides prove that they belong to the run, by a keyed hash (HMAC-SHA256) of both
+//! sides' random challenges, so that a message that was overheard is of no use later. A caller that cannot prove it is
+//! told and dropped, and the listener goes on waiting. A caller that says nothing, or is too slow, holds up nobody
+//! ([`callers`]). Messages have a fixed length, or state one that is checked.
+//! The key is the run's secret. Without a secret it is empty, and anybody who reaches a port can take a rank's place.
+//! Nothing is encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into
+//! the hash, so that two runs on one port do not mix.
 //! Cost: one connection between each two ranks, kept open.
 
 mod callers;

@@ -1,8 +1,8 @@
-//! Records between the epochs' own: one every so many mini-batches, over those since the last.
+//! Records of mini-batches: one every so many, over the mini-batches since the last record.
 //!
-//! Mini-batches are counted over the whole run, from 1, so that the records of a resumed run stand where those of one that was
-//! never interrupted would. What is since the last record is forgotten at the end of an epoch, whose own record has it.
-//! Cost: one sum over all ranks a record.
+//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as
+//! one that was never interrupted. The mini-batches after the last record of an epoch have none: the epoch's own record
+//! covers them.
 
 use std::time::Instant;
 

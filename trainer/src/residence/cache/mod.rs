@@ -1,7 +1,8 @@
 //! Feature rows that the GPUs of a run keep in their memory, and the caches that each rank reads.
 //!
-//! Returns: a list of vertices for each rank, the one that deserves its slot most first; the ranks whose caches it reads besides; and
-//! what there is to say about both. Input: how the user wants rows placed ([`RowPlacement`]), the room on each GPU.
+//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it reads besides; and a
+//! description of both for the user. Input: the user's choice of placement ([`RowPlacement`]), and the room on each
+//! GPU.
 //!
 //! ```text
 //! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
@@ -11,16 +12,18 @@
 //! KEY          what `gsplit place` stored, cut to the room there is
 //! ```
 //!
-//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others, threads or processes of
-//! its host, where these hold rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
-//! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
-//! of all parts, and those of all devices of a KEY; `peer` knows no groups.
+//! The host has all rows: those in no reachable cache are read from there. A rank reads the caches of other threads or
+//! processes of its host where these hold rows that it loads: always with `peer` and KEY; with `partitioned` where a
+//! rank loads rows of other parts. The ranks first find which of them reads which cache ([`reach`]), so that all decide
+//! alike. With several groups of ranks (`--groups`) each group keeps the rows of all parts, and those of all devices of
+//! a KEY; `peer` knows no groups.
 //!
-//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`simulated.rs`), as if each had a GPU with the
-//! room of `--cache`, and all of a host read each other's.
+//! Ranks on the host keep nothing, since all rows are there. The hits that they would have are counted
+//! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read each other's.
 //!
-//! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
-//! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
+//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) beside
+//! the graph, divided among the ranks of that GPU, or used by all of them together where they keep the same rows
+//! (`replicated`). Rows take the bytes that they take in the dataset.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 

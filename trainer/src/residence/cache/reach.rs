@@ -1,9 +1,10 @@
 //! Reach of GPUs: which one reads the memory of which.
 //!
-//! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is asked. Where they are
-//! processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its host and compares them, and all tell all
-//! what they found. Why not ask the driver there, too: it knows no GPU that `CUDA_VISIBLE_DEVICES` hides from the process, whose
-//! memory can be opened all the same; and it does not say that two containers cannot open each other's, nor instances of one GPU.
+//! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is
+//! asked. Where they are processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its
+//! host and compares them, and all tell all what they found. Why not ask the driver there, too: it does not know GPUs
+//! that `CUDA_VISIBLE_DEVICES` hides from the process, whose memory can be opened all the same; and it does not say
+//! that two containers, or two instances of one GPU, cannot open each other's.
 //! Cost: two messages to all, and a copy of some bytes from each.
 
 use gsplit_kernels::{Communicator, DeviceBuffer, Gpu, GpuError, IpcHandle, all_gather_v};

@@ -1,13 +1,14 @@
 //! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
 //!
-//! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
-//! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
-//! rows are not used as they are stored.
+//! On the host nothing is copied where no other rank needs the rows: the bottom layer reads them where they are stored.
+//! They are copied only for a mini-batch that is prepared ahead, while another is computed, and where rows are changed
+//! before use.
 //!
-//! A GPU that reaches the rows gathers them by the vertices there, makes of them what is asked for, and counts which were in caches.
-//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
-//! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
-//! without waiting for all that it was told to do.
+//! A GPU that reaches the rows gathers them by the vertices in its memory, changes them as the model asks, and counts
+//! those that were in caches. For a mini-batch that it has sampled ahead, this happens on the sampler's stream, into
+//! memory of that stream; a copy within the GPU gives the rows to torch when they are needed. Rows that the host
+//! gathers ahead are copied in the same way, on a stream of their own. The copy is needed because another stream could
+//! write torch's own memory only after all work that torch has launched.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu, sort_on_device};
 use gsplit_store::FeatureTable;

@@ -1,14 +1,17 @@
 //! Source of a rank's feature rows.
 //!
-//! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
+//! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the
+//! host.
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
-//! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
-//! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
-//! stored in 2 bytes moves in 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that share a GPU share what they
-//! both keep. Ranks that are processes tell each other by what the others open what they keep ([`PinnedRows::share`]), and at the end wait
-//! until all have closed it ([`PinnedRows::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied:
-//! where mini-batches are made ahead, on a stream of their own.
-//! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
+//! memory in one piece. Each GPU reads the rows that it needs over the bus; it finds the rows that [`Caches`] names in
+//! its own memory or in that of other GPUs. The kernel that gathers rows also converts them to the type of the place's
+//! rows, so a value of 2 bytes moves as 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that
+//! share a GPU share the rows that both keep. Ranks that are processes exchange handles of the rows that they keep
+//! ([`PinnedRows::share`]), and at the end wait until all have closed them ([`PinnedRows::part`]). A table in a mapped
+//! file is gathered and rounded by the host, and the rows are copied: where mini-batches are made ahead, on a stream of
+//! their own.
+//! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill their caches at
+//! the same time.
 
 mod load;
 mod pin;

@@ -1,4 +1,4 @@
-//! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
+//! Copies of the graph to the memory that GPUs read: the choice, the room that it takes, and the copies.
 
 use bytemuck::Pod;
 use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
