@@ -1,4 +1,4 @@
-//! Memory that processes share, where threads of one process stand for them: who has what open.
+//! Memory that processes share, with threads of one process in their place: a record of who has what open.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

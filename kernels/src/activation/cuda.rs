@@ -1,8 +1,8 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, rounded to bf16 or f16 where the finished rows are to be, but for column sums, whose order is another.
-//! Input: matrices of matching sizes on the device. Cost: one read and one write of the rows; backwards two reads and one write;
-//! with dropout a Philox call for eight values.
+//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Column sums alone are taken
+//! in another order than the host's. Input: matrices of matching sizes on the device. Cost: one read and one write of
+//! the rows; backwards two reads and one write; with dropout a Philox call for eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};

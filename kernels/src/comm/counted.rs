@@ -1,7 +1,7 @@
 //! Counts of what a rank sends to others, by the route that it takes.
 //!
-//! Counted is what a call hands over, whatever a library makes of it: of an all-to-all the parts for other ranks, of a sum or a gather
-//! this rank's values once to every other rank. A part without bytes is no message.
+//! The values that a call hands over are counted, whatever a library makes of them: of an all-to-all the parts for
+//! other ranks, of a sum or a gather this rank's values once for every other rank. A part without bytes is no message.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;

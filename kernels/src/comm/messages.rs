@@ -1,4 +1,4 @@
-//! All collectives by one: every rank sends each of the others a message.
+//! Collectives made of one operation: every rank sends each of the others a message.
 
 use std::time::Duration;
 

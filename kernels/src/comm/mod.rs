@@ -5,7 +5,7 @@
 //! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
 //!
 //! ```text
-//! solo.rs       a group of one                 messages.rs   all collectives by one
+//! solo.rs       a group of one                 messages.rs   collectives made of messages
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! sockets/      processes                      nccl/         rows between their GPUs
 //! mpi.rs        processes that MPI connects    typed.rs      slices of any type

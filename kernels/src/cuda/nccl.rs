@@ -1,7 +1,7 @@
 //! One end of a group of GPUs that NCCL joins.
 //!
-//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and what is under way is
-//! asked for, so that a rank which waits in vain can give up. An end that was given up is unusable, and so is one after an
+//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and its progress is
+//! polled, so that a rank that waits in vain can give up. An end that was given up is unusable, and so is one after an
 //! error.
 //! Its functions are looked up by name and return plain numbers, because `cudarc`'s bindings panic where they do not find
 //! the library, and they do not look for `libnccl.so.2`.

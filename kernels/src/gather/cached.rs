@@ -1,12 +1,13 @@
 //! Gather from a table of which some rows lie in the caches of GPUs.
 //!
-//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole table in
-//! memory that the GPU reaches, the rows that its own cache holds, and the caches of other GPUs whose memory it reads
-//! ([`Gpu::reaches`]). Idea: a number for each row of the table, 4 bytes each on the GPU, says in which cache and in which slot of
-//! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table, and writes it in the type that is
-//! wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a row, and 4 bytes
-//! on the GPU for each row of the table; rows move in pieces as in [`gather_on_device`](super::gather_on_device). Hits are counted
-//! there too, in a pass over the numbers: a hundredth of what the rows take.
+//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole
+//! table in memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
+//! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table tells the cache and the slot of
+//! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the type that
+//! is wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a
+//! row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
+//! [`gather_on_device`](super::gather_on_device). Hits are counted on the GPU too, in a pass over the numbers: a
+//! hundredth of the rows' time.
 //!
 //! The host waits before a cache that reads those of other GPUs is dropped.
 //!

@@ -1,11 +1,11 @@
-//! Rows of a table in the memory of a GPU, which other GPUs read ([`DeviceCache`](super::DeviceCache)): those of this process, and of
-//! others on the same host.
+//! Rows of a table in the memory of a GPU, for other GPUs to read ([`DeviceCache`](super::DeviceCache)), of this
+//! process and of others on the same host.
 //!
-//! Returns: rows as they are stored, in the order in which they are listed. Idea: the host copies a part at a time, and waits at the
-//! end, so that others may read. For other processes the rows lie in memory of which there are handles
-//! ([`DeviceBuffer::ipc_handle`]): who keeps them tells the others by any means, they open them, and they close them (drop
-//! [`RowStore::imported`]) before the keeper is told to free them ([`RowStore::reclaim`]). Without that the memory stays: what another
-//! process has open must not be freed. Cost: the bytes of the rows, over the bus.
+//! Returns: rows as they are stored, in the order of the list. Idea: the host copies a part at a time, and waits at the
+//! end, so that others may read. For other processes the memory has handles ([`DeviceBuffer::ipc_handle`]). The owner
+//! sends them in any way; the others open them, and close them (drop [`RowStore::imported`]) before the owner is told
+//! to free the memory ([`RowStore::reclaim`]). Without that the memory stays: it must not be freed while another
+//! process has it open. Cost: the bytes of the rows, over the bus.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,4 +1,4 @@
-//! The types that rows on a GPU are stored in, and are made of what is computed in f32; the kernels for each.
+//! Types of the rows on a GPU, stored or computed (computation is in f32), and the kernels for each type.
 
 use bytemuck::Pod;
 use half::{bf16, f16};

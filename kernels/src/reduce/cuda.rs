@@ -1,4 +1,4 @@
-//! Sums over all ranks of what is on their GPUs.
+//! Sums of values on GPUs over all ranks.
 //!
 //! Returns: to every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every rank. Idea:
 //! rank `r` gets the `r`-th portion of the values of all, adds them up by rank and hands the sum round, from GPU to GPU. Cost: each

@@ -1,4 +1,4 @@
-//! The numbers of layers that are being sampled: on the GPU, until the host reads those of several layers at once.
+//! Numbers of layers that are being sampled: they stay on the GPU until the host reads those of several layers at once.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError};
 

@@ -1,10 +1,10 @@
-//! The shuffle of a layer that was sampled on a GPU: who needs which vertices, and where their rows are.
+//! The shuffle of a layer that was sampled on a GPU: the vertices that each rank needs, and the places of their rows.
 //!
-//! Returns: [`DeviceSplit`], which says what other ranks are asked for, then [`DeviceShuffle`], the next local frontier with the index of
-//! the exchange. Idea: the mixed frontier is grouped by owner while the host does not know its length, so that it waits once for
-//! all numbers of the layer. This rank's own vertices, and those that others ask for, are numbered in the sampler's table, from where the
-//! next layer goes on: nothing is copied. Every place is written by the one item that knows it. Cost: a few numbers a vertex; ten
-//! launches, and a copy for each other rank.
+//! Returns: [`DeviceSplit`], with the vertices that other ranks are asked for, then [`DeviceShuffle`], the next local
+//! frontier with the index of the exchange. Idea: the mixed frontier is grouped by owner before the host knows its
+//! length, so that the host waits once for all numbers of the layer. This rank's own vertices, and those that others
+//! ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
+//! written by the one item that knows it. Cost: a few numbers a vertex; ten launches, and a copy for each other rank.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;

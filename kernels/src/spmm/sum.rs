@@ -1,4 +1,4 @@
-//! The kernel behind every weighted sum of rows over edges on a GPU: what it is given, and its launch.
+//! The kernel behind every weighted sum of rows over edges on a GPU: its arguments, and its launch.
 //!
 //! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they differ in
 //! where factors and rows are found.

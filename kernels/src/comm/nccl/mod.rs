@@ -1,17 +1,19 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: what lies in host memory goes over the host ([`Sockets`]). For what lies on GPUs (`devices`) each rank first tells the others
-//! over the host, by one message, what it will send them. So ranks in different collectives and messages of another size are noticed,
-//! for which NCCL itself would wait for ever. Then all ranks are here, and each launches one group of sends and receives.
+//! Idea: values in host memory go over the host ([`Sockets`]). For values on GPUs (`devices`) each rank first tells the
+//! others over the host, by one message, how much it will send them. So ranks in different collectives and messages of
+//! another size are noticed; NCCL itself would wait for ever for these. Then all ranks are here, and each launches one
+//! group of sends and receives.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
-//! On each GPU at most one group of NCCL's is under way: who launches two communicators' groups at a time must do so in one order
-//! on all ranks, else they wait for each other for ever. So one thread of a rank has communicators of NCCL, and it waits until a group
-//! has ended before it begins the next.
-//! A rank that fails tells the others over the host, which find out while they wait.
-//! Cost: a message to each other rank. The host waits until the group has ended: only so it can give up and say so.
-//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the host would have to
-//! wait for each call to end in any case; and the watching thread would have to give up the communicator while the computing one
-//! calls it, which only real GPUs can show to be right. Ranks that are threads do not wait for GPUs (`copies.rs`).
+//! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
+//! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank has the
+//! communicators of NCCL, and it waits until a group has ended before it begins the next.
+//! A rank that fails tells the others over the host, which learn of it while they wait.
+//! Cost: a message to each other rank. The host waits until the group has ended: only so can it give up and say so.
+//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the
+//! host would have to wait for each call to end in any case; and the watching thread would have to give up the
+//! communicator while the computing one calls it, which only real GPUs can show to be right. Ranks that are threads do
+//! not wait for GPUs (`copies.rs`).
 
 mod transfers;
 

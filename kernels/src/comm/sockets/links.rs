@@ -1,8 +1,8 @@
 //! The connections between the processes of a run: one between each two.
 //!
-//! Idea: a thread reads each connection as fast as bytes come, so whoever writes never waits for a rank that is busy. A process that
-//! fails says why; one whose connection ends without a farewell has died. Who learns of a failure first passes it on, so that all name
-//! the same rank.
+//! Idea: a thread reads each connection as fast as bytes come, so a sender never waits for a rank that is busy. A
+//! process that fails says why; one whose connection ends without a farewell has died. The first process to learn of a
+//! failure passes it on, so that all name the same rank.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufReader, Result, Write};

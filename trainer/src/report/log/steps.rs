@@ -3,6 +3,7 @@
 //! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as
 //! one that was never interrupted. The mini-batches after the last record of an epoch have none: the epoch's own record
 //! covers them.
+//! Cost: one sum over all ranks for each record.
 
 use std::time::Instant;
 
