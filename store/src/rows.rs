@@ -13,7 +13,7 @@ impl RowIndex {
     /// Row `i` is that of `vertices[i]`, of `n` vertices.
     ///
     /// # Errors
-    /// What is wrong, unless they are distinct, below `n` and ascend.
+    /// A text for the user, unless they are distinct, below `n` and ascend.
     pub fn new(n: usize, vertices: &[u32]) -> Result<Self, String> {
         let ascend = vertices.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascend || vertices.last().is_some_and(|&last| last as usize >= n) {

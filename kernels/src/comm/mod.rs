@@ -147,7 +147,7 @@ pub trait Communicator: Send + Sync {
 /// Moves bytes between the GPUs of a group's ranks.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub trait DeviceExchange: Send + Sync {
     /// [`Communicator::all_to_all_bytes`] from and to memory of `gpu`, this rank's. What is sent is what the launches on
     /// `gpu` until now make of `send`; later launches there find in `recv` what was received, and may write `send`.

@@ -5,7 +5,7 @@
 //! round is enough: a set is written again only after the next gate, which no rank reaches before it has read. A rank
 //! that fails, panics or goes away closes the gate for good and wakes whoever waits there; so does one that has waited for
 //! longer than its limit, with the names of those that the gate has not seen.
-//! What lies on GPUs goes from one to the other: see `copies.rs`.
+//! Values on GPUs go from one to the other: see `copies.rs`.
 //! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
 //! message.
 

@@ -43,7 +43,7 @@ impl DeviceAddend for f64 {
 /// Replaces `values`, on `gpu`, this rank's, by their sums over the ranks. Collective.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn device_all_reduce_sum<T: DeviceAddend>(
     comm: &dyn Communicator,
     gpu: &Gpu,

@@ -187,7 +187,7 @@ impl DeviceSampler {
     /// The layers of `graph` that were launched since the last were finished. Waits for them.
     ///
     /// # Errors
-    /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
+    /// Errors of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
     /// and [`KernelError::Topology`] for a damaged graph), and errors of the GPU. The mini-batch is then lost:
     /// [`start`](Self::start) another.
     pub fn finish(&mut self, graph: &DeviceGraph<'_>) -> Result<Vec<DeviceLayer>, GpuError> {

@@ -141,7 +141,7 @@ impl DeviceSampler {
     /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
     ///
     /// # Errors
-    /// Those of `finish`, and of [`DeviceSplit::new`].
+    /// Errors of `finish`, and of [`DeviceSplit::new`].
     pub fn finish_split(
         &mut self,
         graph: &DeviceGraph<'_>,

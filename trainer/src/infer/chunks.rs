@@ -155,7 +155,7 @@ impl<'t, T: Cell> Chunks<'t, T> {
     /// Shows the chunk of that number, once those before it were; does nothing once another worker has `failed`.
     ///
     /// # Errors
-    /// Those of who is shown it.
+    /// Errors of the callback that is shown it.
     pub fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
         let mut turn = lock(&self.turn);
         while turn.number != number {

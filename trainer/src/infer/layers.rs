@@ -74,7 +74,7 @@ impl<'a> LayerWise<'a> {
     /// The model of `team` over `graph`. `stop` becomes true when the run is to stop.
     ///
     /// # Errors
-    /// What the driver says of the GPUs' memory.
+    /// Errors of the driver about the GPUs' memory.
     pub fn new(team: Team<'a>, graph: Graph<'a>, room: Room<'a>, stop: Option<&'static AtomicBool>) -> Result<Self> {
         let mut device = None;
         for (gpu, workers) in sharing(&team.places()) {
@@ -106,7 +106,7 @@ impl<'a> LayerWise<'a> {
     /// last layer computes, all when `None`; the layers below it cover every vertex. `stage` counts [`Self::num_rows`].
     ///
     /// # Errors
-    /// Those of the layers and of `visit`; [`Error::Inference`] where a GPU has not the memory.
+    /// Errors of the layers and of `visit`; [`Error::Inference`] where a GPU has not the memory.
     pub fn run(
         &mut self,
         lowest: usize,

@@ -67,7 +67,7 @@ impl<'a> OwnedLayers<'a> {
     /// ranks. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
     ///
     /// # Errors
-    /// Those of the layers and of the communicator; [`Error::Interrupted`].
+    /// Errors of the layers and of the communicator; [`Error::Interrupted`].
     pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         with_row!(self.model.place().row_kind(), |T| self.layers::<T>(wanted, stage, visit))
     }

@@ -40,11 +40,11 @@ impl<'a> Team<'a> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }
 
-    /// `work` by every worker at the same time; what each returned. The flag that it is given becomes true once another worker has
+    /// Results of `work`, done by every worker at the same time. The flag that it is given becomes true once another worker has
     /// failed: then nobody needs its work any more.
     ///
     /// # Errors
-    /// That of the first worker which has one; [`Error::Rank`] for a worker that panicked.
+    /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.
     pub fn each<R: Send>(
         &mut self,
         work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<R> + Sync,

@@ -82,7 +82,7 @@ impl<'a> Scorer<'a> {
     /// Adds what the other ranks of `comm` have counted, of other vertices. Collective.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         comm.all_reduce_sum_u64(std::slice::from_mut(&mut self.vertices))?;
         match &mut self.seen {

@@ -10,7 +10,7 @@
 //! | sync | the sum over ranks, which is not the layer's business |
 //! | apply | [`ByColumns::complete`]: what is not linear, and the bias, once |
 //!
-//! What attends to rows reduces their projection, before any score: a sum of softmaxes is no softmax of sums.
+//! Layers with attention reduce the projection of rows, before any score: a sum of softmaxes is no softmax of sums.
 
 use std::ops::Range;
 
@@ -30,14 +30,14 @@ pub trait ByColumns {
     /// alone. Never called without rows or columns.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
 
     /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the totals over all columns of what
     /// [`ByColumns::partial`] returned.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor>;
 }
 

@@ -84,7 +84,7 @@ pub trait Layer: Send {
     /// `[num_frontier, out]`, f32 or as `finish` rounds them, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
     ///
     /// # Errors
-    /// Those of the operators: shapes that do not fit.
+    /// Errors of the operators: shapes that do not fit.
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.

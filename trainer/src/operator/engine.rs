@@ -93,7 +93,7 @@ impl Engine {
 /// How many threads torch's operators take that the calling thread runs.
 ///
 /// # Panics
-/// Where the system refuses a thread.
+/// If the system refuses a thread.
 pub fn set_torch_threads(threads: usize) {
     let threads = threads.max(1);
     try_threads(threads);

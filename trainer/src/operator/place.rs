@@ -128,7 +128,7 @@ impl Place {
 /// Lets the GPUs of `places` read and copy each other's memory without the host, where they can; which pairs cannot, by position.
 ///
 /// # Errors
-/// What the driver says.
+/// Errors of the driver.
 pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
     let mut apart = Vec::new();
     let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| (other, one)));

@@ -96,7 +96,7 @@ impl GradientNorm {
     /// The norm. Waits for a GPU that computes it.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),

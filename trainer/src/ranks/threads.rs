@@ -24,7 +24,7 @@ pub type Abandon = fn(&Error) -> !;
 /// reported. In a collective a rank waits for others for `timeout`.
 ///
 /// # Errors
-/// Those of `work`, and [`Error::Rank`] for one that panicked.
+/// Errors of `work`, and [`Error::Rank`] for one that panicked.
 pub fn on_threads<R: Send>(
     (ranks, groups): (usize, usize),
     timeout: Option<Duration>,
@@ -54,7 +54,7 @@ pub fn on_threads<R: Send>(
 /// `work` of one rank, whose failure or panic the others are told.
 ///
 /// # Errors
-/// Those of `work`, and [`Error::Rank`] if it panicked.
+/// Errors of `work`, and [`Error::Rank`] if it panicked.
 pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Result<R> {
     match catch_unwind(AssertUnwindSafe(|| work(comms))) {
         Ok(result) => {

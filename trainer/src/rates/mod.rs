@@ -50,7 +50,7 @@ impl Rates {
     /// Measures the CPU.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub fn measure() -> Result<Self> {
         set_torch_threads(rayon::current_num_threads());
         let [f32_place, bf16_place] = [Dtype::F32, Dtype::Bf16].map(|dtype| Place::Host(calibrated(dtype).engine));

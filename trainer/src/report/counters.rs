@@ -234,7 +234,7 @@ impl EpochReport {
     /// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub(crate) fn share_metrics(&mut self, comm: &dyn Communicator) -> Result<()> {
         let mut values = [0.0; 5];
         if comm.rank() == 0 {

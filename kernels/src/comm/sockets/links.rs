@@ -63,7 +63,7 @@ impl Links {
     /// The ends of `rank`, which has a connection to each rank of the run but itself.
     ///
     /// # Errors
-    /// What the system says of a connection, or of the threads that read them.
+    /// Errors of a connection, or of the threads that read them.
     pub fn new(rank: usize, streams: Vec<Option<TcpStream>>) -> Result<Self> {
         let mut readers = Vec::new();
         for (other, stream) in streams.iter().enumerate() {

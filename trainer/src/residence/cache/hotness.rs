@@ -16,7 +16,7 @@ use crate::job::Job;
 /// The `count` hottest rows, all of them if there are no more, and what they are ranked by.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn hottest(dataset: &Dataset, job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
     Ok(match presample_like(dataset, job.config, progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),

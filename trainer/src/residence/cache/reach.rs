@@ -44,7 +44,7 @@ struct Shown {
 /// Sights that the ranks of `comm`, which are processes, would have with a GPU each: of all of their own host. Collective.
 ///
 /// # Errors
-/// Those of the communicator.
+/// Errors of the communicator.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
     Ok(by_host(&all_gather_v(comm, &hosts::this())?))
 }
@@ -57,7 +57,7 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
 /// Sights of the ranks of `comm`, which are processes; this one's GPU is `gpu`. Collective.
 ///
 /// # Errors
-/// Those of the communicator. What a GPU refuses is why another is not reached.
+/// Errors of the communicator. What a GPU refuses is why another is not reached.
 pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>>> {
     let probe = Probe::new(gpu);
     let handle = probe.as_ref().map(|probe| bytemuck::bytes_of(&probe.handle).to_vec()).map_err(ToString::to_string);
@@ -106,7 +106,7 @@ impl Probe {
 /// Messages of all ranks, which may be of different length. Collective.
 ///
 /// # Errors
-/// Those of the communicator; [`Error::Option`] for what this program does not understand.
+/// Errors of the communicator; [`Error::Option`] for what this program does not understand.
 pub fn gathered<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
     let unlike =
         |_| Error::Option("the ranks' gsplits do not understand each other: start the same version on all".into());

@@ -84,7 +84,7 @@ impl<'a> PinnedRows<'a> {
     /// ends. Collective, after [`PinnedRows::share`].
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub fn part(mut self, comm: &dyn Communicator) -> Result<()> {
         self.0.part(comm)
     }
