@@ -1,4 +1,4 @@
-//! GPUs for tests, where there are none. What they emulate is what gsplit calls, and grows with that alone.
+//! GPUs for tests on machines without one. They emulate the calls that gsplit makes, and no others.
 //!
 //! ```text
 //! emulated/     a GPU of the kernels' library, run by the host

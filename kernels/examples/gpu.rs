@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 const ROUNDS: usize = 7;
 
-/// What is measured, on the real thing and where it is emulated.
+/// Sizes of the measurements; smaller where the GPU is emulated.
 struct Sizes {
     copy_bytes: usize,
     reads: usize,

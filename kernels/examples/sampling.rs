@@ -39,7 +39,7 @@ fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     Ok(nanoseconds as f64 / 1e9)
 }
 
-/// What is sampled, and where to.
+/// A sampler with its graph and buffers.
 struct Run<'a> {
     graph: Graph<'a>,
     fanouts: Fanouts,

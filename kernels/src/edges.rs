@@ -71,7 +71,7 @@ impl HostEdges {
         self.sources.len()
     }
 
-    /// Where the edges of each target start, and the number of edges.
+    /// Starts of the edges of each target, and the number of edges at the end.
     pub fn indptr(&self) -> &[u32] {
         &self.indptr
     }
@@ -144,9 +144,9 @@ impl<'a, T> Part<'a, T> {
     }
 }
 
-/// What tasks write to: parts, together.
+/// Outputs of tasks: several slices, cut together.
 pub(crate) trait Parts: Send + Sized {
-    /// What belongs to the first `rows` rows, which have `edges` edges, and the rest.
+    /// Splits off the part of the first `rows` rows, which have `edges` edges.
     fn cut(self, rows: usize, edges: usize) -> (Self, Self);
 }
 

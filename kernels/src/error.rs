@@ -1,4 +1,4 @@
-//! What can go wrong: [`KernelError`] for computation, [`CommError`] for communication between ranks.
+//! Errors: [`KernelError`] of computation, [`CommError`] of communication between ranks.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ pub enum KernelError {
     /// `indptr` and `indices` are not a CSC topology.
     #[error("topology: expected {expected}, got {got}; `gsplit verify` names the damaged file")]
     Topology {
-        /// What a topology satisfies.
+        /// The property that a topology must have.
         expected: &'static str,
-        /// What this one holds.
+        /// The topology's values that break it.
         got: String,
     },
     /// A vertex id that the graph, or the counters, do not have.
@@ -61,7 +61,7 @@ pub enum KernelError {
         "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all`, got {got:?}; write `all` to take every neighbour"
     )]
     Fanout {
-        /// What was given.
+        /// The text that was given.
         got: String,
     },
     /// One layer of one mini-batch holds more edges than a `u32` counts.
@@ -76,7 +76,7 @@ pub enum KernelError {
     /// More items than `u32` positions can tell apart.
     #[error("{what}: {got} items, the limit is {}; lower the batch size", u32::MAX)]
     TooManyItems {
-        /// Which input.
+        /// Name of the input.
         what: &'static str,
         /// Its length.
         got: usize,
@@ -96,7 +96,7 @@ pub enum KernelError {
     /// A slice of the wrong length.
     #[error("{what}: expected {expected} elements, got {got}; pass a slice of that length")]
     Length {
-        /// Which slice.
+        /// Name of the slice.
         what: &'static str,
         /// The length it must have.
         expected: usize,
@@ -151,7 +151,7 @@ pub enum CommError {
     PeerFailed {
         /// The first rank that left.
         rank: usize,
-        /// What it gave as its reason.
+        /// Its reason.
         reason: String,
     },
     /// A message of another size than its receiver expects.
@@ -200,9 +200,9 @@ pub enum CommError {
     /// A GPU, or what joins GPUs, that failed in a collective.
     #[error("rank {rank}: {reason}")]
     Gpu {
-        /// Whose it is.
+        /// Rank that the GPU belongs to.
         rank: usize,
-        /// What it said, and what to do.
+        /// The GPU's error, with its remedy.
         reason: String,
     },
     /// Ranks that could not be joined.
@@ -216,11 +216,11 @@ pub enum CommError {
     Argument {
         /// The rank.
         rank: usize,
-        /// Which argument.
+        /// Name of the argument.
         what: &'static str,
         /// The length or sum it must have.
         expected: usize,
-        /// What it has.
+        /// The length or sum that it has.
         got: usize,
     },
 }

@@ -22,6 +22,7 @@ mod edges;
 mod error;
 mod gather;
 mod group;
+mod id_map;
 mod machine;
 mod norm;
 mod philox;
@@ -36,7 +37,6 @@ mod shuffle;
 mod simd;
 mod split;
 mod spmm;
-mod table;
 mod unique;
 
 pub use activation::{Activation, DeviceEpilogue, Epilogue, add_rows, column_sums, column_sums_on_device};
@@ -73,8 +73,8 @@ pub use prefetch::prefetch;
 pub use product::{MatrixView, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
-    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, Draw, EdgeIds,
-    ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
+    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSubgraph, Draw,
+    EdgeIds, ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
 };
 pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
 pub use split::{DeviceOwners, Split, split_by_owner};

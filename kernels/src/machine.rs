@@ -1,4 +1,4 @@
-//! The machine that this runs on, and what is kept for it.
+//! The machine that this runs on, and the folder of files that are kept for it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

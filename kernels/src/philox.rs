@@ -51,8 +51,7 @@ pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], c1: [u32; N],
     [c0, c1, c2, c3].map(|words| words.map(|word| word as u32))
 }
 
-/// What random numbers are drawn for. Streams of one seed never meet. The numbers are part of every result: never
-/// change one.
+/// Purpose of random numbers. Streams of one seed never meet. The numbers are part of every result: never change one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stream {
@@ -80,7 +79,7 @@ pub enum Stream {
     Negatives = 10,
     /// Dropout masks of what scores pairs of vertices, by pair.
     Pairs = 11,
-    /// Dropout masks of the shares of attention, by target.
+    /// Dropout masks of the attention weights, by target.
     Attention = 12,
     /// In-neighbours beyond a server's own vertices, by vertex.
     Expansion = 14,
@@ -98,7 +97,7 @@ pub struct StreamKey {
     pub epoch: u32,
     /// The mini-batch within the epoch, from 0.
     pub step: u32,
-    /// What the numbers are for.
+    /// Purpose of the numbers.
     pub stream: Stream,
     /// The layer, from 0.
     pub layer: u8,

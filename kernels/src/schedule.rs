@@ -1,4 +1,5 @@
-//! What pre-sampling and training must agree on: the fanout list, and the order in which an epoch visits the seeds.
+//! Rules that pre-sampling and training must agree on: the fanout list, and the order in which an epoch visits the
+//! seeds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -77,10 +78,10 @@ pub fn epoch_seeds(train: &[u32], seed: u64, epoch: u32) -> Result<Vec<u32>, Ker
     Ok(permute(length, &key).into_iter().map(|position| train[position as usize]).collect())
 }
 
-/// Which mini-batch of a run it is: all of its draws follow from this.
+/// Place of a mini-batch in a run: all of its draws follow from this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
     /// From 1 in training.
     pub epoch: u32,

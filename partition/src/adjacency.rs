@@ -61,7 +61,7 @@ impl Adjacency {
     /// Fails on graphs beyond 2^31 - 1 arcs.
     pub fn build(topology: &Topology, counts: Option<&[u32]>) -> Result<Self> {
         let n = topology.num_vertices();
-        let edges = BothWays { topology, counts, reversed: Reversed::build(topology, counts) };
+        let edges = BothWays { topology, counts, reversed: EdgesBySource::build(topology, counts) };
         let degree = |v: u32| {
             let mut degree = 0u32;
             edges.each_neighbour(v, |_, _| degree += 1);
@@ -178,7 +178,7 @@ fn count_connected(topology: &Topology) -> usize {
 struct BothWays<'a> {
     topology: &'a Topology,
     counts: Option<&'a [u32]>,
-    reversed: Reversed,
+    reversed: EdgesBySource,
 }
 
 impl BothWays<'_> {
@@ -208,12 +208,12 @@ impl BothWays<'_> {
 }
 
 /// The edges by their source: row `u` holds (v, count) for every edge u→v but loops, sorted.
-struct Reversed {
+struct EdgesBySource {
     ends: Vec<u64>,
     edges: Vec<u64>,
 }
 
-impl Reversed {
+impl EdgesBySource {
     fn build(topology: &Topology, counts: Option<&[u32]>) -> Self {
         let n = topology.num_vertices();
         let cursors: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
@@ -273,7 +273,7 @@ fn sort_rows(ends: &[u64], edges: &mut [u64]) {
     });
 }
 
-/// What counts are multiplied with so that the sum of weights stays in bounds.
+/// Factor of the counts that keeps the sum of weights in bounds.
 fn count_scale(counts: &[u32], pairs: u64) -> f64 {
     let total: u64 = counts.par_iter().map(|&count| u64::from(count)).sum();
     f64::min(1.0, (MAX_WEIGHT - pairs.min(MAX_WEIGHT)) as f64 / total.max(1) as f64)

@@ -1,4 +1,4 @@
-//! What can go wrong in partitioning and evaluating, each as one line with its remedy.
+//! Errors of partitioning and evaluating, each one line with its remedy.
 
 /// Result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

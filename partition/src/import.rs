@@ -16,7 +16,7 @@ use gsplit_store::{ColumnFile, Dataset, Element, PartitionConfig};
 use crate::options::MAX_PARTS;
 use crate::{Error, Result};
 
-/// What a `.npy` file starts with.
+/// First bytes of a `.npy` file.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A partition to take over instead of making one.
@@ -97,7 +97,7 @@ impl Imported {
     }
 }
 
-/// What a file holds: a part a row, each below the number of parts.
+/// Contents of a file: a part a row, each below the number of parts.
 struct Rows {
     parts: Vec<u16>,
     /// `lines` or `rows`.

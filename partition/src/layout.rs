@@ -1,4 +1,4 @@
-//! Where parts lie: on how many servers, and which.
+//! Layout of the parts: the number of servers, and the server of each part.
 //!
 //! Parts are shared out in order: part p of K lies on server p / (K / S). What crosses between servers costs more than what
 //! crosses within one, so the multilevel partitioner cuts for the servers first and then moves vertices within them.

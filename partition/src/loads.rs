@@ -1,4 +1,4 @@
-//! What each part carries, kept up to date as vertices move.
+//! Load of each part, kept up to date as vertices move.
 //!
 //! Input: the vertex weights, one or several numbers for each vertex, one for each constraint of balance.
 //! Cost: O(constraints) a question or a move.
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::{Layout, VertexWeights};
 
-/// What each part carries.
+/// Load of each part.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
     layout: Layout,
@@ -47,7 +47,7 @@ impl Loads {
         self.layout.siblings(part)
     }
 
-    /// What a server carries, one per constraint.
+    /// Load of a server, one number per constraint.
     pub(crate) fn of_server(&self, server: u16) -> Vec<u64> {
         let mut sums = vec![0; self.constraints];
         for part in self.layout.parts_of(server) {
@@ -56,7 +56,7 @@ impl Loads {
         sums
     }
 
-    /// Where the parts lie.
+    /// The layout of the parts.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
@@ -118,7 +118,7 @@ impl Loads {
     }
 
     /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
-    pub(crate) fn share(&self, weight: &[u32]) -> f64 {
+    pub(crate) fn portion(&self, weight: &[u32]) -> f64 {
         weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
     }
 
@@ -133,7 +133,7 @@ impl Loads {
         loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
     }
 
-    /// What `part` would carry above `limit` times the means if its loads changed by `sign * weight`.
+    /// Load of `part` above `limit` times the means if its loads changed by `sign * weight`.
     pub(crate) fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
         let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
             ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)

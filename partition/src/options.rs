@@ -1,4 +1,4 @@
-//! What a user chooses about a partition.
+//! Options of a partition.
 
 use clap::ValueEnum;
 use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
@@ -11,7 +11,7 @@ pub(crate) const MAX_PARTS: u32 = 65_535;
 /// Most seeds that METIS may try.
 const MAX_TRIES: u32 = 1000;
 
-/// Who partitions.
+/// Partitioner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -38,7 +38,7 @@ impl Method {
     }
 }
 
-/// What is balanced and what a cut edge costs, by the names of GSplit's section 6.3.
+/// Weights of vertices, which are balanced, and of cut edges, by the names of GSplit's section 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
@@ -59,7 +59,7 @@ impl Weights {
     }
 }
 
-/// Which pre-sample counter is the load of a vertex.
+/// Pre-sample counter that is the load of a vertex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
@@ -86,7 +86,7 @@ pub enum Quantity {
     Appear,
 }
 
-/// What makes a partition better than another that is as well balanced.
+/// Objective by which partitions that are as well balanced are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
@@ -129,27 +129,27 @@ pub struct PartitionOptions {
     /// cut first, as little of it as can be, then what lies between the parts of each (multilevel only)
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub servers: u32,
-    /// Who partitions
+    /// Partitioner to use
     #[arg(long, value_enum, default_value_t = Method::Multilevel)]
     pub partitioner: Method,
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
-    /// What is to be small [default: cut] (multilevel only)
+    /// Quantity to make small [default: cut] (multilevel only)
     #[arg(long, value_enum)]
     pub objective: Option<Objective>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
     /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub refine: Option<String>,
-    /// What is balanced, and what cutting an edge costs [default: presampled; range, ldg and fennel: unit]
+    /// Weights to balance, and the cost of cutting an edge [default: presampled; range, ldg and fennel: unit]
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
-    /// Which pre-sample counter is a vertex's load, for --weights presampled and vertex
+    /// Pre-sample counter that is a vertex's load, for --weights presampled and vertex
     #[arg(long, value_enum, default_value_t)]
     pub load: Load,
-    /// What the parts share evenly, one or several at once, instead of what --weights balances. --weights (presampled or
-    /// unit) then only says what cutting an edge costs
+    /// Quantities that the parts share evenly, one or several at once, instead of what --weights balances. --weights
+    /// (presampled or unit) then only says what cutting an edge costs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")]
     pub balance: Vec<Quantity>,
     /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (not for random, hash and range)
@@ -255,8 +255,8 @@ impl PartitionOptions {
         Ok(())
     }
 
-    /// What is balanced and cut where no `--balance` says otherwise: [`Weights::Unit`] for the partitioners that know no
-    /// weights.
+    /// Weights to balance and cut by where no `--balance` says otherwise: [`Weights::Unit`] for the partitioners that
+    /// know no weights.
     pub fn weights(&self) -> Weights {
         match self.partitioner {
             Method::Multilevel | Method::Metis => self.weights.unwrap_or(Weights::Presampled),
@@ -265,7 +265,7 @@ impl PartitionOptions {
         }
     }
 
-    /// What the parts share evenly, in a fixed order.
+    /// Quantities that the parts share evenly, in a fixed order.
     pub fn quantities(&self) -> Vec<Quantity> {
         if !self.balance.is_empty() {
             let mut named = self.balance.clone();

@@ -17,7 +17,7 @@ pub struct Partitioned {
     pub assignment: Vec<u16>,
     /// The vertices of part 0, then those of part 1 ..., each part's by how much they deserve a cache slot, hottest first.
     pub cache_order: Vec<u32>,
-    /// What the partition is worth.
+    /// Quality of the partition.
     pub report: PartitionReport,
     /// Time of the partitioner alone, symmetrising included, in seconds.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! What a partitioner is, and the one place that turns a [`Method`] into one.
+//! The interface of partitioners, and the one place that turns a [`Method`] into one.
 
 use gsplit_store::{Progress, Topology, Unit};
 
@@ -16,13 +16,13 @@ use gsplit_store::memory::Memory;
 pub(crate) struct Problem<'a> {
     /// The graph.
     pub topology: &'a Topology,
-    /// What the parts share evenly.
+    /// Weights of the vertices, which the parts share evenly.
     pub weights: VertexWeights,
-    /// What cutting an edge costs, one count per edge of the topology; `None` when every adjacent pair costs 1.
+    /// Cost of cutting each edge, one count per edge of the topology; `None` when every adjacent pair costs 1.
     pub edge_counts: Option<&'a [u32]>,
     /// Layers of mini-batches in which they were counted.
     pub draws: u64,
-    /// What the multilevel partitioner lowers.
+    /// Objective of the multilevel partitioner.
     pub objective: Objective,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
@@ -106,7 +106,7 @@ impl Partitioner for Metis {
     }
 }
 
-/// What came out of one try, repaired.
+/// Result of one try, repaired.
 struct Answer {
     assignment: Vec<u16>,
     /// Heaviest part over the mean, and no less than ε allows: what is within ε is equally good.

@@ -41,7 +41,7 @@ pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, 
     for part in empty {
         let Some(donor) = take_donor(&mut donors, layout.server_of(part), &loads) else { return };
         let half = loads.fullness(donor) / 2.0;
-        let distance = |&v: &u32| (loads.share(weights.of(v)) - half).abs();
+        let distance = |&v: &u32| (loads.portion(weights.of(v)) - half).abs();
         let candidates = members[donor as usize].iter().enumerate();
         let Some((at, &v)) = candidates.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b))) else { return };
         members[donor as usize].swap_remove(at);
@@ -107,7 +107,7 @@ pub(crate) fn balance_within_servers(
     while loads.imbalance() > limit && relieve(assignment, graph, weights, &mut loads, limit, Reach::Server) {}
 }
 
-/// Where a move may lead.
+/// Goals that a move may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// To a part of the same server.
@@ -126,7 +126,7 @@ fn relieve(
     reach: Reach,
 ) -> bool {
     let candidate = |v: u32| {
-        let (part, share) = (assignment[v as usize], loads.share(weights.of(v)));
+        let (part, share) = (assignment[v as usize], loads.portion(weights.of(v)));
         if loads.fullness(part) <= limit || share == 0.0 {
             return None;
         }
@@ -236,7 +236,7 @@ mod tests {
             balance(&mut assignment, &adjacency, &weights, parts, 0.03);
 
             let loads = Loads::of(parts, &weights, &assignment);
-            let heaviest = (0..n as u32).map(|v| loads.share(weights.of(v))).fold(0.0, f64::max);
+            let heaviest = (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
             assert!(loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9, "seed {seed}: {loads:?}");
             assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
         }
@@ -254,7 +254,7 @@ mod tests {
             let column: Vec<u32> = (0..n).map(|_| 1 + draws.below(9)).collect();
             let weights = VertexWeights::new(n, &[column]);
             let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
-            let heaviest = |loads: &Loads| (0..n as u32).map(|v| loads.share(weights.of(v))).fold(0.0, f64::max);
+            let heaviest = |loads: &Loads| (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
 
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(layout.parts()) as u16).collect();
             fill_empty_parts(&mut assignment, &weights, layout);

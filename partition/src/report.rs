@@ -1,4 +1,4 @@
-//! What a partition is worth, computed from the topology, the assignment and the counters alone.
+//! Quality of a partition, computed from the topology, the assignment and the counters alone.
 //!
 //! Returns cut, weighted cut, balance and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
 //! of the edges between parts over the number of mini-batches are the expected cross edges of a mini-batch.
@@ -28,10 +28,10 @@ pub(crate) fn report(
     let parts = layout.parts();
     let topology = dataset.topology();
     let counts = presample.map(Presample::edge);
-    let edges = Edges::count(topology, assignment, counts);
+    let edges = EdgeTotals::count(topology, assignment, counts);
     let servers = |part: &u16| layout.server_of(*part);
     let between_servers = (layout.servers() > 1)
-        .then(|| Edges::count(topology, &assignment.par_iter().map(servers).collect::<Vec<u16>>(), counts));
+        .then(|| EdgeTotals::count(topology, &assignment.par_iter().map(servers).collect::<Vec<u16>>(), counts));
     let loads = Loads::of(parts, weights, assignment);
     let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_mean(assignment, parts, weight);
     let in_degree = |v: usize| topology.indptr()[v + 1] - topology.indptr()[v];
@@ -42,8 +42,8 @@ pub(crate) fn report(
         work: presample.map(|presample| balance_of(&|v| u64::from(presample.work()[v]))),
     };
     let batches = |presample: &Presample| presample.meta().num_batches.max(1) as f64;
-    let share = |edges: Edges| edges.cross as f64 / edges.total.max(1) as f64;
-    let a_batch = |edges: Edges| presample.map(|presample| edges.cross as f64 / batches(presample));
+    let share = |edges: EdgeTotals| edges.cross as f64 / edges.total.max(1) as f64;
+    let a_batch = |edges: EdgeTotals| presample.map(|presample| edges.cross as f64 / batches(presample));
     Ok(PartitionReport {
         part_sizes: loads.sizes().to_vec(),
         cut: edges.cut,
@@ -65,40 +65,40 @@ pub(crate) fn report(
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.
 pub fn cuts(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> (u64, u64) {
-    let edges = Edges::count(topology, assignment, presample.map(Presample::edge));
+    let edges = EdgeTotals::count(topology, assignment, presample.map(Presample::edge));
     (edges.cut, edges.cross)
 }
 
 /// Sums over edges, each weighing its count (1 without counts), and over adjacent pairs.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-struct Edges {
+struct EdgeTotals {
     cut: u64,
     pairs: u64,
     cross: u64,
     total: u64,
 }
 
-impl Edges {
+impl EdgeTotals {
     fn count(topology: &Topology, assignment: &[u16], counts: Option<&[u32]>) -> Self {
         let both_ways = is_symmetric(topology);
         let of_vertex = |v: u32| {
             let start = topology.indptr()[v as usize] as usize;
-            let mut sums = Self::default();
+            let mut totals = Self::default();
             let mut previous = None;
             for (e, &u) in (start..).zip(topology.in_neighbours(v)) {
                 let count = counts.map_or(1, |counts| u64::from(counts[e]));
                 let cross = assignment[u as usize] != assignment[v as usize];
-                sums.total += count;
-                sums.cross += if cross { count } else { 0 };
+                totals.total += count;
+                totals.cross += if cross { count } else { 0 };
                 let mentioned =
                     previous == Some(u) || u > v && (both_ways || topology.in_neighbours(u).binary_search(&v).is_ok());
                 if u != v && !mentioned {
-                    sums.pairs += 1;
-                    sums.cut += u64::from(cross);
+                    totals.pairs += 1;
+                    totals.cut += u64::from(cross);
                 }
                 previous = Some(u);
             }
-            sums
+            totals
         };
         let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(1024);
         vertices.map(of_vertex).reduce(Self::default, |a, b| Self {

@@ -15,8 +15,8 @@ use crate::loads::Loads;
 
 /// Adds `vertices` to the parts whose loads are `loads`, in `assignment`.
 pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut Loads, assignment: &mut [u16]) {
-    vertices.par_sort_unstable_by_key(|&v| (Reverse(key(loads.share(weights.of(v)))), v));
-    let weighty = vertices.partition_point(|&v| loads.share(weights.of(v)) > 0.0);
+    vertices.par_sort_unstable_by_key(|&v| (Reverse(key(loads.portion(weights.of(v)))), v));
+    let weighty = vertices.partition_point(|&v| loads.portion(weights.of(v)) > 0.0);
     let (weighty, weightless) = vertices.split_at(weighty);
     let lightness: fn(&Loads, u16) -> u64 = |loads, part| key(loads.fullness(part));
     let fewness: fn(&Loads, u16) -> u64 = |loads, part| loads.sizes()[part as usize];

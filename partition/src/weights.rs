@@ -63,8 +63,8 @@ impl VertexWeights {
         Self::new(n, &[])
     }
 
-    /// What `options` balance. `presample` must be there when they need it. What could not be balanced because there is
-    /// none of it goes to `progress` as a note.
+    /// Weights that `options` balance. `presample` must be there when they need it. A quantity that is nowhere above 0
+    /// cannot be balanced: a note to `progress` says so.
     pub(crate) fn choose(
         options: &PartitionOptions,
         dataset: &Dataset,

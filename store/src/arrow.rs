@@ -82,7 +82,7 @@ fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
     Some(Batch { rows, buffers: buffers.collect::<Option<_>>()? })
 }
 
-/// What arrow's writer says, with the path it concerns.
+/// The error of arrow's writer, with the path it concerns.
 pub(crate) fn arrow_error(path: &Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, source) => Error::io(path)(source),

@@ -1,4 +1,4 @@
-//! What every artifact says about its files and its origin.
+//! Facts that every artifact states about its files and its origin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -77,23 +77,23 @@ pub(crate) trait Artifact: Document {
     const FILE: &'static str;
     /// The subcommand that makes it.
     const COMMAND: &'static str = Self::KIND;
-    /// What it was made from.
+    /// The artifacts that it was made from.
     fn made_from(&self) -> &MadeFrom;
     /// The files beside it.
     fn files(&self) -> &Files;
 }
 
-/// Where the artifact `key` of `dataset` lies.
+/// Folder of the artifact `key` of `dataset`.
 pub(crate) fn folder<T: Artifact>(dataset: &Dataset, key: &str) -> PathBuf {
     dataset.path().join(T::KIND).join(key)
 }
 
-/// Where the artifact `key` of `dataset` is written.
+/// Target for writing the artifact `key` of `dataset`.
 pub(crate) fn target<T: Artifact>(dataset: &Dataset, key: &str) -> Target {
     Target::within(dataset, folder::<T>(dataset, key), Mark::document::<T>(T::FILE))
 }
 
-/// Where the document of the artifact in `folder` lies.
+/// Path of the document of the artifact in `folder`.
 pub(crate) fn document_path<T: Artifact>(folder: &Path) -> PathBuf {
     folder.join(T::FILE)
 }

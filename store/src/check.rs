@@ -63,7 +63,7 @@ impl Document for Note {
 #[derive(Default)]
 struct Checks {
     running: usize,
-    /// What was begun: files and what they should hold.
+    /// Checks that were begun: files and the checksums that they should have.
     begun: HashSet<(PathBuf, Checksum)>,
     /// The first damage found: the file, and what is wrong.
     damage: Option<(PathBuf, String)>,

@@ -77,7 +77,7 @@ impl Dataset {
         &self.path
     }
 
-    /// Where its manifest lies.
+    /// Path of its manifest.
     fn document(&self) -> PathBuf {
         self.path.join("dataset.json")
     }
@@ -107,7 +107,7 @@ impl Dataset {
         self.owned.as_ref().map(|(owned, _)| &owned[..])
     }
 
-    /// Which row is a vertex's, in a shard.
+    /// Row of each vertex, in a shard.
     pub(crate) fn index(&self) -> Option<&RowIndex> {
         self.owned.as_ref().map(|(_, index)| index)
     }

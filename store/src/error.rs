@@ -1,4 +1,4 @@
-//! What can go wrong with a dataset directory, each as one line with its remedy.
+//! Errors of a dataset directory, each one line with its remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The path holds no gsplit dataset.
@@ -46,21 +46,21 @@ pub enum Error {
     Differs {
         /// The artifact.
         path: PathBuf,
-        /// What is different, as a clause.
+        /// The difference, as a clause.
         difference: String,
     },
     /// Something that gsplit did not make stands where it would write.
     #[error("{}: is {found}, and not gsplit's own: gsplit does not touch it; move it elsewhere, or name another path", path.display())]
     Foreign {
-        /// What stands there.
+        /// The path where it stands.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the thing that was found.
         found: &'static str,
     },
-    /// What was to be replaced was not made by gsplit, or is something else.
+    /// The thing to be replaced was not made by gsplit, or is something else.
     #[error("{}: holds no {document} of gsplit's, so even --force will not replace it: name another path, or remove it yourself", path.display())]
     NotReplaced {
-        /// What stands there.
+        /// The path where it stands.
         path: PathBuf,
         /// The file that it would have.
         document: &'static str,
@@ -70,7 +70,7 @@ pub enum Error {
     Busy {
         /// The artifact.
         path: PathBuf,
-        /// Who is writing, where that is known.
+        /// The process that is writing, where it is known.
         process: Option<u32>,
     },
     /// A presample or partition belongs to another graph or to an older version of this one.

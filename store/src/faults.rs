@@ -1,4 +1,4 @@
-//! What would end a program by a signal, made into one line and exit code 1.
+//! Faults that would end a program by a signal, made into one line and exit code 1.
 //!
 //! * Memory that is refused ([`Allocator`]). Only a limit of the process (`ulimit -v`) or a system that does not overcommit
 //!   refuses it when it is asked for. Linux otherwise promises it and kills the process once the pages are touched, which nothing

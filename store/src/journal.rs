@@ -1,4 +1,4 @@
-//! What a writer of a dataset has finished, so that the next run can go on from there.
+//! Journal of a dataset's writer: the stages that it has finished, so that the next run can go on from there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +20,13 @@ pub(crate) const JOURNAL: &str = "journal.json";
 pub(crate) struct Journal {
     /// Version of gsplit: another one may do the stages otherwise.
     tool_version: String,
-    /// What is written, and from what.
+    /// Identity of the dataset and its input.
     pub(crate) identity: Value,
     /// Finished stages, in their order.
     pub(crate) stages: Vec<String>,
-    /// What was counted.
+    /// Counts, by name.
     pub(crate) facts: BTreeMap<String, u64>,
-    /// What the manifest will say.
+    /// The parts of the manifest that are written.
     pub(crate) staged: Staged,
     /// Length of every file of the scratch folder.
     scratch: BTreeMap<String, u64>,
@@ -114,13 +114,13 @@ impl Journal {
     fn holds(&self, content: &Path, scratch: &Path, identity: &Value) -> bool {
         let fresh = Self::new(identity.clone());
         let same = (&self.tool_version, &self.identity) == (&fresh.tool_version, &fresh.identity);
-        let there = || {
+        let complete = || {
             let lengths = |folder| tree::lengths(folder).unwrap_or_default();
             let (content, in_scratch) = (lengths(content), lengths(scratch));
             let staged = self.staged.files.iter().all(|(name, record)| content.get(name) == Some(&record.bytes));
             staged && self.scratch.iter().all(|(name, bytes)| in_scratch.get(name) == Some(bytes))
         };
-        same && !self.stages.is_empty() && there() && !self.is_committed(content)
+        same && !self.stages.is_empty() && complete() && !self.is_committed(content)
     }
 
     /// After a commit, `content` is gone, or holds the dataset that was replaced.

@@ -142,12 +142,12 @@ impl ClassLabels {
     }
 }
 
-/// Which vertex has which classes, mapped.
+/// Classes of each vertex, several of them, mapped.
 #[derive(Clone, Debug)]
 pub struct MultiLabels {
     file: ColumnFile,
     num_classes: u32,
-    /// Which row is a vertex's, where not all vertices have one.
+    /// Row of each vertex, where not all vertices have one.
     index: Option<RowIndex>,
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ColumnFile, Dataset, DatasetManifest, Error, NpyWriter, Result, Split};
 
-/// What the negatives of valid and test are.
+/// Kind of the negatives of valid and test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkNegatives {
@@ -40,14 +40,14 @@ pub struct LinkInfo {
 pub struct Links {
     info: LinkInfo,
     pairs: [ColumnFile; 3],
-    /// Of valid and test.
+    /// Negatives of valid and test.
     negatives: Option<[ColumnFile; 2]>,
 }
 
 /// The files of a split of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFile {
-    /// Of which split.
+    /// The split that it belongs to.
     pub split: Split,
     /// Whether it holds the negatives.
     pub negative: bool,

@@ -8,7 +8,7 @@ use crate::document::Document;
 use crate::npy::numeric_bytes;
 use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Result, ShardInfo, SourceFile};
 
-/// Which vertices a metric or a training run looks at.
+/// Set of vertices that a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
@@ -53,7 +53,7 @@ pub struct Provenance {
     pub options: serde_json::Value,
     /// The raw files read.
     pub sources: Vec<SourceFile>,
-    /// What was counted on the way: duplicates merged, self-loops dropped ...
+    /// Counts made on the way: duplicates merged, self-loops dropped ...
     pub facts: BTreeMap<String, u64>,
     /// How the input was understood where it could have been understood otherwise: which columns are the ends of an edge ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -74,7 +74,7 @@ pub struct DatasetManifest {
     pub features: Option<FeatureInfo>,
     /// Number of classes, when there are labels.
     pub num_classes: Option<u32>,
-    /// What the input calls the classes, where it does not number them.
+    /// Names of the classes in the input, where it does not number them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
     /// Whether a vertex can have several classes: `nodes/label.npy` is then a bit matrix.
@@ -88,7 +88,7 @@ pub struct DatasetManifest {
     /// The split of links, when the graph came with one: `links/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkInfo>,
-    /// Which shard of another dataset it is, if it is one.
+    /// The shard of another dataset that it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardInfo>,
     /// Every file with its length and digest.
@@ -120,7 +120,7 @@ pub struct FeatureInfo {
     pub dtype: FeatureDtype,
     /// How they were generated, as `fastrp:128`; `None` when they came with the graph.
     pub generated: Option<String>,
-    /// What storing them in fewer bits than f32 cost; `None` for f32.
+    /// Loss by storing them in fewer bits than f32; `None` for f32.
     pub narrowing: Option<Narrowing>,
 }
 
@@ -136,7 +136,7 @@ impl Document for DatasetManifest {
     const VERSION: u32 = 2;
 }
 
-/// What a column belongs to.
+/// Owner of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axis {
     Nodes,

@@ -63,21 +63,21 @@ pub fn mapped() -> u64 {
 /// A memory control group: its folder, and the names of its version.
 struct ControlGroup {
     folder: PathBuf,
-    names: &'static Names,
+    names: &'static GroupFiles,
 }
 
 /// Files of a group, and the line of `memory.stat` that counts cached files.
-struct Names {
+struct GroupFiles {
     limits: &'static [&'static str],
     usage: &'static str,
     cached: &'static str,
 }
 
-const VERSION_1: Names =
-    Names { limits: &["memory.limit_in_bytes"], usage: "memory.usage_in_bytes", cached: "total_inactive_file" };
+const VERSION_1: GroupFiles =
+    GroupFiles { limits: &["memory.limit_in_bytes"], usage: "memory.usage_in_bytes", cached: "total_inactive_file" };
 /// Above `high` a process is slowed down rather than killed, until nothing moves.
-const VERSION_2: Names =
-    Names { limits: &["memory.max", "memory.high"], usage: "memory.current", cached: "inactive_file" };
+const VERSION_2: GroupFiles =
+    GroupFiles { limits: &["memory.max", "memory.high"], usage: "memory.current", cached: "inactive_file" };
 
 /// The groups of this process and those above them. Within a container their path may not exist; the root is then theirs.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {

@@ -64,7 +64,7 @@ impl MappedFile {
         Ok(Self { path: path.to_path_buf(), map: Some(map) })
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -94,7 +94,7 @@ impl AsRef<[u8]> for MappedFile {
     }
 }
 
-/// Where memory that processes share has its names.
+/// Folder with the names of memory that processes share.
 const SHARED: &str = "/dev/shm";
 
 /// Memory that processes of a host find by a name: the first fills it, the others wait until it has, and the last to end removes it.
@@ -109,11 +109,11 @@ pub(crate) struct SharedMemory {
     path: PathBuf,
 }
 
-/// What fills it.
+/// Function that fills it.
 type Fill<'a> = &'a dyn Fn(&mut [u8]);
 
 impl SharedMemory {
-    /// That of `bytes` by this name, filled by `fill` unless another process has done so.
+    /// Memory of `bytes` by this name, filled by `fill` unless another process has done so.
     ///
     /// # Errors
     /// If there is not as much, and what the system says.

@@ -78,7 +78,7 @@ impl NamesWriter {
         self.names == 0
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -178,7 +178,7 @@ impl Names {
         (0..self.len()).map(|v| self.get(v as u32))
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

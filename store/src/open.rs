@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 /// Opens the file at `path` for reading.
 ///
 /// # Errors
-/// Those of the system; what is there and no file is named.
+/// Errors of the system; an entry that is no file, by its kind.
 pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
     // Asked first, because to open a device may do something. What comes in between is found by the second look.
     expect_file(&fs::metadata(&path)?)?;
@@ -25,7 +25,7 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
 /// Content of the file at `path`.
 ///
 /// # Errors
-/// Those of [`open_file`], and of reading.
+/// Errors of [`open_file`], and of reading.
 pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     open_file(path)?.read_to_end(&mut content)?;
@@ -35,7 +35,7 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
 /// Content of the file at `path`, which is text in UTF-8.
 ///
 /// # Errors
-/// Those of [`read_file`]; [`ErrorKind::InvalidData`] for what is no text.
+/// Errors of [`read_file`]; [`ErrorKind::InvalidData`] for what is no text.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
 }

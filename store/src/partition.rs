@@ -20,14 +20,14 @@ pub struct PartitionConfig {
     pub servers: u32,
     /// The algorithm, as `metis`.
     pub partitioner: String,
-    /// What the algorithm balances and cuts, as `presampled`.
+    /// Weights that the algorithm balances and cuts, as `presampled`.
     pub weights: String,
     /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean.
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
-    /// What it was made of besides the graph: the name of an imported file, or the key and the checksum of the partition
-    /// that was refined.
+    /// Origin besides the graph: the name of an imported file, or the key and the checksum of the partition that was
+    /// refined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -54,7 +54,7 @@ pub struct Balance {
     pub work: Option<f64>,
 }
 
-/// What lies between parts on different servers.
+/// Cut between parts on different servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerCut {
@@ -62,13 +62,13 @@ pub struct ServerCut {
     pub cut: u64,
     /// Pre-sampled edge counts between servers; the plain number of edges where no presample was used.
     pub weighted_cut: u64,
-    /// Expected share of a mini-batch's sampled edges that join two servers.
+    /// Expected fraction of a mini-batch's sampled edges that join two servers.
     pub expected_cross_share: f64,
     /// Expected number of such edges in a mini-batch, where a presample was used.
     pub expected_cross_edges: Option<f64>,
 }
 
-/// What a partition is worth. The same input gives the same report: times and memory are printed, not stored.
+/// Quality of a partition. The same input gives the same report: times and memory are printed, not stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionReport {
@@ -86,11 +86,11 @@ pub struct PartitionReport {
     pub imbalance: f64,
     /// Balance of what matters.
     pub balance: Balance,
-    /// Expected share of a mini-batch's sampled edges that join two parts.
+    /// Expected fraction of a mini-batch's sampled edges that join two parts.
     pub expected_cross_share: f64,
     /// Expected number of such edges in a mini-batch, where a presample was used.
     pub expected_cross_edges: Option<f64>,
-    /// What of the cut lies between servers, where there are several.
+    /// The part of the cut that lies between servers, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_servers: Option<ServerCut>,
 }
@@ -101,9 +101,9 @@ pub struct PartitionReport {
 pub struct PartitionMeta {
     /// The graph, and the presample where one was used.
     pub made_from: MadeFrom,
-    /// What was asked for.
+    /// The options that were asked for.
     pub config: PartitionConfig,
-    /// What came out.
+    /// The resulting quality.
     pub report: PartitionReport,
     /// `assignment.npy` and `cache_order.npy`.
     pub files: Files,
@@ -140,12 +140,12 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
-    /// Where the partition `key` of `dataset` lies.
+    /// Folder of the partition `key` of `dataset`.
     pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
         artifact::folder::<PartitionMeta>(dataset, key)
     }
 
-    /// Where the partition `key` of `dataset` is written.
+    /// Target for writing the partition `key` of `dataset`.
     pub fn target(dataset: &Dataset, key: &str) -> Target {
         artifact::target::<PartitionMeta>(dataset, key)
     }

@@ -39,7 +39,7 @@ pub const MAX_DEVICES: usize = EVERY_DEVICE as usize;
 pub struct PlacementConfig {
     /// The rule, as `optimised`.
     pub placement: String,
-    /// Who loads a row.
+    /// Ranks that load a row.
     pub parallelism: Readers,
     /// Number of devices.
     pub devices: u32,
@@ -55,7 +55,7 @@ pub struct PlacementConfig {
     pub peer_bandwidth: Option<u64>,
 }
 
-/// Where row loads are served from: expected row loads in a global mini-batch.
+/// Row loads by the memory that serves them: expected numbers in a global mini-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowLoads {
@@ -67,7 +67,7 @@ pub struct RowLoads {
     pub host: f64,
 }
 
-/// What a placement holds and what to expect of it.
+/// Contents of a placement, and its expected effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementReport {
@@ -87,9 +87,9 @@ pub struct PlacementReport {
 pub struct PlacementMeta {
     /// The graph, the presample and the partition.
     pub made_from: MadeFrom,
-    /// What was asked for.
+    /// The options that were asked for.
     pub config: PlacementConfig,
-    /// What came out.
+    /// The resulting placement.
     pub report: PlacementReport,
     /// `slots.npy` and `placement.npy`.
     pub files: Files,
@@ -119,15 +119,15 @@ impl Artifact for PlacementMeta {
 /// The vertices whose rows the devices hold, in the order of their slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CachedRows {
-    /// What every device holds, in its first slots.
+    /// Rows that every device holds, in its first slots.
     pub shared: Vec<u32>,
     /// For each device, what it holds behind that.
     pub own: Vec<Vec<u32>>,
 }
 
 impl CachedRows {
-    /// Where the row of each of `n` vertices is, as `placement.npy` has it. Fails on a vertex that there is not, and on a
-    /// device that holds a row twice. Memory: 4 bytes a vertex.
+    /// Place of the row of each of `n` vertices, as `placement.npy` has it. Fails on a vertex that there is not, and on a device
+    /// that holds a row twice. Memory: 4 bytes a vertex.
     pub fn homes(&self, n: usize) -> Result<Vec<u16>> {
         if self.own.len() > MAX_DEVICES {
             let found = self.own.len();
@@ -164,17 +164,17 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Where the placement `key` of `dataset` lies.
+    /// Folder of the placement `key` of `dataset`.
     pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
         artifact::folder::<PlacementMeta>(dataset, key)
     }
 
-    /// Where the placement `key` of `dataset` is written.
+    /// Target for writing the placement `key` of `dataset`.
     pub fn target(dataset: &Dataset, key: &str) -> Target {
         artifact::target::<PlacementMeta>(dataset, key)
     }
 
-    /// What a placement with that presample and partition is made from.
+    /// The artifacts that a placement with that presample and partition is made from.
     pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
         MadeFrom {
             presample: Some((presample.key().to_string(), presample.checksum().clone())),
@@ -264,17 +264,17 @@ impl Placement {
         self.meta.report.own_rows.len()
     }
 
-    /// Where each vertex's row is: a device, [`EVERY_DEVICE`] or [`HOST`].
+    /// Place of each vertex's row: a device, [`EVERY_DEVICE`] or [`HOST`].
     pub fn homes(&self) -> &[u16] {
         &self.homes
     }
 
-    /// What every device holds, in slots 0, 1, ...
+    /// Rows that every device holds, in slots 0, 1, ...
     pub fn shared(&self) -> &[u32] {
         &self.slots[..self.meta.report.shared_rows as usize]
     }
 
-    /// What `device` holds in the slots behind the shared ones. Panics when there is no such device.
+    /// Rows that `device` holds in the slots behind the shared ones. Panics when there is no such device.
     pub fn own(&self, device: usize) -> &[u32] {
         let report = &self.meta.report;
         let start = report.shared_rows + report.own_rows[..device].iter().sum::<u64>();

@@ -89,12 +89,12 @@ pub struct Presample {
 }
 
 impl Presample {
-    /// Where the pre-sampling `key` of `dataset` lies.
+    /// Folder of the pre-sampling `key` of `dataset`.
     pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
         artifact::folder::<PresampleMeta>(dataset, key)
     }
 
-    /// Where the pre-sampling `key` of `dataset` is written.
+    /// Target for writing the pre-sampling `key` of `dataset`.
     pub fn target(dataset: &Dataset, key: &str) -> Target {
         artifact::target::<PresampleMeta>(dataset, key)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// What a stage counts.
+/// Unit of a stage's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of a file.
@@ -50,7 +50,7 @@ impl Stage for NoProgress {
 pub struct Notes(Mutex<Vec<String>>);
 
 impl Notes {
-    /// Those so far.
+    /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! Which row of a file with rows of some vertices is a vertex's.
+//! Row of each vertex, in a file with rows of some vertices.
 //!
 //! Returns: the position of a vertex among those that have a row, which ascend. Idea: a bit a vertex, and for each 64 the number of
 //! bits before them (Jacobson's rank, 1989). Cost: 1.5 bits a vertex of the graph; a look-up reads two words.
@@ -13,7 +13,7 @@ impl RowIndex {
     /// Row `i` is that of `vertices[i]`, of `n` vertices.
     ///
     /// # Errors
-    /// What is wrong, unless they are distinct, below `n` and ascend.
+    /// A text for the user, unless they are distinct, below `n` and ascend.
     pub fn new(n: usize, vertices: &[u32]) -> Result<Self, String> {
         let ascend = vertices.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascend || vertices.last().is_some_and(|&last| last as usize >= n) {

@@ -31,13 +31,13 @@ pub(crate) const OWNED: &str = "nodes/owned.npy";
 /// Vertices of the train split without a class.
 pub(crate) const UNLABELLED: &str = "splits/unlabelled.npy";
 
-/// What a shard was cut from, and which one it is.
+/// Origin of a shard, and its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardInfo {
     /// The files of the whole dataset.
     pub origin: Files,
-    /// What of the rows it holds.
+    /// The rows or columns that it holds.
     pub by: Cut,
     /// The host that it is for, from 0.
     pub host: u32,
@@ -46,13 +46,13 @@ pub struct ShardInfo {
     pub hosts: u32,
 }
 
-/// What of a dataset's rows its shards hold.
+/// Division of a dataset's rows among its shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
     /// Rows of the host's own vertices: key of the partition that says which these are, and the digest of its assignment.
     Partition(String, Checksum),
-    /// Of every feature row the values of the host's columns; a whole row has so many.
+    /// Values of the host's columns of every feature row; a whole row has so many.
     Columns(u32),
 }
 
@@ -114,7 +114,7 @@ impl PartitionMap {
 }
 
 impl Dataset {
-    /// Which shard it is; `None` for a whole dataset.
+    /// Description of the shard; `None` for a whole dataset.
     pub fn shard(&self) -> Option<&ShardInfo> {
         self.manifest().shard.as_ref()
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Coarsest tick of the clocks of file systems.
 const TICK: Duration = Duration::from_secs(2);
 
-/// What changes when a file does, beside its length.
+/// State of a file that changes when the file does, beside its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stamp {

@@ -27,7 +27,7 @@ impl Deref for EdgeWeights {
 }
 
 impl EdgeWeights {
-    /// Those of the edges at `positions`, in their order.
+    /// Weights of the edges at `positions`, in their order.
     ///
     /// # Panics
     /// If there is no such edge.

@@ -37,3 +37,4 @@ mod train;
 mod trust;
 #[cfg(feature = "train")]
 mod weights;
+mod words;

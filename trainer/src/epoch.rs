@@ -18,18 +18,18 @@ use crate::sample::BatchSampler;
 use crate::step::{Launched, train_step};
 use crate::{Error, Result};
 
-/// Where the mini-batches of a rank come from.
-pub enum Source<'a, 's> {
+/// Mini-batches of a rank, by their origin.
+pub enum Batches<'a, 's> {
     /// Sampled anew in every epoch.
     Drawn(&'a mut BatchSampler<'s>),
     /// Made once.
     Made(&'a Made),
 }
 
-/// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
+/// Trains on every mini-batch of `epoch` (from 1) and returns this rank's totals. Collective.
 pub fn train_epoch(
     (job, features): (&Job<'_>, &FeatureSource<'_>),
-    batches: Source<'_, '_>,
+    batches: Batches<'_, '_>,
     epoch: u32,
     (model, optimizer): (&Model, &mut Optimizer),
     comms: &Comms,
@@ -37,14 +37,14 @@ pub fn train_epoch(
     log: StepLog<'_>,
 ) -> Result<StepReport> {
     let (config, comm) = (job.config, comms.all());
-    let mut sums = StepReport::default();
+    let mut totals = StepReport::default();
     let mut window = Window::begin(log, epoch, optimizer.steps);
     let mut finish = |(items, step, launched): (usize, u32, Launched)| {
         let ending = Instant::now();
         let mut report = launched.finish()?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();
         report.check(epoch, step)?;
-        sums.add(&report);
+        totals.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {
             stage.advance(items as u64);
@@ -65,14 +65,14 @@ pub fn train_epoch(
     };
     let (count, with) = (job.num_steps() as usize, Preparation { job, source: features, comm: comms.sampling() });
     match batches {
-        Source::Drawn(sampler) => {
+        Batches::Drawn(sampler) => {
             let order = epoch_seeds(&job.train, config.seed, epoch)?;
             let order = &order[..order.len().min(count * config.batch_size)];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
-        Source::Made(made) => for_each(job, made.epoch(with, epoch)?, count, comms, train)?,
+        Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, count, comms, train)?,
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;
-    Ok(sums)
+    Ok(totals)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in training, each as one line with its remedy.
+//! Errors of training, each one line with its remedy.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub enum Error {
     /// A GPU has not the memory for what its rank computes.
     #[error("{}{what}", .rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default())]
     OutOfMemory {
-        /// Whose it is, once known.
+        /// Rank that the GPU belongs to, once known.
         rank: Option<usize>,
         /// The GPU, and what was asked for.
         what: String,
@@ -43,9 +43,9 @@ pub enum Error {
     Inference {
         /// Counted from 1 at the features.
         layer: usize,
-        /// What was asked for, and what there was.
+        /// Memory that was asked for, and that there was.
         what: String,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
     /// An option, or two of them together, make no sense: a usage error.
@@ -91,12 +91,12 @@ pub enum Error {
     /// The caller asked to stop; with what is left of the work.
     #[error("interrupted: {0}")]
     Interrupted(String),
-    /// What ended a training run, with what can be done about it under the options that it had.
+    /// An error that ended a training run, with what can be done about it under the options that it had.
     #[error("{error}: {advice}")]
     Advised {
         /// The failure.
         error: Box<Error>,
-        /// What to do, and what is left of the run.
+        /// Remedy, and what is left of the run.
         advice: String,
     },
     /// A rank's thread died.
@@ -148,8 +148,7 @@ impl Error {
         }
     }
 
-    /// What a thread of `rank` said that panicked. Those of torch's operators that return no error panic where a GPU has not the
-    /// memory.
+    /// Error of a thread of `rank` that panicked. Torch's operators that return no error panic where a GPU has not the memory.
     pub(crate) fn of_panic(panic: &(dyn Any + Send), rank: usize) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -167,7 +166,7 @@ impl Error {
         }
     }
 
-    /// What was asked for and what there was, if a GPU is out of memory.
+    /// Memory that was asked for and that there was, if a GPU is out of memory.
     pub(crate) fn gpu_memory(&self) -> Option<String> {
         match self {
             Self::OutOfMemory { what, .. } => Some(what.clone()),
@@ -179,7 +178,7 @@ impl Error {
     }
 }
 
-/// What of a GPU's memory was asked for, if `message`, of torch or of a kernel inside torch's backward pass, is about that.
+/// Memory of a GPU that was asked for, if `message`, of torch or of a kernel inside torch's backward pass, is about that.
 fn out_of_memory(message: &str) -> Option<String> {
     let line = first_line(message);
     let after = |mark: &str| line.find(mark).map(|at| &line[at + mark.len()..]);

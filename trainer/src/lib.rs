@@ -24,7 +24,7 @@
 //! Who computes what is a row of the table in `config/parallelism.rs`; `TrainConfig::frontiers` makes of it an owner for every
 //! frontier. Where a rank computes says its [`Place`], the host or a GPU.
 //!
-//! A room imports none that imports it, by way of others either: a test sees to it.
+//! No room imports one that imports it, directly or through others: a test holds this.
 //!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4

@@ -6,7 +6,7 @@ use gsplit_kernels::Near;
 use gsplit_store::{Dataset, Progress};
 
 use crate::batch::Made;
-use crate::epoch::{Source, train_epoch};
+use crate::epoch::{Batches, train_epoch};
 use crate::evaluate::score;
 use crate::job::options::RunOptions;
 use crate::model::Model;
@@ -82,7 +82,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
         let write = |record: &StepRecord| run.logs().write_step(record);
         let log = StepLog { every: job.options.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Source::Drawn(&mut sampler), Source::Made);
+        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler), Batches::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
@@ -139,7 +139,7 @@ fn keep(
     Ok(())
 }
 
-/// What is to be said of `run`, whose `epochs` are trained, those before a resume included.
+/// Summary of `run`, whose `epochs` are trained, those before a resume included.
 fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -> Summary {
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());

@@ -1,11 +1,11 @@
-//! Memory that processes share, where threads of one process stand for them: who has what open.
+//! Memory that processes share, with threads of one process in their place: a record of who has what open.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsplit_kernels::GpuError;
 
-/// What can be exported, by its address.
+/// Exported memory, by its address.
 static EXPORTED: Mutex<Option<HashMap<u64, Exported>>> = Mutex::new(None);
 
 struct Exported {

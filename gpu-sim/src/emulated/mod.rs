@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn emulate_free(at: *mut c_void, bytes: usize);
 }
 
-/// What an emulated GPU has without being told.
+/// Bytes of memory of an emulated GPU, unless it is told otherwise.
 const TOTAL: u64 = 1 << 30;
 
 /// So many bytes of the host's memory are on their way before one that uploads more waits.
@@ -46,7 +46,7 @@ const STAGED_BYTES: usize = 2 << 20;
 /// An emulated GPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Emulation {
-    /// Which order the threads of a block go in; results depend on it only if a kernel is wrong.
+    /// Order in which the threads of a block run; results depend on it only if a kernel is wrong.
     pub order: u32,
     /// Bytes of its memory, where they are limited. What was freed counts as used, as a driver has it that keeps it for the next
     /// buffer.
@@ -72,7 +72,7 @@ pub fn emulated(order: u32) -> Gpu {
     Emulation { order, ..Emulation::default() }.gpu()
 }
 
-/// What a test runs on: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).
+/// The GPU of a test: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).
 ///
 /// # Panics
 /// Without the GPU that is asked for.
@@ -83,7 +83,7 @@ pub fn under_test(order: u32) -> Gpu {
     }
 }
 
-/// What happened on this stream of `gpu` so far, if it is emulated; a real one does not count.
+/// Counts of this stream of `gpu` so far, if it is emulated; a real one has none.
 pub fn counts(gpu: &Gpu) -> GpuCounts {
     let Some(emulated) = gpu.backend_as::<Emulated>() else { return GpuCounts::default() };
     let Emulated { taken, freed, launches, waits, bytes_down, .. } = emulated;
@@ -92,7 +92,7 @@ pub fn counts(gpu: &Gpu) -> GpuCounts {
     GpuCounts { taken, freed, launches, waits, bytes_down }
 }
 
-/// What the host did with one stream of an emulated GPU.
+/// Counts of what the host did with one stream of an emulated GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuCounts {
     /// Buffers taken.
@@ -125,7 +125,7 @@ struct Emulated {
     launches: AtomicU64,
     waits: AtomicU64,
     bytes_down: AtomicU64,
-    /// Of the device, where there is a limit.
+    /// Memory of the device, where it has a limit.
     limited: Option<Arc<Limited>>,
 }
 
@@ -194,7 +194,7 @@ impl Emulated {
     }
 }
 
-/// What went wrong in the calling thread's last launch or copy.
+/// The failure of the calling thread's last launch or copy.
 fn failure(call: &'static str) -> GpuError {
     // SAFETY: a C string that lives until the next launch of this thread.
     let reason = unsafe { CStr::from_ptr(emulate_failure()) };

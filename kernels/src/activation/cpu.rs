@@ -14,7 +14,7 @@ use crate::simd::{exp_m1_below_zero, vectorised};
 /// Rows in one parallel task, and in one partial sum.
 const ROWS: usize = 128;
 
-/// What becomes of a value.
+/// Function that is applied to each value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// Itself.
@@ -26,12 +26,12 @@ pub enum Activation {
     Elu,
 }
 
-/// What is done to the rows of a product.
+/// Steps after a product: what is done to its rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
     /// Added to every row.
     pub bias: Option<&'a [f32]>,
-    /// What follows.
+    /// Applied last.
     pub activation: Activation,
     /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,

@@ -1,8 +1,8 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, rounded to bf16 or f16 where the finished rows are to be, but for column sums, whose order is another.
-//! Input: matrices of matching sizes on the device. Cost: one read and one write of the rows; backwards two reads and one write;
-//! with dropout a Philox call for eight values.
+//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Column sums alone are taken
+//! in another order than the host's. Input: matrices of matching sizes on the device. Cost: one read and one write of
+//! the rows; backwards two reads and one write; with dropout a Philox call for eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
@@ -20,12 +20,12 @@ const THREADS: u32 = 256;
 /// Columns whose masks one group of threads makes, and threads of such a group, as in `cuda.cu`.
 const GROUP: (usize, usize) = (128, 16);
 
-/// What is done to the rows of a product on a GPU: as [`Epilogue`](super::Epilogue).
+/// Steps after a product on a GPU: as [`Epilogue`](super::Epilogue).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceEpilogue<'a> {
     /// Added to every row.
     pub bias: Option<DeviceSlice<'a, f32>>,
-    /// What follows.
+    /// Applied last.
     pub activation: Activation,
     /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
@@ -149,7 +149,7 @@ fn shape_of_masks(rows: usize, dim: usize) -> Shape {
 /// `out` becomes the sum of the rows of `values`, which are as wide.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `values` is not made of such rows; what the GPU reports.
+/// [`KernelError::Length`] if `values` is not made of such rows; errors of the GPU.
 pub fn column_sums_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, f32>,

@@ -12,21 +12,21 @@ use crate::error::KernelError;
 use crate::segment::softmax_backward;
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
-/// Where [`Attention::backward`] writes.
+/// Outputs of [`Attention::backward`].
 #[derive(Debug)]
 pub struct AttentionGradient<'a> {
-    /// Of the rows: sources × [`Attention::dim`].
+    /// Gradient of the rows: sources × [`Attention::dim`].
     pub rows: &'a mut [f32],
-    /// Of the sources' part of the scores: sources × heads.
+    /// Gradient of the sources' part of the scores: sources × heads.
     pub from_source: &'a mut [f32],
-    /// Of the targets' part: targets × heads.
+    /// Gradient of the targets' part: targets × heads.
     pub from_target: &'a mut [f32],
 }
 
 impl Attention<'_> {
     /// Fills `out` with the gradients of what [`Attention::forward`] read, where `gradient` (targets ×
-    /// [`Attention::dim`]) is that of its output and `shares` what it returned, which tell what was dropped. `scratch` is as long
-    /// as `shares`.
+    /// [`Attention::dim`]) is that of its output and `weights` what it returned, which tell what was dropped. `scratch` is as long
+    /// as `weights`.
     /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Attention<'_> {
         &self,
         rows: &[f32],
         scores: [&[f32]; 2],
-        shares: &[f32],
+        weights: &[f32],
         gradient: &[f32],
         scratch: &mut [f32],
         out: AttentionGradient<'_>,
@@ -43,13 +43,13 @@ impl Attention<'_> {
         self.check(rows, scores)?;
         self.check(out.rows, [out.from_source, out.from_target])?;
         KernelError::check_matrix("gradient of attention", self.edges.num_targets(), self.dim(), gradient.len())?;
-        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
-        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
+        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        self.scores_backward(rows, scores, shares, gradient, scratch, out.from_target);
-        self.rows_backward(shares, scratch, gradient, out.rows, out.from_source);
+        self.scores_backward(rows, scores, weights, gradient, scratch, out.from_target);
+        self.rows_backward(weights, scratch, gradient, out.rows, out.from_source);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Attention<'_> {
         &self,
         rows: &[f32],
         [from_source, from_target]: [&[f32]; 2],
-        shares: &[f32],
+        weights: &[f32],
         gradient: &[f32],
         of_scores: &mut [f32],
         of_targets: &mut [f32],
@@ -111,8 +111,8 @@ impl Attention<'_> {
                                 .zip(pairs)
                                 .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                         }
-                        let shares = &shares[self.start(target) * heads..][..mine.len()];
-                        softmax_backward(shares, mine, heads, keep);
+                        let weights = &weights[self.start(target) * heads..][..mine.len()];
+                        softmax_backward(weights, mine, heads, keep);
                         total.fill(0.0);
                         for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
                             let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
@@ -129,10 +129,10 @@ impl Attention<'_> {
         });
     }
 
-    /// Sums over each source's edges: share × gradient of the target's row, and the gradients of the scores.
+    /// Sums over each source's edges: weight × gradient of the target's row, and the gradients of the scores.
     fn rows_backward(
         &self,
-        shares: &[f32],
+        weights: &[f32],
         of_scores: &[f32],
         gradient: &[f32],
         of_rows: &mut [f32],
@@ -151,7 +151,7 @@ impl Attention<'_> {
                         of_row.fill(0.0);
                         of_source.fill(0.0);
                         let mut add = |target: u32, edge: usize| {
-                            self.add_shares(&shares[edge * heads..][..heads], keep, row(target), of_row);
+                            self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
                             let of_scores = &of_scores[edge * heads..][..heads];
                             of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
                         };

@@ -1,6 +1,6 @@
 //! Attention forwards, on the host.
 //!
-//! Returns: the weighted sums, and the shares for backward. Input: checked [`HostEdges`], matrices of matching sizes. Idea: one
+//! Returns: the weighted sums, and the weights for backward. Input: checked [`HostEdges`], matrices of matching sizes. Idea: one
 //! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
 //! read of a row for each edge, one exponential for each edge and head.
 
@@ -27,16 +27,16 @@ pub struct Attention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
-    /// Vertices of the targets, rate and key of the dropout of shares.
+    /// Vertices of the targets, rate and key of the dropout of weights.
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
-    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A share is in proportion to it: its logarithm is
+    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A weight is in proportion to it: its logarithm is
     /// added to the score, so the gradients are what they are without. A self-loop counts once.
     pub factors: Option<&'a [f32]>,
 }
 
 impl Attention<'_> {
-    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · `rows[source]`, and `shares`
-    /// ([`Attention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ weight · `rows[source]`, and `weights`
+    /// ([`Attention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
     /// sign where they are dropped.
     ///
     /// `rows` is sources × [`Attention::dim`], `from_source` sources × heads, `from_target` targets × heads.
@@ -49,30 +49,30 @@ impl Attention<'_> {
         rows: &[f32],
         [from_source, from_target]: [&[f32]; 2],
         out: &mut [f32],
-        shares: &mut [f32],
+        weights: &mut [f32],
     ) -> Result<(), KernelError> {
         let (edges, dim) = (self.edges, self.dim());
         self.check(rows, [from_source, from_target])?;
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
-        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
         let mask = self.mask()?;
         if dim == 0 {
             return Ok(());
         }
         let keep = self.keep();
         let row = |source: u32| &rows[source as usize * dim..][..dim];
-        let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
+        let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
             vectorised(
                 #[inline(always)]
                 || {
                     let prefetch = Prefetch::new();
-                    let mut left = shares.values;
+                    let mut left = weights.values;
                     for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                        let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                        let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
                         left = rest;
                         let source = |i: usize| self.source(target, i);
-                        for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                        for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
                             let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
                             let from_target = &from_target[target * self.heads..][..self.heads];
                             let offset = self.offset(target, i);
@@ -80,16 +80,16 @@ impl Attention<'_> {
                                 *score = self.leaky(a + b) + offset;
                             }
                         }
-                        softmax(shares, self.heads);
+                        softmax(weights, self.heads);
                         if let Some((vertices, mask)) = mask {
-                            mask.negate(vertices[target], shares);
+                            mask.negate(vertices[target], weights);
                         }
                         out.fill(0.0);
-                        for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
+                        for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
                             if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
                                 prefetch.slice(row(next));
                             }
-                            self.add_shares(shares, keep, row(source(i)), out);
+                            self.add_weighted(weights, keep, row(source(i)), out);
                         }
                     }
                 },
@@ -104,7 +104,7 @@ impl Attention<'_> {
     }
 
     /// One for each edge, self-loops included, and head.
-    pub fn num_shares(&self) -> usize {
+    pub fn num_weights(&self) -> usize {
         (self.edges.num_edges() + self.own_edges() * self.edges.num_targets()) * self.heads
     }
 
@@ -119,7 +119,7 @@ impl Attention<'_> {
         self.edges.of(target).len() + self.own_edges()
     }
 
-    /// Where the shares of a target start, in edges.
+    /// Start of a target's attention weights, in edges.
     #[inline(always)]
     pub(super) fn start(&self, target: usize) -> usize {
         self.edges.of(target).start + self.own_edges() * target
@@ -134,7 +134,7 @@ impl Attention<'_> {
         }
     }
 
-    /// What the scores of a target's edge number `i` grow by.
+    /// Summand of the score of a target's edge number `i`: the logarithm of its factor.
     #[inline(always)]
     pub(super) fn offset(&self, target: usize, i: usize) -> f32 {
         match (self.factors, i.checked_sub(self.own_edges())) {
@@ -143,14 +143,14 @@ impl Attention<'_> {
         }
     }
 
-    /// Vertices of the targets, and what drops their shares.
+    /// Vertices of the targets, and what drops their weights.
     pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
         KernelError::check_len("vertices of the targets", self.edges.num_targets(), vertices.len())?;
         Ok(Some((vertices, RowMask::new(*rate, 0, key)?)))
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     #[inline(always)]
     pub(super) fn keep(&self) -> f32 {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
@@ -170,10 +170,10 @@ impl Attention<'_> {
         }
     }
 
-    /// Adds each head of `row`, times what dropout left of its share, to the same head of `sum`.
+    /// Adds each head of `row`, times what dropout left of its weight, to the same head of `sum`.
     #[inline(always)]
-    pub(super) fn add_shares(&self, shares: &[f32], keep: f32, row: &[f32], sum: &mut [f32]) {
-        self.add_heads(shares.iter().map(|&share| kept(share, keep)), row, sum);
+    pub(super) fn add_weighted(&self, weights: &[f32], keep: f32, row: &[f32], sum: &mut [f32]) {
+        self.add_heads(weights.iter().map(|&weight| kept(weight, keep)), row, sum);
     }
 
     pub(super) fn check_factors(&self) -> Result<(), KernelError> {

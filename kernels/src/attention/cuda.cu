@@ -44,10 +44,10 @@ FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
 
-// What is read. Shares are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With
+// What is read. Weights are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With
 // vectors the scores are products of the rows' heads with them, and the scores' gradients count too.
 struct Attended {
-    const float *gradient, *shares, *of_source, *of_target, *by_source, *by_target;
+    const float *gradient, *weights, *of_source, *of_target, *by_source, *by_target;
     u32 num_targets, heads, head_dim, own;
 };
 
@@ -59,7 +59,7 @@ template <int W, typename T> struct AttendedSources {
     };
     struct Term {
         Chunk<W> gradient;
-        float share;
+        float weight;
     };
     const Attended &of;
     const u32 *indptr, *targets, *edges;
@@ -77,7 +77,7 @@ template <int W, typename T> struct AttendedSources {
         head = column / of.head_dim;
     }
     __device__ __forceinline__ Term read(u64 target, u64 edge) const {
-        return {load_chunk<W>(of.gradient + target * dim + column), kept_share(of.shares[edge * of.heads + head], keep)};
+        return {load_chunk<W>(of.gradient + target * dim + column), kept_weight(of.weights[edge * of.heads + head], keep)};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const {
@@ -88,7 +88,7 @@ template <int W, typename T> struct AttendedSources {
     __device__ __forceinline__ Term load(const Found &found) const {
         return read(found.target, (u64)found.edge + (of.own ? found.target + 1ull : 0));
     }
-    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.share, term.gradient); }
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.weight, term.gradient); }
     __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
     __device__ __forceinline__ void finish(const Acc &acc) const {
         Acc sum = acc;
@@ -119,7 +119,7 @@ FOR_ROW_TYPES(DYNAMIC_SCORES)
 // What is read backwards, rows of T. Values of edges are those of heads, and with `own` those of a target's own row before its others.
 template <typename T> struct Dynamic {
     const T *sources, *targets;
-    const float *vector, *shares, *of_scores, *gradient;
+    const float *vector, *weights, *of_scores, *gradient;
     u32 num_sources, num_targets, heads, head_dim;
 };
 
@@ -203,7 +203,7 @@ template <int W, typename T> struct DynamicSources {
     };
     struct Term {
         Chunk<W> target, gradient;
-        float share, of_score;
+        float weight, of_score;
     };
     const Dynamic<T> &of;
     const DynamicShape &shape;
@@ -224,7 +224,7 @@ template <int W, typename T> struct DynamicSources {
     }
     __device__ __forceinline__ Term read(u64 target, u64 edge) const {
         const u64 at = target * dim + column, value = edge * of.heads + head;
-        return {load_widened<W>(of.targets + at), load_chunk<W>(of.gradient + at), kept_share(of.shares[value], shape.keep), of.of_scores[value]};
+        return {load_widened<W>(of.targets + at), load_chunk<W>(of.gradient + at), kept_weight(of.weights[value], shape.keep), of.of_scores[value]};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const {
@@ -239,7 +239,7 @@ template <int W, typename T> struct DynamicSources {
 #pragma unroll
         for (int k = 0; k < W; k++) {
             const float slope = term.of_score * (own.value[k] + term.target.value[k] > 0 ? 1.0f : shape.slope);
-            acc.value[k] += term.share * term.gradient.value[k] + slope * vector.value[k];
+            acc.value[k] += term.weight * term.gradient.value[k] + slope * vector.value[k];
         }
     }
     __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }

@@ -2,7 +2,7 @@
 //!
 //! Returns what the host does, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge and head,
 //! then the weighted sum of `spmm`; backwards the products of what is at both ends of each edge, the gradient of the
-//! softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or f16: scores, shares, sums
+//! softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or f16: scores, weights, sums
 //! and what comes from above stay f32, and the gradient of a row is rounded once, when all that contributes to it was added up. Cost:
 //! one read of a row for each edge, backwards two; the host does not wait.
 
@@ -15,7 +15,7 @@ use crate::gather::DeviceRow;
 use crate::philox::StreamKey;
 use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
 use crate::spmm::cuda::{EndProducts, products_of};
-use crate::spmm::sum::{Factors, Over, Own, SumRows, Table, lanes};
+use crate::spmm::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "attention", source: include_str!("cuda.cu") };
 
@@ -32,50 +32,50 @@ pub struct DeviceAttention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
-    /// Vertices of the targets, rate and key of the dropout of shares.
+    /// Vertices of the targets, rate and key of the dropout of weights.
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
-/// Where [`DeviceAttention::backward`] writes: as [`AttentionGradient`](super::AttentionGradient).
+/// Outputs of [`DeviceAttention::backward`]: as [`AttentionGradient`](super::AttentionGradient).
 #[derive(Debug)]
 pub struct DeviceAttentionGradient<'a, T> {
-    /// Of the rows: sources × [`DeviceAttention::dim`].
+    /// Gradient of the rows: sources × [`DeviceAttention::dim`].
     pub rows: DeviceSliceMut<'a, T>,
-    /// Of the sources' part of the scores: sources × heads.
+    /// Gradient of the sources' part of the scores: sources × heads.
     pub from_source: DeviceSliceMut<'a, f32>,
-    /// Of the targets' part: targets × heads.
+    /// Gradient of the targets' part: targets × heads.
     pub from_target: DeviceSliceMut<'a, f32>,
 }
 
 impl DeviceAttention<'_> {
-    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · `rows[source]`, and `shares`
-    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ weight · `rows[source]`, and `weights`
+    /// ([`DeviceAttention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
     /// sign where they are dropped.
     ///
     /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`]; what the GPU reports.
+    /// row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
         rows: DeviceSlice<'_, T>,
         [from_source, from_target]: [DeviceSlice<'_, f32>; 2],
         out: &mut DeviceSliceMut<'_, f32>,
-        shares: &mut DeviceSliceMut<'_, f32>,
+        weights: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         self.check(rows.len(), [from_source.len(), from_target.len()])?;
-        self.check_outputs(out.len(), shares.len())?;
+        self.check_outputs(out.len(), weights.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        self.softmax(Some([from_source, from_target])).forward(gpu, shares)?;
-        self.sum_shares(gpu, rows, shares.as_slice(), out)
+        self.softmax(Some([from_source, from_target])).forward(gpu, weights)?;
+        self.sum_weighted(gpu, rows, weights.as_slice(), out)
     }
 
     /// Fills `out` with the gradients of what [`DeviceAttention::forward`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. The gradient of the rows is that of the
+    /// [`DeviceAttention::dim`]) is that of its output and `weights` what it returned. The gradient of the rows is that of the
     /// weighted sum, and with `vectors` that of the scores too: they are then [`head_products_on_device`] of the rows with the first,
     /// and of the targets' own rows with the second.
     ///
@@ -86,34 +86,34 @@ impl DeviceAttention<'_> {
         gpu: &Gpu,
         (rows, vectors): (DeviceSlice<'_, T>, Option<[DeviceSlice<'_, f32>; 2]>),
         scores: [DeviceSlice<'_, f32>; 2],
-        shares: DeviceSlice<'_, f32>,
+        weights: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
         out: DeviceAttentionGradient<'_, T>,
     ) -> Result<(), GpuError> {
         self.check(rows.len(), scores.map(|scores| scores.len()))?;
         self.check(out.rows.len(), [out.from_source.len(), out.from_target.len()])?;
-        self.check_outputs(gradient.len(), shares.len())?;
+        self.check_outputs(gradient.len(), weights.len())?;
         for vector in vectors.iter().flatten() {
             KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
         }
         if self.dim() == 0 {
             return Ok(());
         }
-        let mut of_scores = gpu.alloc(self.num_shares())?;
+        let mut of_scores = gpu.alloc(self.num_weights())?;
         self.end_products(gpu, rows, gradient, &of_scores.slice_mut())?;
-        self.softmax(Some(scores)).backward(gpu, shares, &of_scores.slice_mut(), Some(&out.from_target))?;
+        self.softmax(Some(scores)).backward(gpu, weights, &of_scores.slice_mut(), Some(&out.from_target))?;
         let by = self.edges.by_source(gpu)?;
         let sum = SumRows {
             over: Over::Sources(by, self.edges.indptr()),
             kernel: f32::of(f32::SUM_BY_SOURCE),
-            table: Table::default(),
+            table: RowTable::default(),
             factors: self.factors(of_scores.slice(), 0.0),
             dim: self.heads,
         };
         sum.launch(gpu, &out.from_source, [self.heads, 0])?;
 
         let vectors = vectors.map_or([0; 2], |vectors| vectors.map(|vector| vector.address()));
-        let read = [gradient.address(), shares.address(), out.from_source.address(), out.from_target.address()];
+        let read = [gradient.address(), weights.address(), out.from_source.address(), out.from_target.address()];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, shape) = (pair(self.edges.num_targets(), self.heads), pair(self.head_dim, self.self_loops.into()));
         let of: Argument = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape].into();
@@ -133,7 +133,7 @@ impl DeviceAttention<'_> {
     }
 
     /// One for each edge, self-loops included, and head.
-    pub fn num_shares(&self) -> usize {
+    pub fn num_weights(&self) -> usize {
         (self.edges.num_edges() + if self.self_loops { self.edges.num_targets() } else { 0 }) * self.heads
     }
 
@@ -150,23 +150,23 @@ impl DeviceAttention<'_> {
         SegmentSoftmax { segments, columns, own, scores, dropout: self.dropout }
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     pub(super) fn keep(&self) -> f32 {
         self.softmax(None).keep()
     }
 
-    /// `out` becomes Σ what dropout left of the share · row of each target's edges.
-    pub(super) fn sum_shares<T: DeviceRow>(
+    /// `out` becomes Σ what dropout left of the weight · row of each target's edges.
+    pub(super) fn sum_weighted<T: DeviceRow>(
         &self,
         gpu: &Gpu,
         rows: DeviceSlice<'_, T>,
-        shares: DeviceSlice<'_, f32>,
+        weights: DeviceSlice<'_, f32>,
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let over = Over::Targets(self.edges.by_target(), Some(self.edges.sources()));
-        let table = Table::matrix(rows, self.edges.num_sources(), self.dim());
+        let table = RowTable::matrix(rows, self.edges.num_sources(), self.dim());
         let kernel = f32::of(T::SUM);
-        let factors = self.factors(shares, self.keep());
+        let factors = self.factors(weights, self.keep());
         SumRows { over, kernel, table, factors, dim: self.dim() }.launch(gpu, out, [self.dim(), 0])
     }
 
@@ -210,16 +210,16 @@ impl DeviceAttention<'_> {
     }
 
     /// Also of their gradients.
-    pub(super) fn check_outputs(&self, out: usize, shares: usize) -> Result<(), KernelError> {
+    pub(super) fn check_outputs(&self, out: usize, weights: usize) -> Result<(), KernelError> {
         KernelError::check_matrix("output of attention", self.edges.num_targets(), self.dim(), out)?;
-        KernelError::check_len("shares of attention", self.num_shares(), shares)
+        KernelError::check_len("attention weights", self.num_weights(), weights)
     }
 }
 
 /// [`head_products`](super::head_products) on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
 pub fn head_products_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,
@@ -242,7 +242,7 @@ pub fn head_products_on_device<T: DeviceRow>(
 /// [`head_products_backward`](super::head_products_backward) on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
 pub fn head_products_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,

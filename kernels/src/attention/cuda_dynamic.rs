@@ -12,7 +12,7 @@ use crate::gather::DeviceRow;
 
 use super::DeviceAttention;
 
-/// What dynamic attention reads: as [`DynamicRows`](super::DynamicRows).
+/// Inputs of dynamic attention: as [`DynamicRows`](super::DynamicRows).
 #[derive(Debug)]
 pub struct DeviceDynamicRows<'a, T> {
     /// Sources × [`DeviceAttention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
@@ -32,34 +32,34 @@ impl<T> Clone for DeviceDynamicRows<'_, T> {
 
 impl<T> Copy for DeviceDynamicRows<'_, T> {}
 
-/// Where [`DeviceAttention::backward_dynamic`] writes: as [`DynamicGradient`](super::DynamicGradient).
+/// Outputs of [`DeviceAttention::backward_dynamic`]: as [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
 pub struct DeviceDynamicGradient<'a, T> {
-    /// Of the sources' rows, as long as they are.
+    /// Gradient of the sources' rows, as long as they are.
     pub sources: DeviceSliceMut<'a, T>,
-    /// Of the targets' rows, as long as they are.
+    /// Gradient of the targets' rows, as long as they are.
     pub targets: DeviceSliceMut<'a, T>,
-    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
     pub vector: DeviceSliceMut<'a, f32>,
 }
 
 impl DeviceAttention<'_> {
-    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · source's row, and `shares`
-    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ weight · source's row, and `weights`
+    /// ([`DeviceAttention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
     /// sign where they are dropped.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`]; what the GPU reports.
+    /// row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
         rows: DeviceDynamicRows<'_, T>,
         out: &mut DeviceSliceMut<'_, f32>,
-        shares: &mut DeviceSliceMut<'_, f32>,
+        weights: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
-        self.check_outputs(out.len(), shares.len())?;
+        self.check_outputs(out.len(), weights.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
@@ -67,13 +67,13 @@ impl DeviceAttention<'_> {
         let rest = [sources.into(), targets.into(), vector.into(), self.slope.into()];
         let aligned = [sources.address(), targets.address(), vector.address()];
         let name = T::of(["dynamic_scores_f32", "dynamic_scores_bf16", "dynamic_scores_f16"]);
-        self.ends().launch(gpu, Kernel { module: &MODULE, name }, &aligned, &rest, shares)?;
-        self.softmax(None).forward(gpu, shares)?;
-        self.sum_shares(gpu, sources, shares.as_slice(), out)
+        self.ends().launch(gpu, Kernel { module: &MODULE, name }, &aligned, &rest, weights)?;
+        self.softmax(None).forward(gpu, weights)?;
+        self.sum_weighted(gpu, sources, weights.as_slice(), out)
     }
 
     /// Fills `out` with the gradients of what [`DeviceAttention::forward_dynamic`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned.
+    /// [`DeviceAttention::dim`]) is that of its output and `weights` what it returned.
     ///
     /// # Errors
     /// As [`DeviceAttention::forward_dynamic`].
@@ -81,24 +81,24 @@ impl DeviceAttention<'_> {
         &self,
         gpu: &Gpu,
         rows: DeviceDynamicRows<'_, T>,
-        shares: DeviceSlice<'_, f32>,
+        weights: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
         out: DeviceDynamicGradient<'_, T>,
     ) -> Result<(), GpuError> {
         let edges = self.edges;
         self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
         self.check_dynamic(out.sources.len(), out.targets.len(), rows.vector.len())?;
-        self.check_outputs(gradient.len(), shares.len())?;
+        self.check_outputs(gradient.len(), weights.len())?;
         KernelError::check_matrix("gradient of the vector", edges.num_targets(), self.dim(), out.vector.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        let mut of_scores = gpu.alloc(self.num_shares())?;
+        let mut of_scores = gpu.alloc(self.num_weights())?;
         self.end_products(gpu, rows.sources, gradient, &of_scores.slice_mut())?;
-        self.softmax(None).backward(gpu, shares, &of_scores.slice_mut(), None)?;
+        self.softmax(None).backward(gpu, weights, &of_scores.slice_mut(), None)?;
 
         let ends = [rows.sources, rows.targets].map(|slice| slice.address());
-        let others = [rows.vector, shares, of_scores.slice(), gradient].map(|slice| slice.address());
+        let others = [rows.vector, weights, of_scores.slice(), gradient].map(|slice| slice.address());
         let read = [ends[0], ends[1], others[0], others[1], others[2], others[3]];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));

@@ -1,6 +1,6 @@
 //! Dynamic attention (Brody, Alon and Yahav, ICLR 2022, "GATv2", equation 7) on the host, forwards and backwards.
 //!
-//! Returns: the weighted sums, and the shares for backward; backwards, the gradients of the sources' rows, the targets' rows and
+//! Returns: the weighted sums, and the weights for backward; backwards, the gradients of the sources' rows, the targets' rows and
 //! the vector. Input: checked [`HostEdges`](crate::HostEdges), matrices of matching sizes. A score is the product of a vector with
 //! LeakyReLU(source's row + target's row) for each head, so here every edge needs both rows, but what is kept of
 //! an edge is one number a head: LeakyReLU's argument is added up again backwards. A pass over the targets gives the
@@ -13,7 +13,7 @@ use crate::error::KernelError;
 use crate::segment::{kept, softmax, softmax_backward};
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
-/// What dynamic attention reads.
+/// Inputs of dynamic attention.
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicRows<'a> {
     /// Sources × [`Attention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
@@ -24,20 +24,20 @@ pub struct DynamicRows<'a> {
     pub vector: &'a [f32],
 }
 
-/// Where [`Attention::backward_dynamic`] writes.
+/// Outputs of [`Attention::backward_dynamic`].
 #[derive(Debug)]
 pub struct DynamicGradient<'a> {
-    /// Of the sources' rows, as long as they are.
+    /// Gradient of the sources' rows, as long as they are.
     pub sources: &'a mut [f32],
-    /// Of the targets' rows, as long as they are.
+    /// Gradient of the targets' rows, as long as they are.
     pub targets: &'a mut [f32],
-    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
     pub vector: &'a mut [f32],
 }
 
 impl Attention<'_> {
-    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · source's row, and `shares` ([`Attention::num_shares`]
-    /// values) the shares, target after target, edge after edge, head after head, with a minus sign where they are dropped.
+    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ weight · source's row, and `weights` ([`Attention::num_weights`]
+    /// values) the weights, target after target, edge after edge, head after head, with a minus sign where they are dropped.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
@@ -46,30 +46,30 @@ impl Attention<'_> {
         &self,
         rows: DynamicRows<'_>,
         out: &mut [f32],
-        shares: &mut [f32],
+        weights: &mut [f32],
     ) -> Result<(), KernelError> {
         let (edges, dim) = (self.edges, self.dim());
         self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
-        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
         let mask = self.mask()?;
         if dim == 0 {
             return Ok(());
         }
         let keep = self.keep();
         let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
-        let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
-        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
+        let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
             vectorised(
                 #[inline(always)]
                 || {
                     let prefetch = Prefetch::new();
-                    let mut left = shares.values;
+                    let mut left = weights.values;
                     for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                        let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                        let (weights, rest) = left.split_at_mut(self.count(target) * self.heads);
                         left = rest;
                         let of_target = &rows.targets[target * dim..][..dim];
-                        for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                        for (i, scores) in weights.chunks_exact_mut(self.heads).enumerate() {
                             if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
                                 prefetch.slice(row(next));
                             }
@@ -81,13 +81,13 @@ impl Attention<'_> {
                                 *score = leaky_product(source, of_target, vector, self.slope) + offset;
                             }
                         }
-                        softmax(shares, self.heads);
+                        softmax(weights, self.heads);
                         if let Some((vertices, mask)) = mask {
-                            mask.negate(vertices[target], shares);
+                            mask.negate(vertices[target], weights);
                         }
                         out.fill(0.0);
-                        for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
-                            self.add_shares(shares, keep, row(self.source(target, i)), out);
+                        for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
+                            self.add_weighted(weights, keep, row(self.source(target, i)), out);
                         }
                     }
                 },
@@ -97,14 +97,14 @@ impl Attention<'_> {
     }
 
     /// Fills `out` with the gradients of what [`Attention::forward_dynamic`] read, where `gradient` (targets ×
-    /// [`Attention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    /// [`Attention::dim`]) is that of its output and `weights` what it returned. `scratch` is as long as `weights`.
     ///
     /// # Errors
     /// As [`Attention::forward_dynamic`].
     pub fn backward_dynamic(
         &self,
         rows: DynamicRows<'_>,
-        shares: &[f32],
+        weights: &[f32],
         gradient: &[f32],
         scratch: &mut [f32],
         out: DynamicGradient<'_>,
@@ -114,13 +114,13 @@ impl Attention<'_> {
         let targets = self.edges.num_targets();
         KernelError::check_matrix("gradient of attention", targets, self.dim(), gradient.len())?;
         KernelError::check_matrix("gradient of the vector", targets, self.dim(), out.vector.len())?;
-        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
-        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
+        KernelError::check_len("scratch of attention", self.num_weights(), scratch.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        self.targets_backward(rows, shares, gradient, scratch, out.targets, out.vector);
-        self.sources_backward(rows, shares, scratch, gradient, out.sources);
+        self.targets_backward(rows, weights, gradient, scratch, out.targets, out.vector);
+        self.sources_backward(rows, weights, scratch, gradient, out.sources);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl Attention<'_> {
     fn targets_backward(
         &self,
         rows: DynamicRows<'_>,
-        shares: &[f32],
+        weights: &[f32],
         gradient: &[f32],
         of_scores: &mut [f32],
         of_targets: &mut [f32],
@@ -161,8 +161,8 @@ impl Attention<'_> {
                                 .zip(pairs)
                                 .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                         }
-                        let shares = &shares[self.start(target) * heads..][..mine.len()];
-                        softmax_backward(shares, mine, heads, keep);
+                        let weights = &weights[self.start(target) * heads..][..mine.len()];
+                        softmax_backward(weights, mine, heads, keep);
                         of_target.fill(0.0);
                         of_vector.fill(0.0);
                         let own = &rows.targets[target * dim..][..dim];
@@ -187,11 +187,11 @@ impl Attention<'_> {
         });
     }
 
-    /// Sums over each source's edges: share × gradient of the target's row, and what the scores contribute.
+    /// Sums over each source's edges: weight × gradient of the target's row, and what the scores contribute.
     fn sources_backward(
         &self,
         rows: DynamicRows<'_>,
-        shares: &[f32],
+        weights: &[f32],
         of_scores: &[f32],
         gradient: &[f32],
         of_sources: &mut [f32],
@@ -209,7 +209,7 @@ impl Attention<'_> {
                         let mut add = |target: u32, edge: usize| {
                             let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
                             for head in 0..heads {
-                                let share = kept(shares[edge * heads + head], keep);
+                                let weight = kept(weights[edge * heads + head], keep);
                                 let of_score = of_scores[edge * heads + head];
                                 let at = head * self.head_dim..(head + 1) * self.head_dim;
                                 let pairs =
@@ -217,7 +217,7 @@ impl Attention<'_> {
                                 let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
                                 for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
                                     let slope = of_score * if own + theirs > 0.0 { 1.0 } else { self.slope };
-                                    *out += share * gradient + slope * vector;
+                                    *out += weight * gradient + slope * vector;
                                 }
                             }
                         };

@@ -20,7 +20,7 @@ fn vertices(targets: usize) -> Vec<u32> {
     (0..targets as u32).map(|target| 3 + 17 * target).collect()
 }
 
-/// What dropout multiplies the shares of a target with, edge after edge, head after head.
+/// Dropout's factors of a target's attention weights, edge after edge, head after head.
 fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
     let mut factors = vec![1.0; edges * op.heads];
     if let Some((vertices, rate, key)) = op.dropout {
@@ -45,9 +45,9 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
             };
             let total: f64 = sources.iter().map(|&source| raised(source)).sum();
             for (edge, &source) in sources.iter().enumerate() {
-                let share = raised(source) / total * factors[edge * heads + head];
+                let weight = raised(source) / total * factors[edge * heads + head];
                 for column in head * op.head_dim..(head + 1) * op.head_dim {
-                    out[target * dim + column] += share * rows[source * dim + column];
+                    out[target * dim + column] += weight * rows[source * dim + column];
                 }
             }
         }
@@ -83,9 +83,9 @@ fn for_each_case(mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
 
 fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
     let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
-    let mut shares = vec![f32::NAN; op.num_shares()];
-    op.forward(&inputs[0], [&inputs[1], &inputs[2]], &mut out, &mut shares).unwrap();
-    (out, shares)
+    let mut weights = vec![f32::NAN; op.num_weights()];
+    op.forward(&inputs[0], [&inputs[1], &inputs[2]], &mut out, &mut weights).unwrap();
+    (out, weights)
 }
 
 /// Finite differences of Σ `gradient` · `formula(inputs)` by about `count` values of input `which`, moved by `step`; with the place of
@@ -121,14 +121,14 @@ fn oracle_forward_is_the_formula() {
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_formula() {
     for_each_case(|name, op, inputs| {
-        let (out, shares) = forward(op, &inputs);
+        let (out, weights) = forward(op, &inputs);
         let gradient = values(4, out.len());
         let found = on_any_threads(|| {
             let mut found = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
-            let mut scratch = vec![f32::NAN; shares.len()];
+            let mut scratch = vec![f32::NAN; weights.len()];
             let [rows, from_source, from_target] = &mut found;
             let out = AttentionGradient { rows, from_source, from_target };
-            op.backward(&inputs[0], [&inputs[1], &inputs[2]], &shares, &gradient, &mut scratch, out).unwrap();
+            op.backward(&inputs[0], [&inputs[1], &inputs[2]], &weights, &gradient, &mut scratch, out).unwrap();
             found
         });
         let inputs = inputs.each_ref().map(|values| wide(values));
@@ -169,16 +169,16 @@ fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
     let op =
         Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
-    let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
-    op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares).unwrap();
-    assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));
+    let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
+    op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights).unwrap();
+    assert_eq!((out, weights), ([0.0, 0.0, 1.0, 2.0], [1.0]));
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
-    assert!(length(op.forward(&[1.0; 3], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares)));
-    assert!(length(op.forward(&[1.0; 4], [&[0.0; 1], &[0.0; 2]], &mut out, &mut shares)));
-    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out[1..], &mut shares)));
+    assert!(length(op.forward(&[1.0; 3], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights)));
+    assert!(length(op.forward(&[1.0; 4], [&[0.0; 1], &[0.0; 2]], &mut out, &mut weights)));
+    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out[1..], &mut weights)));
     assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut [])));
     let unfit = Attention { factors: Some(&[1.0; 2]), ..op };
-    assert!(length(unfit.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares)));
+    assert!(length(unfit.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights)));
     let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward(&[1.0; 2], [&[0.0; 1], &[0.0; 2]], &mut out, &mut [0.0; 3]);

@@ -8,7 +8,7 @@
 //! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses.
 //! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, and for no GPU.
 
-use super::exchange::{Exchange, check_message, or_leave};
+use super::messages::{Messages, check_message, or_leave};
 use super::threads::lock;
 use super::{DeviceExchange, Threads, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
@@ -16,14 +16,14 @@ use crate::error::CommError;
 
 const CALLED: &str = "device_all_to_all";
 
-/// What a rank lets the others copy, while it waits between the gates.
+/// Memory that the other ranks may copy from, while this one waits between the gates.
 #[derive(Debug)]
 pub(super) struct Post {
     gpu: Gpu,
     address: u64,
-    /// Where the part for each rank starts, and its bytes.
+    /// Start of the part for each rank, and its bytes.
     parts: Vec<(usize, usize)>,
-    /// Those who have launched their copies.
+    /// Ranks that have launched their copies.
     readers: Vec<Gpu>,
 }
 
@@ -65,13 +65,13 @@ impl Threads {
                 let reason = "it has given up this exchange".to_string();
                 return Err(self.failed().unwrap_or(CommError::PeerFailed { rank: self.name(from), reason }));
             };
-            let (there, sent) = post.parts[self.rank];
+            let (offset, sent) = post.parts[self.rank];
             check_message(self, from, sent, bytes)?;
             if bytes > 0 {
                 let to = recv.reborrow().part(start, start + bytes);
                 let copied = to.and_then(|mut to| {
                     gpu.wait_for(&post.gpu)?;
-                    to.copy_across(gpu, &post.gpu, post.address + there as u64)
+                    to.copy_across(gpu, &post.gpu, post.address + offset as u64)
                 });
                 copied.map_err(|error| self.failure(error))?;
                 post.readers.push(gpu.clone());

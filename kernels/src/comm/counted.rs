@@ -1,7 +1,7 @@
-//! What a rank sends to others, counted by the route that it takes.
+//! Counts of what a rank sends to others, by the route that it takes.
 //!
-//! Counted is what a call hands over, whatever a library makes of it: of an all-to-all the parts for other ranks, of a sum or a gather
-//! this rank's values once to every other rank. A part without bytes is no message.
+//! The values that a call hands over are counted, whatever a library makes of them: of an all-to-all the parts for
+//! other ranks, of a sum or a gather this rank's values once for every other rank. A part without bytes is no message.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use super::{Communicator, DeviceExchange};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
-/// What lies between two ranks.
+/// Connection between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The memory of one process.
@@ -55,7 +55,7 @@ impl Sub for Sent {
     }
 }
 
-/// What was sent over each of [`Route::ALL`].
+/// Counts of what was sent, over each of [`Route::ALL`].
 pub type SentByRoute = [Sent; Route::ALL.len()];
 
 /// One rank's end of another group, which counts what this rank sends ([`Communicator::sent`]).

@@ -5,7 +5,7 @@
 //! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
 //!
 //! ```text
-//! solo.rs       a group of one                 exchange.rs   all collectives by one
+//! solo.rs       a group of one                 messages.rs   collectives made of messages
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! sockets/      processes                      nccl/         rows between their GPUs
 //! mpi.rs        processes that MPI connects    typed.rs      slices of any type
@@ -17,7 +17,7 @@
 mod by_host;
 mod copies;
 mod counted;
-mod exchange;
+mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
@@ -36,7 +36,7 @@ pub use counted::{Counted, Route, Sent, SentByRoute};
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
 pub use nccl::Nccl;
-pub(crate) use nccl::{Message, Transport};
+pub(crate) use nccl::{Transfer, Transport};
 pub use sockets::{Links, Sockets};
 pub use solo::Solo;
 pub use threads::Threads;
@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
-/// Where a rank sits: in its group, and the group among the ranks of the run.
+/// Place of a rank: its number in its group, and the group's place among the ranks of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// Its number in the group.
@@ -59,12 +59,12 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// That of `rank` of `size` in the group of all.
+    /// The seat of `rank` of `size` in the group of all.
     pub fn among_all(rank: usize, size: usize) -> Self {
         Self { rank, size, first: 0 }
     }
 
-    /// That of `rank` of `size` in its group, of `groups` equal ones.
+    /// The seat of `rank` of `size` in its group, one of `groups` equal ones.
     pub fn in_group(rank: usize, size: usize, groups: usize) -> Self {
         let size = (size / groups.max(1)).max(1);
         Self { rank: rank % size, size, first: rank - rank % size }
@@ -134,7 +134,7 @@ pub trait Communicator: Send + Sync {
         None
     }
 
-    /// What this rank has sent to others so far, where it is counted ([`Counted`]).
+    /// Counts of what this rank has sent to others so far, where they are kept ([`Counted`]).
     fn sent(&self) -> SentByRoute {
         SentByRoute::default()
     }
@@ -147,7 +147,7 @@ pub trait Communicator: Send + Sync {
 /// Moves bytes between the GPUs of a group's ranks.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub trait DeviceExchange: Send + Sync {
     /// [`Communicator::all_to_all_bytes`] from and to memory of `gpu`, this rank's. What is sent is what the launches on
     /// `gpu` until now make of `send`; later launches there find in `recv` what was received, and may write `send`.
@@ -161,7 +161,7 @@ pub trait DeviceExchange: Send + Sync {
     ) -> Result<(), CommError>;
 }
 
-/// Where each part starts, of parts with these lengths one behind the other.
+/// Starts of parts with these lengths that lie one behind the other.
 fn starts(lengths: &[usize]) -> Vec<usize> {
     lengths
         .iter()

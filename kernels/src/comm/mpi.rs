@@ -1,13 +1,13 @@
 //! Ranks as processes that MPI connects, on one host or several (feature `mpi`).
 //!
-//! Idea: a collective first tells every rank its name and how much it sends, so that ranks in different collectives, and
-//! messages of another size than expected, are noticed before anything is received; then each message is sent in pieces that
-//! MPI's 32-bit counts can name. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
-//! Nothing waits inside MPI: what is under way is asked for, so that a rank that waits in vain gives up and names those it has
-//! not heard of. What is still under way then keeps its memory for good.
+//! Idea: a collective first tells every rank its name and how much it sends, so that ranks in different collectives,
+//! and messages of another size than expected, are noticed before anything is received. Then each message is sent in
+//! pieces that MPI's 32-bit counts can name. Sums are taken by rank, as ranks that are threads take them, so both give
+//! the same bits. No call waits inside MPI: its progress is polled, so that a rank that waits in vain gives up and
+//! names those it has not heard of. Messages that are then still under way keep their memory for good.
 //! Cost: one small message between any two ranks a collective; two copies of each byte, as between threads.
-//! A rank that fails returns its error, and the others wait until the launcher ends them, which it does when a process ends
-//! badly, or until their patience ends. An error of MPI itself ends all processes with MPI's message.
+//! A rank that fails returns its error. The others wait until the launcher ends them, which it does when a process ends
+//! badly, or until their limit. An error of MPI itself ends all processes with MPI's message.
 //!
 //! Unsafe code of this file: handles of MPI that may go to other threads, and memory that MPI may write for as long as it likes.
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ use mpi::topology::{Color, Process, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination, Source};
 
 use super::Seat;
-use super::exchange::{Exchange, check_message};
+use super::messages::{Messages, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
 
@@ -119,7 +119,7 @@ impl Debug for Mpi {
 /// A message under way, with its memory, which it keeps for good if it is dropped before it has arrived.
 struct Underway {
     memory: *mut [u8],
-    /// Of its pieces.
+    /// Requests of its pieces.
     requests: Vec<Request<'static, [u8], StaticScope>>,
 }
 
@@ -241,7 +241,7 @@ impl Mpi {
     }
 }
 
-impl Exchange for Mpi {
+impl Messages for Mpi {
     fn rank(&self) -> usize {
         self.seat.rank
     }

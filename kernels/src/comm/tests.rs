@@ -26,7 +26,7 @@ fn run_owned<R: Send>(size: usize, body: impl Fn(Threads) -> R + Sync) -> Vec<R>
     })
 }
 
-/// What `from` sends to `to` in `round`: between 0 and 39 values, often none. Every rank can work it out.
+/// The values that `from` sends to `to` in `round`: between 0 and 39, often none. Every rank can work them out.
 fn message(round: u32, from: usize, to: usize) -> Vec<u32> {
     let key = StreamKey { step: round, ..StreamKey::new(6, Stream::Generate) };
     let mut draws = Draws::new(&key, (from * 100 + to) as u32);

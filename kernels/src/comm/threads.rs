@@ -5,7 +5,7 @@
 //! round is enough: a set is written again only after the next gate, which no rank reaches before it has read. A rank
 //! that fails, panics or goes away closes the gate for good and wakes whoever waits there; so does one that has waited for
 //! longer than its limit, with the names of those that the gate has not seen.
-//! What lies on GPUs goes from one to the other: see `copies.rs`.
+//! Values on GPUs go from one to the other: see `copies.rs`.
 //! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
 //! message.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::DeviceExchange;
 use super::copies::Post;
-use super::exchange::{Exchange, check_message};
+use super::messages::{Messages, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
 
@@ -29,17 +29,17 @@ pub struct Threads {
     pub(super) rank: usize,
     round: AtomicUsize,
     limit: Limit,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Group>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Group {
     pub(super) size: usize,
     /// The number in the run of rank 0.
     first: usize,
     /// `mail[from * size + to][round % 2]`.
     mail: Vec<[Mutex<Vec<u8>>; 2]>,
-    /// What each rank lets the others copy from its GPU.
+    /// Memory of each rank's GPU that the others may copy from.
     pub(super) posts: Vec<Mutex<Option<Post>>>,
     gate: Mutex<Gate>,
     wake: Condvar,
@@ -78,7 +78,7 @@ impl Threads {
 
     /// A group of `n` ranks, the first of which is rank `first` of the run.
     fn from_first(first: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Group {
             size: n,
             first,
             mail: (0..n * n).map(|_| Default::default()).collect(),
@@ -133,7 +133,7 @@ impl Threads {
     }
 }
 
-impl Exchange for Threads {
+impl Messages for Threads {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -153,7 +153,7 @@ impl Exchange for Threads {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let Shared { size, ref mail, .. } = *self.shared;
+        let Group { size, ref mail, .. } = *self.shared;
         let set = self.round.load(Ordering::Relaxed) % 2;
         self.round.store(self.round.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         for to in (0..size).filter(|&to| to != self.rank) {

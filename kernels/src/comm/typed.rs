@@ -10,7 +10,7 @@ use crate::error::CommError;
 /// rank `r`.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Vec<usize>, CommError> {
     let send: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let ones = vec![1; comm.size()];
@@ -22,7 +22,7 @@ pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Ve
 /// `recv_counts[r]` items from each rank `r`, in the same arrangement.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     send: &[T],
@@ -37,7 +37,7 @@ pub fn all_to_all_v<T: Pod>(
 /// As [`all_to_all_v`], into `recv`.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn all_to_all_into<T: Pod>(
     comm: &dyn Communicator,
     send: &[T],
@@ -53,7 +53,7 @@ pub fn all_to_all_into<T: Pod>(
 /// ([`Communicator::devices`]), else by way of it, for which it waits until what is sent has been computed.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn device_all_to_all_v<T: Pod>(
     comm: &dyn Communicator,
     gpu: &Gpu,
@@ -79,7 +79,7 @@ pub fn device_all_to_all_v<T: Pod>(
 /// The items of every rank, which may be of different number: element `r` is what rank `r` sent.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn all_gather_v<T: Pod>(comm: &dyn Communicator, send: &[T]) -> Result<Vec<Vec<T>>, CommError> {
     let size = comm.size();
     let mut counts = vec![0u64; size];

@@ -82,7 +82,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Where a layer drawn from `graph` is counted.
+    /// Counters of the edges of a layer drawn from `graph`.
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
         KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
         KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;

@@ -23,7 +23,7 @@ pub struct DeviceCounters {
     appear: DeviceBuffer<u32>,
     work: DeviceBuffer<u32>,
     edge: DeviceBuffer<u32>,
-    /// What a vertex's `appear`, and an edge's count, may have come to.
+    /// Bounds of a vertex's `appear`, and of an edge's count.
     most: [u64; 2],
 }
 
@@ -45,7 +45,7 @@ impl DeviceCounters {
     /// Counts the vertices of a mini-batch, as [`Counters::count_vertices`](crate::Counters::count_vertices) does.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; what the GPU reports.
+    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; errors of the GPU.
     pub fn count_vertices(&mut self, mixed: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
         KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
         let mut from = 0;
@@ -85,7 +85,7 @@ impl DeviceCounters {
     ///
     /// # Errors
     /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled once a layer at
-    /// most); `work` is watched as it is counted. What the GPU reports.
+    /// most); `work` is watched as it is counted. Errors of the GPU.
     pub fn into_parts(self) -> Result<CounterParts, GpuError> {
         if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
             return Err(KernelError::CounterOverflow.into());

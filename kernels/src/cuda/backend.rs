@@ -1,4 +1,4 @@
-//! What stands behind a [`Gpu`](crate::Gpu): the CUDA driver, or what tests have in place of it.
+//! Backend of a [`Gpu`](crate::Gpu): the CUDA driver, or its stand-in in tests.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,13 +10,13 @@ pub use super::module::Module;
 use super::{DeviceBuffer, DeviceSlice, DeviceSliceMut, GpuError};
 use crate::philox::StreamKey;
 
-/// What one stream of a GPU does.
+/// Operations of one stream of a GPU.
 ///
 /// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
 /// more than 2 MiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
 ///
 /// # Errors
-/// Each method: what the GPU reports, of earlier calls too.
+/// Each method: errors of the GPU, of earlier calls too.
 pub trait Backend: Any + Send + Sync + Debug {
     /// Memory of `bytes`, a multiple of 16, at an address that is one too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
@@ -28,7 +28,7 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn free_for_others(&self, address: u64, bytes: usize);
     /// IPC handle for memory from `alloc_for_others`.
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError>;
-    /// Where the GPU sees what another process has exported, until `close`, if it reaches it.
+    /// Address on the GPU of memory that another process has exported, until `close`, if the GPU reaches it.
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError>;
     /// Gives up what `import` gave.
     fn close(&self, address: u64);
@@ -48,9 +48,9 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// Fills with zero bytes.
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
-    /// Where the GPU sees host memory, which stays where it is until [`Backend::unmap_host`].
+    /// Address on the GPU of host memory, which stays where it is until [`Backend::unmap_host`].
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
-    /// Where the GPU sees host memory from `start` on, which this GPU or another has mapped.
+    /// Address on the GPU of host memory from `start` on, which this GPU or another has mapped.
     fn host_address(&self, start: usize) -> Result<u64, GpuError>;
     /// Ends `map_host`, once all streams have ended.
     fn unmap_host(&self, start: usize, bytes: usize);
@@ -70,7 +70,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn memory(&self) -> Result<(u64, u64), GpuError>;
     /// The same device with a stream of its own.
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
-    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
+    /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
+    /// GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
     /// An event of the driver's, which the caller destroys, after what was launched here until now.
     fn record(&self) -> Result<u64, GpuError>;

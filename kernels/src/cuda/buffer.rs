@@ -17,18 +17,18 @@ use super::{Gpu, GpuError};
 
 pub use mapped::MappedHost;
 
-/// Where memory is from, and so how it is given back.
+/// Origin of memory, which decides how it is given back.
 #[derive(Debug)]
 enum Origin {
     /// In the order of a stream.
     Pool,
-    /// What other processes can open, and may have open.
+    /// Memory that other processes can open; true once they may have.
     Exported(AtomicBool),
-    /// Of another process.
+    /// Memory of another process.
     Imported,
 }
 
-/// By what another process of the same host opens a buffer ([`DeviceBuffer::imported`]).
+/// Handle by which another process of the same host opens a buffer ([`DeviceBuffer::imported`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
 pub struct IpcHandle {
@@ -72,19 +72,19 @@ impl<T: Pod> DeviceBuffer<T> {
     /// it last waited for its GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; what the driver says, where the GPU does not reach
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the driver, where the GPU does not reach
     /// the other, or they are this process's own.
     pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
-        let (bytes, there) = (Self::bytes_of(len), handle.bytes as usize);
-        crate::KernelError::check_len("bytes of another process", bytes, there)?;
+        let (bytes, exported) = (Self::bytes_of(len), handle.bytes as usize);
+        crate::KernelError::check_len("bytes of another process", bytes, exported)?;
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
-    /// By what other processes open an exported buffer. Once it was asked for, the memory stays until the process ends, unless
-    /// they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
+    /// Handle by which other processes open an exported buffer. Once it was asked for, the memory stays until the process ends,
+    /// unless they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
     ///
     /// # Errors
-    /// What the driver says; it refuses a buffer that is not exported.
+    /// Errors of the driver; it refuses a buffer that is not exported.
     pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
         let handle = IpcHandle { of_driver: self.gpu.backend().export(self.address)?, bytes: self.bytes as u64 };
         if let Origin::Exported(shown) = &self.origin {
@@ -112,7 +112,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let _ = self.given_to.set(gpu.clone());
     }
 
-    /// Whose it is now.
+    /// The GPU that owns it now.
     fn owner(&self) -> &Gpu {
         self.given_to.get().unwrap_or(&self.gpu)
     }
@@ -140,7 +140,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
         self.first_to_vec(self.len)
     }
@@ -148,7 +148,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The first `len` values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; what the GPU reports, of earlier launches too.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; errors of the GPU, of earlier launches too.
     pub fn first_to_vec(&self, len: usize) -> Result<Vec<T>, GpuError> {
         self.slice().part(0, len)?.to_vec(self.owner())
     }
@@ -198,7 +198,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Self { address, len, of: PhantomData }
     }
 
-    /// Where it starts.
+    /// Address of its first value.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -234,7 +234,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// The values, on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
@@ -260,7 +260,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Self { address, len, of: PhantomData }
     }
 
-    /// Where it starts.
+    /// Address of its first value.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -309,7 +309,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Becomes a copy of `values`.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn upload(&mut self, gpu: &Gpu, values: &[T]) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to upload", self.len, values.len())?;
         gpu.backend().upload(self.address, bytemuck::cast_slice(values))
@@ -318,7 +318,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Becomes a copy of `values`, which are on the same GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
     pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
@@ -350,7 +350,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// All bytes become zero.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn zero(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         gpu.backend().zero(self.address, self.len * size_of::<T>())
     }

@@ -1,8 +1,9 @@
-//! From CUDA C to machine code, by NVRTC, once for each GPU architecture.
+//! Compiler of CUDA C to machine code, by NVRTC, once for each GPU architecture.
 //!
-//! Returns: a cubin. Input: a file of kernels, and an architecture such as 90. What was compiled is kept in a folder of the
-//! user (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of all that it depends on; a folder that cannot be written costs
-//! nothing but the time to compile again. Cost: 0.1 s to several seconds a file, the more the more types its kernels are for.
+//! Returns: a cubin. Input: a file of kernels, and an architecture such as 90. Cubins are kept in a folder of the user
+//! (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of all that they depend on. A folder that cannot be written
+//! costs only the time to compile again. Cost: 0.1 s to several seconds a file, the more the more types its kernels are
+//! for.
 //!
 //! Unsafe code of this file: calls of NVRTC's C functions.
 #![allow(unsafe_code)]
@@ -145,7 +146,7 @@ fn refused(call: &'static str) -> impl Fn(NvrtcError) -> GpuError {
     move |error| GpuError::Call { call, reason: format!("{:?}", error.0) }
 }
 
-/// That of NVRTC, which must be there.
+/// Version of NVRTC, which must be there.
 pub(super) fn version() -> (i32, i32) {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both are written or left alone.

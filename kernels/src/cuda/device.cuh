@@ -87,8 +87,8 @@ __device__ __forceinline__ u32 word_of(Words words, u32 which) {
 // An integer in 0..n from one random word, as Draws::below has it.
 __device__ __forceinline__ u32 below(u32 word, u32 n) { return __umulhi(word, n); }
 
-// What dropout leaves of a share of attention, which has a minus sign if it is dropped; a NaN passes.
-__device__ __forceinline__ float kept_share(float share, float keep) { return share < 0 ? 0.0f : __fmul_rn(keep, share); }
+// What dropout leaves of an attention weight, which has a minus sign if it is dropped; a NaN passes.
+__device__ __forceinline__ float kept_weight(float weight, float keep) { return weight < 0 ? 0.0f : __fmul_rn(keep, weight); }
 
 // --- sums over the lanes of a warp ---
 

@@ -1,4 +1,5 @@
-//! What the streams of one device share: its primary context, the kernels loaded into it, and which streams there are.
+//! State that the streams of one device share: its primary context, the kernels loaded into it, and the list of its
+//! streams.
 //!
 //! All kernels are compiled and loaded when a device is opened. Loading one later may wait for all of the device, with a lock that other
 //! calls need: a rank whose stream waits for another rank would then hang. A device is opened once, and stays as long as somebody uses it.
@@ -22,7 +23,7 @@ use super::{GpuError, Kernel, compile, library, module};
 /// How long an allocation for which there is too little waits for what other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);
 
-/// What the streams of one device share.
+/// State that the streams of one device share.
 #[derive(Debug)]
 pub(super) struct Device {
     pub ordinal: usize,
@@ -31,7 +32,7 @@ pub(super) struct Device {
     pub multiprocessors: u32,
     /// Whether host memory that must not be written can be registered, such as mapped files.
     pub registers_read_only: bool,
-    /// By their names, then those of their files.
+    /// Kernels by their names, then by those of their files.
     functions: HashMap<String, HashMap<&'static str, Function>>,
     /// The null stream, and the side streams that are there.
     streams: Mutex<Vec<u64>>,

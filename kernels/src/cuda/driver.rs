@@ -24,7 +24,7 @@ use super::{GpuError, device, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
-/// Of the host's memory.
+/// Bytes of a page of host memory.
 const PAGE: usize = 4096;
 
 #[derive(Debug)]
@@ -33,11 +33,11 @@ pub(super) struct Driver {
     stream: sys::CUstream,
     /// Whether the stream is this one's to destroy.
     own: bool,
-    /// Where small copies to the host land.
+    /// Target of small copies to the host.
     landing: Mutex<Landing>,
-    /// Where copies to the device start.
+    /// Source of copies to the device.
     staging: Mutex<Staging>,
-    /// Where what is asked for later lands.
+    /// Target of copies that are asked for later.
     late: Late,
 }
 
@@ -71,7 +71,8 @@ impl Driver {
         }
     }
 
-    /// What `take` finds; what is kept for later here and by torch goes back to the device where it finds nothing at first.
+    /// Memory that `take` finds. Where it finds none at first, memory that is kept for later here and by torch goes back to the
+    /// device.
     fn find(&self, bytes: usize, take: impl Fn() -> Result<Option<u64>, GpuError>) -> Result<u64, GpuError> {
         self.enter()?;
         if let Some(address) = take()? {
@@ -223,9 +224,10 @@ impl Backend for Driver {
             return self.copy(from, to, bytes);
         }
         self.enter()?;
-        let there = source.context() as sys::CUcontext;
+        let source_context = source.context() as sys::CUcontext;
         // SAFETY: both slices are as long. The driver finds the way, with peer access or without.
-        let copied = unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, there, bytes, self.stream) };
+        let copied =
+            unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, source_context, bytes, self.stream) };
         copied.result().map_err(refused("cuMemcpyPeerAsync"))
     }
 
@@ -406,7 +408,7 @@ impl Backend for Driver {
     }
 }
 
-/// Where each piece of `bytes` from `start` on begins, and its length: no page is in two.
+/// Start and length of each piece of `bytes` from `start` on: no page is in two.
 fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     let (end, mut at) = (start + bytes, start);
     std::iter::from_fn(move || {

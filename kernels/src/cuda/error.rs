@@ -1,4 +1,4 @@
-//! What can go wrong on a GPU.
+//! Errors of GPUs.
 
 use crate::error::KernelError;
 
@@ -9,9 +9,9 @@ pub enum GpuError {
     /// A library that is not installed, or not found.
     #[error("{library} was not found: {remedy}")]
     Missing {
-        /// Which one.
+        /// Name of the library.
         library: &'static str,
-        /// What to do about it.
+        /// Remedy, for the user.
         remedy: &'static str,
     },
     /// A driver that cannot run what is compiled for it.
@@ -19,9 +19,9 @@ pub enum GpuError {
     OldDriver {
         /// The newest CUDA that it runs, as (12, 4).
         driver: (u32, u32),
-        /// What it has to run.
+        /// CUDA version that is needed.
         needed: (u32, u32),
-        /// Whose need that is.
+        /// The library that needs it.
         by: &'static str,
     },
     /// A device that is not there.
@@ -29,7 +29,7 @@ pub enum GpuError {
         "GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); `gsplit doctor` lists them"
     )]
     NoDevice {
-        /// Which one, from 0.
+        /// Number of the GPU, from 0.
         ordinal: usize,
         /// How many there are.
         devices: usize,
@@ -39,17 +39,17 @@ pub enum GpuError {
         "GPU {ordinal} has no memory pools: a driver of CUDA 11.2 or newer is needed; some virtual GPUs have none, take another"
     )]
     NoPools {
-        /// Which one, from 0.
+        /// Number of the GPU, from 0.
         ordinal: usize,
     },
     /// Memory that the device does not have.
     #[error("GPU {ordinal} is out of memory: {needed_mib} MiB asked for, {free_mib} MiB free")]
     OutOfMemory {
-        /// Which one, from 0.
+        /// Number of the GPU, from 0.
         ordinal: usize,
-        /// What was asked for.
+        /// Memory that was asked for.
         needed_mib: u64,
-        /// What was left.
+        /// Memory that was left.
         free_mib: u64,
     },
     /// A call that the driver, NVRTC or NCCL refused.
@@ -57,7 +57,7 @@ pub enum GpuError {
     Call {
         /// The function.
         call: &'static str,
-        /// What it said.
+        /// The driver's reason.
         reason: String,
     },
     /// A kernel that did not compile.

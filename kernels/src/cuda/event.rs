@@ -13,7 +13,7 @@ use super::driver::refused;
 pub(super) struct Event(sys::CUevent);
 
 impl Event {
-    /// Of `stream`, whose context is the calling thread's.
+    /// An event at the end of `stream`, whose context is the calling thread's.
     ///
     /// # Safety
     /// The stream is alive.
@@ -30,7 +30,7 @@ impl Event {
         std::mem::ManuallyDrop::new(self).0 as u64
     }
 
-    /// That of [`Event::into_handle`].
+    /// The event of [`Event::into_handle`].
     ///
     /// # Safety
     /// Taken back once.
@@ -38,7 +38,8 @@ impl Event {
         Self(handle as sys::CUevent)
     }
 
-    /// What `stream`, of the calling thread's context, is told from now on comes after this, which may be of another context.
+    /// Holds `stream`, of the calling thread's context: work launched on it from now on starts after this event, which may be of
+    /// another context.
     ///
     /// # Safety
     /// The stream is alive.

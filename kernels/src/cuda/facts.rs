@@ -1,4 +1,4 @@
-//! What the driver says of GPUs without using them.
+//! Facts that the driver tells of GPUs without using them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -16,7 +16,7 @@ pub(super) fn count() -> Result<usize, GpuError> {
     Ok(result::device::get_count().map_err(refused("cuDeviceGetCount"))? as usize)
 }
 
-/// What there is to know of GPU `ordinal` without using it.
+/// Facts of GPU `ordinal`, found without using it.
 pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
     use sys::CUdevice_attribute as Attribute;
     let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;

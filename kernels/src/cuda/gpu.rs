@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::{DeviceBuffer, DeviceSlice, GpuError, MappedHost};
 
-/// What [`Gpu::read`] brought to the host.
+/// Bytes that [`Gpu::read`] brought to the host.
 #[derive(Clone, Debug)]
 pub struct HostBytes(Vec<u8>);
 
@@ -19,12 +19,12 @@ impl HostBytes {
     }
 }
 
-/// What [`Gpu::read_later`] has begun to bring.
+/// Copies to the host that [`Gpu::read_later`] has begun.
 #[derive(Debug)]
 pub struct LateBytes<const N: usize> {
     bytes: Box<dyn Arriving>,
     lengths: [usize; N],
-    /// Whose memory they come to.
+    /// The GPU whose memory they come to.
     _gpu: Gpu,
 }
 
@@ -32,7 +32,7 @@ impl<const N: usize> LateBytes<N> {
     /// Each part. Waits until they are there.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn wait(mut self) -> Result<[HostBytes; N], GpuError> {
         Ok(split(&self.bytes.wait()?, self.lengths))
     }
@@ -65,7 +65,7 @@ impl Gpu {
         Self(backend)
     }
 
-    /// What it was made [of](Self::of_backend), if that is a `B`.
+    /// The backend that it was made [of](Self::of_backend), if that is a `B`.
     pub fn backend_as<B: Backend>(&self) -> Option<&B> {
         (self.backend() as &dyn Any).downcast_ref()
     }
@@ -105,7 +105,7 @@ impl Gpu {
     /// `values` for the GPU to read where they are, over the bus: pinned until what this returns is dropped.
     ///
     /// # Errors
-    /// What the driver says, if it cannot pin them.
+    /// Errors of the driver, if it cannot pin them.
     pub fn map_host<'a, T: Pod>(&self, values: &'a [T]) -> Result<MappedHost<'a, T>, GpuError> {
         MappedHost::new(self, values)
     }
@@ -114,7 +114,7 @@ impl Gpu {
     /// this makes, if it takes up to `most` bytes.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn map_host_or_copy<'a, T: Pod>(&self, values: &'a [T], most: u64) -> Result<MappedHost<'a, T>, GpuError> {
         match MappedHost::new(self, values) {
             Err(_) if size_of_val(values) as u64 <= most => MappedHost::of_copy(self, values),
@@ -125,7 +125,7 @@ impl Gpu {
     /// Each of `parts`, on the host. Waits once for what was launched before: several counts cost what one does.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn read<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<[HostBytes; N], GpuError> {
         let mut bytes = vec![0; parts.iter().map(|part| part.len()).sum()];
         self.0.download(&parts.map(|part| (part.address(), part.len())), &mut bytes)?;
@@ -136,7 +136,7 @@ impl Gpu {
     /// host no wait once they are there.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn read_later<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<LateBytes<N>, GpuError> {
         let bytes = self.0.download_later(&parts.map(|part| (part.address(), part.len())))?;
         Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
@@ -160,7 +160,7 @@ impl Gpu {
     /// Waits for everything that was launched.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn synchronise(&self) -> Result<(), GpuError> {
         self.0.synchronise()
     }
@@ -168,7 +168,7 @@ impl Gpu {
     /// Whether everything that was launched has ended, without waiting for it.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn is_done(&self) -> Result<bool, GpuError> {
         self.0.is_done()
     }
@@ -181,7 +181,7 @@ impl Gpu {
     /// Bytes of its memory that are free, and that there are.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn memory(&self) -> Result<(u64, u64), GpuError> {
         self.0.memory()
     }
@@ -189,15 +189,16 @@ impl Gpu {
     /// The same GPU with a stream of its own, which waits for nothing.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn side_stream(&self) -> Result<Self, GpuError> {
         Ok(Self(self.0.side_stream()?))
     }
 
-    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
+    /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
+    /// GPU, until now.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
         self.0.wait_for(other.backend())
     }
@@ -211,7 +212,7 @@ impl Gpu {
     /// them); says whether they can. What `other` wrote there is seen once it was waited for.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn reaches(&self, other: &Gpu) -> Result<bool, GpuError> {
         if self.is_same_device(other) { Ok(true) } else { self.0.reach(other.backend()) }
     }

@@ -1,8 +1,8 @@
-//! Pinned host memory in which small copies from a GPU land, and behind it room for those to the GPU (`staging.rs`) and for what is
-//! asked for later (`late.rs`).
+//! Pinned host memory for small copies from a GPU, followed by room for copies to the GPU (`staging.rs`) and for
+//! numbers that are asked for later (`late.rs`).
 //!
-//! Copies to it are made in the stream's order while the host goes on; those to other memory each wait for the stream. It is there
-//! from the start: to pin memory waits for the whole GPU, where NCCL may be waiting for another rank.
+//! Copies to it are made in the stream's order while the host goes on; each copy to other memory waits for the stream.
+//! The memory is pinned at the start: pinning waits for the whole GPU, where NCCL may be waiting for another rank.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -32,7 +32,7 @@ impl Landing {
         start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
     }
 
-    /// Where it starts.
+    /// Address of its first byte.
     pub(super) fn start(&self) -> *mut u8 {
         self.0 as *mut u8
     }

@@ -138,7 +138,7 @@ pub(super) fn number(library: &str, name: &str) -> Option<i32> {
     (outcome == 0).then_some(number)
 }
 
-/// Where this process has the library from whose name starts with `name`.
+/// Path of the library that this process has loaded whose name starts with `name`.
 pub(super) fn loaded(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
@@ -163,7 +163,7 @@ fn open_for_all(path: &Path) -> bool {
     unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_GLOBAL) }.map(std::mem::forget).is_ok()
 }
 
-/// Where NVIDIA's libraries may be.
+/// Folders that may have NVIDIA's libraries.
 fn folders() -> &'static [PathBuf] {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOLDERS.get_or_init(|| {

@@ -9,7 +9,7 @@ pub struct Module {
     pub source: &'static str,
 }
 
-/// What kernels may include.
+/// Headers that kernels may include.
 pub(super) const HEADERS: [(&str, &str); 6] = [
     ("device.cuh", include_str!("device.cuh")),
     ("columns.cuh", include_str!("columns.cuh")),

@@ -1,7 +1,7 @@
 //! One end of a group of GPUs that NCCL joins.
 //!
-//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and what is under way is
-//! asked for, so that a rank which waits in vain can give up. An end that was given up is unusable, and so is one after an
+//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and its progress is
+//! polled, so that a rank that waits in vain can give up. An end that was given up is unusable, and so is one after an
 //! error.
 //! Its functions are looked up by name and return plain numbers, because `cudarc`'s bindings panic where they do not find
 //! the library, and they do not look for `libnccl.so.2`.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use cudarc::nccl::sys;
 
 use super::{Gpu, GpuError, library};
-use crate::comm::{Message, Transport};
+use crate::comm::{Transfer, Transport};
 
 /// `ncclSuccess` and `ncclInProgress`.
 const SUCCESS: c_int = 0;
@@ -32,7 +32,7 @@ const VERSION: u32 = 21400;
 /// How long an end that closes waits for what it has sent to leave.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// What rank 0 makes and all ranks of a group need, to find each other.
+/// Id that rank 0 makes; all ranks of a group need it to find each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NcclId([u8; NcclId::BYTES]);
 
@@ -81,7 +81,7 @@ struct Config {
     magic: u32,
     version: u32,
     blocking: c_int,
-    /// What the compiler puts behind it anyway; later versions have a field there.
+    /// Padding that the compiler adds anyway; later versions have a field in its place.
     padding: c_int,
 }
 
@@ -220,7 +220,7 @@ impl NcclEnd {
 }
 
 impl Transport for NcclEnd {
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         let api = self.check_there()?;
         gpu.backend().enter()?;
         let (comm, stream) = (self.comm.0, gpu.backend().stream() as sys::cudaStream_t);
@@ -228,14 +228,14 @@ impl Transport for NcclEnd {
         // SAFETY: no arguments.
         api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
         let mut outcome = Ok(());
-        for message in messages {
+        for transfer in transfers {
             // SAFETY: the slices are of this GPU's memory, and live until `is_done` or `abort`.
             let called = unsafe {
-                match message {
-                    Message::Send { to, bytes } => {
+                match transfer {
+                    Transfer::Send { to, bytes } => {
                         (api.send)(bytes.address() as *const c_void, bytes.len(), kind, *to as c_int, comm, stream)
                     }
-                    Message::Receive { from, bytes } => {
+                    Transfer::Receive { from, bytes } => {
                         (api.receive)(bytes.address() as *mut c_void, bytes.len(), kind, *from as c_int, comm, stream)
                     }
                 }
@@ -247,7 +247,7 @@ impl Transport for NcclEnd {
         outcome.and(api.check("ncclGroupEnd", ended))
     }
 
-    fn is_done(&self, gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         let api = self.check_there()?;
         // Nothing is on the stream before the call has ended.
         if self.is_busy(api)? { Ok(false) } else { gpu.is_done() }

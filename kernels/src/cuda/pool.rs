@@ -1,15 +1,16 @@
-//! The driver's memory of a device: its pool, and what other processes read.
+//! Memory of a device, by the driver: its pool, and memory that other processes read.
 //!
-//! Idea: freed memory stays in the pool, so that a mini-batch's buffers are found again by the next. torch keeps what it frees
-//! in this pool too where `before_cuda` was called, else in one of its own; when either has too little the other may keep it, so before a
-//! device counts as out of memory both give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them
-//! its whole pool.
+//! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. Where `before_cuda` was
+//! called, torch keeps its freed memory in this pool too, else in one of its own. Either pool may hold memory that the
+//! other needs, so both give back unused memory before a device counts as out of memory ([`reclaim`]). A device whose
+//! memory others are to read shows them its whole pool.
 //!
-//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver has handles of what `cuMemAlloc` gave
-//! alone, not of its pool; such memory is taken in whole blocks of 2 MiB, because a handle is of all that is in them. A process
-//! cannot open its own, and whoever has taken the memory frees it after all others have closed it. Where the two processes do not
-//! see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their own, there is nothing to ask the driver: it opens the
-//! handle or refuses. Why not memory by `cuMemCreate`: its file descriptors need a socket between each two processes.
+//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
+//! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
+//! all that is in its blocks. A process cannot open its own handles. The owner frees the memory after all others have
+//! closed it. Where two processes do not see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their
+//! own, there is nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its file
+//! descriptors need a socket between each two processes.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -23,7 +24,7 @@ use cudarc::driver::{result, sys};
 use super::GpuError;
 use super::driver::refused;
 
-/// What the driver shares as one.
+/// Bytes that the driver exports as a whole.
 pub(super) const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
@@ -90,7 +91,7 @@ pub(super) fn free_alone(address: u64) {
     let _ = unsafe { result::free_sync(address) };
 }
 
-/// By what other processes open the memory at `address`.
+/// Handle by which other processes open the memory at `address`.
 pub(super) fn export(address: u64) -> Result<[u8; 64], GpuError> {
     let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     // SAFETY: the handle is written; the driver knows the memory or says that it does not.

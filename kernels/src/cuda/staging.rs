@@ -1,8 +1,9 @@
 //! Pinned host memory through which copies go to a GPU.
 //!
-//! Idea: three pieces in turn. What is to be uploaded is copied into a piece, from where the GPU fetches it while the host goes on. A piece
-//! that is full is used again once the GPU has fetched all of it. So an upload waits for nothing before 2 MiB are under way, and
-//! no copy is from memory that the driver would have to copy itself, at a third of the speed.
+//! Idea: three pieces in turn. The bytes of an upload are copied into a piece, and the GPU fetches them from there
+//! while the host goes on. A full piece is used again once the GPU has fetched all of it. So an upload waits for
+//! nothing before 2 MiB are under way, and no copy starts in memory that the driver would have to copy itself, at a
+//! third of the speed.
 //!
 //! Unsafe code of this file: copies into the memory, and calls of the driver's C functions.
 #![allow(unsafe_code)]

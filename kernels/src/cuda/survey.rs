@@ -1,4 +1,4 @@
-//! What there is of CUDA, for people who want to know why it does not work.
+//! Survey of a machine's CUDA, for people who want to know why it does not work.
 //!
 //! Returns: libraries with versions and places, GPUs, the links between them, and the speed of copies; for each thing that is
 //! missing, the error that says what to do. Cost: well under a second, and a context on each GPU whose copies are timed.
@@ -88,7 +88,7 @@ impl CudaSurvey {
     /// How GPU `from` reaches GPU `to`, another one.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn link(&self, from: usize, to: usize) -> Result<Link, GpuError> {
         facts::link(from, to)
     }
@@ -103,7 +103,7 @@ impl Default for CudaSurvey {
 /// Speed of copies from pinned host memory to `gpu`, in bytes a second: the best of a few of 64 MiB.
 ///
 /// # Errors
-/// [`GpuError::OutOfMemory`]; what the GPU reports.
+/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn pinned_copy_speed(gpu: &Gpu) -> Result<f64, GpuError> {
     const WORDS: usize = 8 << 20;
     let host = vec![1u64; WORDS];

@@ -4,7 +4,7 @@
 //! every rank and in every batch order. One Philox group of four words serves eight features, and 16 groups 128 of
 //! them: feature `128 r + 32 w + 16 h + b` takes half `h` (0 for the low one) of word `w` of group `16 r + b`, so that
 //! neighbours are decided alike on vector units. A feature is dropped if its 16 bits are below `p · 2^16`. The same masks decide
-//! which [shares of attention](crate::Attention) are dropped, by their target.
+//! which [attention weights](crate::Attention) are dropped, by their target.
 
 mod cpu;
 

@@ -90,7 +90,7 @@ impl DeviceEdges {
         self.sources.len()
     }
 
-    /// Where the edges of each target start, and the number of edges.
+    /// Starts of the edges of each target, and the number of edges at the end.
     pub fn indptr(&self) -> DeviceSlice<'_, u32> {
         self.rows.indptr.slice()
     }
@@ -117,7 +117,7 @@ impl DeviceEdges {
     /// The target of each edge: found when it is first asked for.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn targets(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>, GpuError> {
         let find = || {
             let out = gpu.alloc(self.num_edges())?;
@@ -143,7 +143,7 @@ impl DeviceEdges {
 /// added.
 ///
 /// # Errors
-/// [`KernelError::TooManyItems`]; what the GPU reports.
+/// [`KernelError::TooManyItems`]; errors of the GPU.
 pub fn sort_on_device(
     gpu: &Gpu,
     edges: &[&DeviceEdges],
@@ -166,7 +166,7 @@ pub fn sort_on_device(
     scatters.into_iter().map(DeviceScatter::of).collect()
 }
 
-/// What `cell` holds, made now if it holds nothing.
+/// Contents of `cell`, made now if it is empty.
 fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>) -> Result<&T, GpuError> {
     match cell.get() {
         Some(found) => Ok(found),

@@ -53,7 +53,7 @@ pub fn symmetric(
 /// [`symmetric`] on a GPU; the weights are written to `weights`, `edges + targets` of them. A source that is no row gets a weight that is no number.
 ///
 /// # Errors
-/// As [`symmetric`]; what the GPU reports.
+/// As [`symmetric`]; errors of the GPU.
 pub fn symmetric_on_device(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -126,8 +126,8 @@ mod tests {
                         _ => {
                             let factor = factors.map_or(1.0, |factors| f64::from(factors[edge]));
                             edge += 1;
-                            let share = degrees[target] as f64 / edges.of(target).len() as f64;
-                            share * factor / (of_target * of_source).sqrt()
+                            let per_edge = degrees[target] as f64 / edges.of(target).len() as f64;
+                            per_edge * factor / (of_target * of_source).sqrt()
                         }
                     };
                     assert!((f64::from(weights[at]) - expected).abs() < 1e-6, "{target}, {source}");
@@ -152,10 +152,10 @@ mod tests {
             let degrees: Vec<u64> = (0..sources).map(|row| u64::from(draws.below(9)) << (row % 7 * 5)).collect();
             let with_loops: Vec<f32> = degrees.iter().map(|degree| (degree + 1) as f32).collect();
             let (expected, expected_weights) = symmetric(&edges, &degrees[..targets], &with_loops, None).unwrap();
-            let there = DeviceEdges::upload(&gpu, &edges).unwrap();
+            let on_gpu = DeviceEdges::upload(&gpu, &edges).unwrap();
             let degrees = gpu.upload(&degrees).unwrap();
             let mut weights = gpu.alloc::<f32>(expected_weights.len()).unwrap();
-            let found = symmetric_on_device(&gpu, &there, degrees.slice(), &mut weights.slice_mut()).unwrap();
+            let found = symmetric_on_device(&gpu, &on_gpu, degrees.slice(), &mut weights.slice_mut()).unwrap();
             assert_eq!(found.indptr().to_vec(&gpu).unwrap(), expected.indptr(), "case {case}");
             assert_eq!(found.sources().to_vec(&gpu).unwrap(), expected.sources(), "case {case}");
             assert_eq!(found.num_sources(), expected.num_sources());
@@ -168,7 +168,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let gpu = Gpu::under_test(1);
         let edges = random(3, 4, 6, 3);
-        let there = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let edges_on_gpu = DeviceEdges::upload(&gpu, &edges).unwrap();
         let total = edges.num_edges() + 4;
         let length = |error| matches!(error, Err(KernelError::Length { .. }));
         let on_host = |edges: &HostEdges, degrees: usize, sources: usize, factors: usize| {
@@ -183,7 +183,7 @@ mod tests {
         assert!(length(on_host(&few, 4, 3, few.num_edges())));
         let on_gpu = |degrees: usize, weights: usize| {
             let (degrees, mut weights) = (gpu.zeros(degrees).unwrap(), gpu.alloc(weights).unwrap());
-            match symmetric_on_device(&gpu, &there, degrees.slice(), &mut weights.slice_mut()) {
+            match symmetric_on_device(&gpu, &edges_on_gpu, degrees.slice(), &mut weights.slice_mut()) {
                 Err(GpuError::Input(error)) => length(Err(error)),
                 _ => false,
             }

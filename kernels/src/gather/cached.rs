@@ -1,12 +1,13 @@
 //! Gather from a table of which some rows lie in the caches of GPUs.
 //!
-//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole table in
-//! memory that the GPU reaches, the rows that its own cache holds, and the caches of other GPUs whose memory it reads
-//! ([`Gpu::reaches`]). Idea: a number for each row of the table, 4 bytes each on the GPU, says in which cache and in which slot of
-//! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table, and writes it in the type that is
-//! wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a row, and 4 bytes
-//! on the GPU for each row of the table; rows move in pieces as in [`gather_on_device`](super::gather_on_device). Hits are counted
-//! there too, in a pass over the numbers: a hundredth of what the rows take.
+//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole
+//! table in memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
+//! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table tells the cache and the slot of
+//! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the type that
+//! is wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a
+//! row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
+//! [`gather_on_device`](super::gather_on_device). Hits are counted on the GPU too, in a pass over the numbers: a
+//! hundredth of the rows' time.
 //!
 //! The host waits before a cache that reads those of other GPUs is dropped.
 //!
@@ -35,7 +36,7 @@ const NOWHERE: u32 = u32::MAX;
 pub struct DeviceTable<'a, T> {
     /// Rows × [`DeviceTable::dim`].
     pub values: DeviceSlice<'a, T>,
-    /// What each row is to be multiplied by.
+    /// Factor of each row.
     pub scales: Option<DeviceSlice<'a, f32>>,
     /// Values of a row.
     pub dim: usize,
@@ -56,7 +57,7 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     }
 }
 
-/// Where rows were found.
+/// Counts of rows by the place where they were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHits {
     /// In the cache of the GPU that read them.
@@ -75,7 +76,7 @@ impl DeviceHits {
         self.0.slice().as_bytes()
     }
 
-    /// What was read.
+    /// Counts in the bytes that were `read`.
     pub fn of(read: &HostBytes) -> CacheHits {
         let add = |all: CacheHits, part: u64| CacheHits {
             own: all.own + (part as u32) as usize,
@@ -90,7 +91,7 @@ impl DeviceHits {
     }
 }
 
-/// Where one GPU finds the rows of a table.
+/// Places where one GPU finds the rows of a table.
 #[derive(Debug)]
 pub struct DeviceCache<'a, T: DeviceValue> {
     gpu: Gpu,
@@ -103,7 +104,8 @@ pub struct DeviceCache<'a, T: DeviceValue> {
 }
 
 impl<'a, T: DeviceValue> DeviceCache<'a, T> {
-    /// What `gpu` finds in its `own` store and in those of `peers`, whose memory it reaches, of the rows of `table`.
+    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in those of `peers`, whose memory it
+    /// reaches.
     ///
     /// # Errors
     /// [`KernelError::RowOutOfRange`] for a row that there is not, [`KernelError::Length`] for stores of other rows, or of more than
@@ -146,10 +148,11 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         (1 << shift_of(stores)) - 1
     }
 
-    /// Where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host does not wait.
+    /// Counts of the places where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host
+    /// does not wait.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
         let count = positions.len();
         let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
@@ -170,7 +173,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// from, as values of `O`. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; what the GPU reports.
+    /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; errors of the GPU.
     pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,

@@ -19,7 +19,7 @@ const THREADS: u32 = 256;
 /// with `scales`, one for each row of the table, times its scale. Values are rounded once, if at all.
 ///
 /// # Errors
-/// [`KernelError::Length`] if sizes do not fit; what the GPU reports.
+/// [`KernelError::Length`] if sizes do not fit; errors of the GPU.
 pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     gpu: &Gpu,
     table: DeviceSlice<'_, T>,
@@ -106,8 +106,8 @@ mod tests {
         let table = [&numbers[..], &vec![0.0; padded - numbers.len()]].concat();
         let positions: Vec<u32> = (0..(padded / dim) as u32).collect();
         let mut out = gpu.alloc::<O>(padded).unwrap();
-        let (there, positions) = (gpu.upload(&table).unwrap(), gpu.upload(&positions).unwrap());
-        gather_on_device(&gpu, there.slice(), None, positions.slice(), dim, &mut out.slice_mut()).unwrap();
+        let (on_gpu, positions) = (gpu.upload(&table).unwrap(), gpu.upload(&positions).unwrap());
+        gather_on_device(&gpu, on_gpu.slice(), None, positions.slice(), dim, &mut out.slice_mut()).unwrap();
         for (number, found) in table.iter().zip(out.to_vec().unwrap()) {
             assert_eq!(found.bits(), O::round(*number).bits(), "{number:e}");
         }

@@ -10,9 +10,9 @@ use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
 use crate::edges::{DeviceSegments, sort_on_device};
 use crate::error::KernelError;
 use crate::group::Grouped;
-use crate::spmm::sum::{Factors, Over, Own, SumRows, Table};
+use crate::spmm::sum::{Factors, Over, Own, RowTable, SumRows};
 
-/// Where rows are to be added, for as many matrices as have rows there.
+/// Positions that rows are added to, for any matrix with as many rows.
 #[derive(Debug)]
 pub struct DeviceScatter {
     rows: DeviceSegments,
@@ -23,7 +23,7 @@ impl DeviceScatter {
     /// Row `i` will be added to row `positions[i]` of `rows`.
     ///
     /// # Errors
-    /// [`KernelError::TooManyItems`]; what the GPU reports.
+    /// [`KernelError::TooManyItems`]; errors of the GPU.
     pub fn new(gpu: &Gpu, positions: DeviceSlice<'_, u32>, rows: usize) -> Result<Self, GpuError> {
         let none = || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
         sort_on_device(gpu, &[], &[(positions, rows)])?.pop().ok_or_else(|| none().into())
@@ -38,7 +38,7 @@ impl DeviceScatter {
     /// of bf16 and f16 are summed in f32, and rounded once.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+    /// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
     pub fn add<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -51,7 +51,7 @@ impl DeviceScatter {
         let sum = SumRows {
             over: Over::Targets(&self.rows, Some(self.order.slice())),
             kernel: T::of(T::SUM),
-            table: Table::matrix(src, self.order.len(), dim),
+            table: RowTable::matrix(src, self.order.len(), dim),
             factors: Factors { own: Own::Onto, ..Factors::default() },
             dim,
         };

@@ -1,11 +1,11 @@
-//! Rows of a table in the memory of a GPU, which other GPUs read ([`DeviceCache`](super::DeviceCache)): those of this process, and of
-//! others on the same host.
+//! Rows of a table in the memory of a GPU, for other GPUs to read ([`DeviceCache`](super::DeviceCache)), of this
+//! process and of others on the same host.
 //!
-//! Returns: rows as they are stored, in the order in which they are listed. Idea: the host copies a part at a time, and waits at the
-//! end, so that others may read. For other processes the rows lie in memory of which there are handles
-//! ([`DeviceBuffer::ipc_handle`]): who keeps them tells the others by any means, they open them, and they close them (drop
-//! [`RowStore::imported`]) before the keeper is told to free them ([`RowStore::reclaim`]). Without that the memory stays: what another
-//! process has open must not be freed. Cost: the bytes of the rows, over the bus.
+//! Returns: rows as they are stored, in the order of the list. Idea: the host copies a part at a time, and waits at the
+//! end, so that others may read. For other processes the memory has handles ([`DeviceBuffer::ipc_handle`]). The owner
+//! sends them in any way; the others open them, and close them (drop [`RowStore::imported`]) before the owner is told
+//! to free the memory ([`RowStore::reclaim`]). Without that the memory stays: it must not be freed while another
+//! process has it open. Cost: the bytes of the rows, over the bus.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -27,7 +27,7 @@ pub struct RowStore<'a, T: DeviceValue> {
     pub(super) dim: usize,
 }
 
-/// By what another process opens a [`RowStore`]: its values, and its scales, zero where rows have none.
+/// Handles by which another process opens a [`RowStore`]: its values, and its scales, zero where rows have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable, Pod)]
 #[repr(C)]
 pub struct RowHandles([IpcHandle; 2]);
@@ -65,10 +65,10 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Self { vertices, values, scales, dim }.filled(gpu, row, scale)
     }
 
-    /// Those that another process of the host has exported, which are the rows `vertices`, `scaled` or not, for `gpu` to read.
+    /// The store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if there are more or fewer; what the driver says, where the GPU does not reach the other.
+    /// [`KernelError::Length`] if there are more or fewer; errors of the driver, where the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         (dim, scaled): (usize, bool),
@@ -108,10 +108,11 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(self)
     }
 
-    /// By what other processes open what was [`exported`](RowStore::exported). The memory stays until [`RowStore::reclaim`].
+    /// Handles by which other processes open an [`exported`](RowStore::exported) store. The memory stays until
+    /// [`RowStore::reclaim`].
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn handles(&self) -> Result<RowHandles, GpuError> {
         let scales = self.scales.as_ref().map(DeviceBuffer::ipc_handle).transpose()?;
         Ok(RowHandles([self.values.ipc_handle()?, scales.unwrap_or(IpcHandle::zeroed())]))

@@ -1,4 +1,4 @@
-//! The types that rows on a GPU are stored in, and are made of what is computed in f32; the kernels for each.
+//! Types of the rows on a GPU, stored or computed (computation is in f32), and the kernels for each type.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -18,7 +18,7 @@ pub trait DeviceValue: Pod + Send + Sync {
 
 /// A type that hidden rows are kept in on a GPU: what is computed in f32 is rounded to it.
 pub trait DeviceRow: DeviceValue {
-    /// Which of the three, for f32, for bf16 and for f16, is for this type.
+    /// Chooses from three, for f32, bf16 and f16, the one for this type.
     #[doc(hidden)]
     fn of<T>(three: [T; 3]) -> T;
     /// The kernels that sum rows of it over the edges of their sources, to f32, bf16 and f16.

@@ -12,7 +12,7 @@ pub trait Widen: bytemuck::Pod + Send + Sync {
 pub trait StoredRow {
     /// Number of values.
     fn dim(&self) -> usize;
-    /// Where the values lie, to be fetched ahead of their use.
+    /// Memory of the values, to be prefetched.
     fn bytes(&self) -> &[u8];
     /// Writes the row to `dst` as `f32`.
     ///
@@ -57,7 +57,7 @@ impl<T: Widen> StoredRow for &[T] {
 /// A row of bytes that share a scale: its values are `scale * values[i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaledRow<'a> {
-    /// What every value is multiplied by.
+    /// Factor of every value.
     pub scale: f32,
     /// The values over the scale, rounded.
     pub values: &'a [i8],
@@ -99,9 +99,9 @@ impl Widen for f32 {
 }
 
 impl Widen for f16 {
-    /// By integer operations alone, which a loop vectorises on every machine. Putting the exponent in f32's place leaves
-    /// it 112 too small, subnormals included, so one exact product corrects both; infinities and NaNs, which then have
-    /// become 65536 and more, get f32's largest exponent.
+    /// Uses integer operations alone, which a loop vectorises on every machine. Putting the exponent in f32's place
+    /// leaves it 112 too small, subnormals included, so one exact product corrects both; infinities and NaNs, which
+    /// then have become 65536 and more, get f32's largest exponent.
     #[inline(always)]
     fn widen(self) -> f32 {
         const TWO_TO_112: f32 = f32::from_bits((112 + 127) << 23);

@@ -128,8 +128,8 @@ mod tests {
     fn oracle_a_stable_sort() {
         for (case, (count, num_keys)) in CASES.into_iter().enumerate() {
             let (gpu, keys) = (Gpu::under_test(case as u32 % 4), keys(case, (count, num_keys)));
-            let there = gpu.upload(&keys).unwrap();
-            let list = Keyed { keys: there.slice(), num_keys: num_keys as usize, payload: None };
+            let on_gpu = gpu.upload(&keys).unwrap();
+            let list = Keyed { keys: on_gpu.slice(), num_keys: num_keys as usize, payload: None };
             check(&group_by_key(&gpu, &[list]).unwrap()[0], &keys, num_keys);
         }
     }
@@ -138,12 +138,12 @@ mod tests {
     fn lists_are_sorted_together_as_one_by_one() {
         let gpu = Gpu::under_test(3);
         let all: Vec<Vec<u32>> = CASES.into_iter().enumerate().map(|(case, of)| keys(case, of)).collect();
-        let there: Vec<_> = all.iter().map(|keys| gpu.upload(keys).unwrap()).collect();
+        let on_gpu: Vec<_> = all.iter().map(|keys| gpu.upload(keys).unwrap()).collect();
         let payload = gpu.upload(&(0..9000).map(|item| item * 3).collect::<Vec<u32>>()).unwrap();
         let list = |case: usize| {
             let (count, num_keys) = CASES[case];
             let payload = (num_keys != 3).then(|| payload.slice().part(0, count).unwrap());
-            Keyed { keys: there[case].slice(), num_keys: num_keys as usize, payload }
+            Keyed { keys: on_gpu[case].slice(), num_keys: num_keys as usize, payload }
         };
         let lists: Vec<_> = (0..CASES.len()).map(list).collect();
         let before = gpu.counts();

@@ -1,4 +1,4 @@
-//! Batch norm on the host, in parts: the sums of the moments, which ranks add up, and what is done with the result.
+//! Batch norm on the host, in two parts: sums for the moments, which ranks add up, and the normalisation by them.
 //!
 //! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row of weight w is
 //! D - w / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): D alone would be it if the moments were constants. Sums

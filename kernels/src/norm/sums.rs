@@ -54,7 +54,7 @@ fn divide(row: &mut [f32]) {
 /// [`divide_by_row_sums`] on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `rows` are no whole rows; what the GPU reports.
+/// [`KernelError::Length`] if `rows` are no whole rows; errors of the GPU.
 pub fn divide_by_row_sums_on_device(gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     let kernel = Kernel { module: &MODULE, name: "norm_divide_rows" };
@@ -76,11 +76,11 @@ mod tests {
             let given: Vec<f32> = values(8, count * dim).iter().map(|&value| value.max(-0.4)).collect();
             let mut rows = given.clone();
             rows.iter_mut().take(dim).for_each(|value| *value = 0.0);
-            let mut there = gpu.upload(&rows).unwrap();
-            divide_by_row_sums_on_device(&gpu, &mut there.slice_mut(), dim).unwrap();
+            let mut on_gpu = gpu.upload(&rows).unwrap();
+            divide_by_row_sums_on_device(&gpu, &mut on_gpu.slice_mut(), dim).unwrap();
             divide_by_row_sums(&mut rows, dim).unwrap();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&there.to_vec().unwrap()), bits(&rows), "{count} rows of {dim}");
+            assert_eq!(bits(&on_gpu.to_vec().unwrap()), bits(&rows), "{count} rows of {dim}");
             for (row, given) in rows.chunks(dim.max(1)).zip(given.chunks(dim.max(1))).skip(1) {
                 let sum: f64 = given.iter().map(|value| f64::from(value.abs())).sum();
                 for (found, value) in row.iter().zip(given) {

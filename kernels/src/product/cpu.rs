@@ -75,7 +75,7 @@ mod tests {
         if by_columns { (values, 1, rows) } else { (values, columns, 1) }
     }
 
-    /// By all that this processor has.
+    /// Products by each of the instruction sets that this processor has.
     fn products(out: &[f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) -> Vec<Vec<f32>> {
         let by = |multiply: &dyn Fn(&mut [f32])| {
             let mut out = out.to_vec();

@@ -19,7 +19,7 @@ pub use cpu::{has_amx, has_bf16, product_bf16};
 /// A matrix of f32 in a slice, at any strides, of which one is 1.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixView<'a> {
-    /// Where its values lie.
+    /// Values, row after row.
     pub values: &'a [f32],
     /// Number of rows.
     pub rows: usize,

@@ -185,7 +185,7 @@ fn rotated(block: [__m512i; LANES]) -> [__m512i; LANES] {
     })
 }
 
-/// Where a panel of rows meets one of columns.
+/// Output of the product of a panel of rows and a panel of columns.
 pub struct Target<'a> {
     /// From the first of both on, rows `stride` apart.
     pub out: &'a mut [f32],

@@ -1,7 +1,7 @@
-//! Sums over all ranks of what is on their GPUs.
+//! Sums of values on GPUs over all ranks.
 //!
 //! Returns: to every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every rank. Idea:
-//! rank `r` gets the `r`-th share of the values of all, adds them up by rank and hands the sum round, from GPU to GPU. Cost: each
+//! rank `r` gets the `r`-th portion of the values of all, adds them up by rank and hands the sum round, from GPU to GPU. Cost: each
 //! value crosses twice, as with a ring; a launch. The host waits for what [`device_all_to_all_v`] waits for, and for the values
 //! where the group cannot move them without it.
 //! Why not `ncclAllReduce`: its order of addition depends on the number of ranks, the size and the links.
@@ -43,7 +43,7 @@ impl DeviceAddend for f64 {
 /// Replaces `values`, on `gpu`, this rank's, by their sums over the ranks. Collective.
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub fn device_all_reduce_sum<T: DeviceAddend>(
     comm: &dyn Communicator,
     gpu: &Gpu,
@@ -58,19 +58,19 @@ pub fn device_all_reduce_sum<T: DeviceAddend>(
         CommError::Gpu { rank, reason: error.to_string() }
     };
     if comm.devices().is_none() {
-        let mut there = values.as_slice().to_vec(gpu).map_err(failure)?;
-        T::on_host(comm, &mut there)?;
-        return values.upload(gpu, &there).map_err(failure);
+        let mut on_host = values.as_slice().to_vec(gpu).map_err(failure)?;
+        T::on_host(comm, &mut on_host)?;
+        return values.upload(gpu, &on_host).map_err(failure);
     }
-    let shares: Vec<usize> = (0..size).map(|rank| len * (rank + 1) / size - len * rank / size).collect();
-    let mine = shares[rank];
+    let portions: Vec<usize> = (0..size).map(|rank| len * (rank + 1) / size - len * rank / size).collect();
+    let mine = portions[rank];
     let room = || gpu.alloc::<T>(mine * size).map_err(failure);
     let (mut parts, sums) = (room()?, room()?);
-    device_all_to_all_v(comm, gpu, values.as_slice(), &shares, &mut parts.slice_mut(), &vec![mine; size])?;
+    device_all_to_all_v(comm, gpu, values.as_slice(), &portions, &mut parts.slice_mut(), &vec![mine; size])?;
     let arguments = [(&parts).into(), (mine as u64).into(), (size as u32).into(), (&sums).into()];
     let kernel = Kernel { module: &MODULE, name: T::KERNEL };
     gpu.launch(kernel, Shape::per_item(mine, THREADS), &arguments).map_err(failure)?;
-    device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &shares)
+    device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &portions)
 }
 
 #[cfg(test)]

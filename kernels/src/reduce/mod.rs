@@ -1,4 +1,4 @@
-//! Sums over all ranks of what is on their GPUs.
+//! Sums of values on GPUs over all ranks.
 //!
 //! Contract: the bits that a [`Communicator`](crate::Communicator) gives for the same values on the host.
 

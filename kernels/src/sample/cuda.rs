@@ -21,7 +21,7 @@ use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::scan::cuda::sums_before;
-use crate::unique::{Items, Numbering};
+use crate::unique::{DeviceNumbering, Items};
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
 
@@ -44,7 +44,7 @@ struct Request<'a> {
     edge: u64,
 }
 
-/// What [`DeviceSampler::finish_with`] brings.
+/// Result of [`DeviceSampler::finish_with`].
 pub(crate) struct Finished {
     pub layers: Vec<DeviceLayer>,
     pub split_status: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Finished {
 #[derive(Debug)]
 pub struct DeviceSampler {
     gpu: Gpu,
-    numbering: Numbering,
+    numbering: DeviceNumbering,
     block: Block,
     /// The one before: kernels of the first layer of `block` read its last numbers.
     previous: Option<Block>,
@@ -76,7 +76,7 @@ impl DeviceSampler {
     /// # Errors
     /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        let (numbering, block) = (Numbering::new(gpu)?, Block::new(gpu)?);
+        let (numbering, block) = (DeviceNumbering::new(gpu)?, Block::new(gpu)?);
         let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
         Ok(Self { gpu: gpu.clone(), numbering, block, previous, launched, settled: true, check: false, most_places })
     }
@@ -84,7 +84,7 @@ impl DeviceSampler {
     /// Begins a mini-batch from `graph`: `frontier` is that of its first layer.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
         let numbers = self.restart(graph, frontier.len())?;
         self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
@@ -130,7 +130,7 @@ impl DeviceSampler {
     /// [`DeviceSampler::mixed`], after which the next mini-batch starts.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn take_mixed(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         self.numbering.take_ids()
     }
@@ -187,8 +187,8 @@ impl DeviceSampler {
     /// The layers of `graph` that were launched since the last were finished. Waits for them.
     ///
     /// # Errors
-    /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
-    /// and [`KernelError::Topology`] for a damaged graph), and what the GPU reports. The mini-batch is then lost:
+    /// Errors of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
+    /// and [`KernelError::Topology`] for a damaged graph), and errors of the GPU. The mini-batch is then lost:
     /// [`start`](Self::start) another.
     pub fn finish(&mut self, graph: &DeviceGraph<'_>) -> Result<Vec<DeviceLayer>, GpuError> {
         self.look(graph, 0, None)?;
@@ -214,11 +214,11 @@ impl DeviceSampler {
         &self.gpu
     }
 
-    pub(crate) fn numbering(&self) -> &Numbering {
+    pub(crate) fn numbering(&self) -> &DeviceNumbering {
         &self.numbering
     }
 
-    /// Where it is told what went wrong while the last mixed frontier was split.
+    /// Address of the word that tells what went wrong while the last mixed frontier was split.
     pub(crate) fn split_status(&self) -> u64 {
         self.block.latest().at(OF_SPLIT)
     }
@@ -317,7 +317,7 @@ impl DeviceSampler {
         (fits && known && room + frontier < u64::from(u32::MAX)).then_some(room as usize)
     }
 
-    /// What the kernels reported, as the host's sampler would.
+    /// Turns the status that the kernels reported into the error of the host's sampler.
     fn checked(&mut self, graph: &DeviceGraph<'_>, numbers: &[u64]) -> Result<(), GpuError> {
         if numbers[STATUS] == 0 {
             return Ok(());

@@ -1,8 +1,8 @@
-//! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), which has no weights here, of [`Draw`](super::Draw) and
-//! of [`SampledCsc`](super::SampledCsc).
+//! Inputs and outputs of sampling on a GPU: the twins of [`Graph`](super::Graph), which has no weights here, of
+//! [`Draw`](super::Draw) and of [`SampledCsc`](super::SampledCsc).
 
 use super::cuda::MODULE;
-use super::{DeviceTier, ExcludedEdges, Fanout, SampledCsc};
+use super::{DeviceSubgraph, ExcludedEdges, Fanout, SampledCsc};
 use crate::count::DeviceCounters;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
@@ -11,7 +11,7 @@ use crate::error::KernelError;
 const THREADS: u32 = 256;
 
 /// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
-/// the bus. Of some vertices' in-edges alone, those of a [`DeviceTier`], others may not be asked for.
+/// the bus. Of some vertices' in-edges alone, those of a [`DeviceSubgraph`], others may not be asked for.
 ///
 /// `indptr` ascends, as the reader of the file has checked. A row that does not, and sources that are no vertices, are
 /// errors of the layer that meets them.
@@ -19,30 +19,34 @@ const THREADS: u32 = 256;
 pub struct DeviceGraph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
     pub(super) indptr: DeviceSlice<'a, u64>,
-    /// Source vertex of each edge, of the whole graph or of the tier.
+    /// Source vertex of each edge, of the whole graph or of the subgraph.
     indices: DeviceSlice<'a, u32>,
     num_edges: usize,
-    tier: Option<&'a DeviceTier>,
+    subgraph: Option<&'a DeviceSubgraph>,
 }
 
 impl<'a> DeviceGraph<'a> {
     /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host waits.
     ///
     /// # Errors
-    /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; what the GPU reports.
+    /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; errors of the GPU.
     pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, indices.len())?;
-        Ok(Self { indptr, indices, num_edges: indices.len(), tier: None })
+        Ok(Self { indptr, indices, num_edges: indices.len(), subgraph: None })
     }
 
-    /// The vertices of `tier` alone, of a graph with this `indptr`: a frontier that holds others is refused.
+    /// The vertices of `subgraph` alone, of a graph with this `indptr`: a frontier that holds others is refused.
     ///
     /// # Errors
-    /// As [`DeviceGraph::new`]; [`KernelError::Length`] if the tier is of another graph.
-    pub fn of_tier(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, tier: &'a DeviceTier) -> Result<Self, GpuError> {
-        check_ends(gpu, indptr, tier.num_edges)?;
-        KernelError::check_len("vertices of a tier's graph", indptr.len() - 1, tier.num_vertices)?;
-        Ok(Self { indptr, indices: tier.indices.slice(), num_edges: tier.num_edges, tier: Some(tier) })
+    /// As [`DeviceGraph::new`]; [`KernelError::Length`] if the subgraph is of another graph.
+    pub fn of_subgraph(
+        gpu: &Gpu,
+        indptr: DeviceSlice<'a, u64>,
+        subgraph: &'a DeviceSubgraph,
+    ) -> Result<Self, GpuError> {
+        check_ends(gpu, indptr, subgraph.num_edges)?;
+        KernelError::check_len("vertices of a subgraph's graph", indptr.len() - 1, subgraph.num_vertices)?;
+        Ok(Self { indptr, indices: subgraph.indices.slice(), num_edges: subgraph.num_edges, subgraph: Some(subgraph) })
     }
 
     /// Number of vertices.
@@ -55,10 +59,10 @@ impl<'a> DeviceGraph<'a> {
         self.num_edges
     }
 
-    /// In-edges of each of `vertices`, sampled or not, in a tier or not; none of what is no vertex.
+    /// In-edges of each of `vertices`, sampled or not, in a subgraph or not; none of what is no vertex.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn degrees(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<DeviceBuffer<u64>, GpuError> {
         let out = gpu.alloc(vertices.len())?;
         self.launch_degrees(gpu, "vertex_degrees", vertices, (&out).into())?;
@@ -68,7 +72,7 @@ impl<'a> DeviceGraph<'a> {
     /// `out` becomes [`DeviceGraph::degrees`] as f32.
     ///
     /// # Errors
-    /// [`KernelError::Length`] unless there is a value for each vertex; what the GPU reports.
+    /// [`KernelError::Length`] unless there is a value for each vertex; errors of the GPU.
     pub fn degrees_as_f32(
         &self,
         gpu: &Gpu,
@@ -98,12 +102,13 @@ impl<'a> DeviceGraph<'a> {
 
     /// As kernels take it; `ids` if they ask for the ids of edges.
     pub(super) fn argument(&self, ids: bool) -> Argument {
-        let of_tier = |tier: &DeviceTier| [tier.held.slice().address(), tier.indptr.slice().address()];
-        let [held, tier_indptr] = self.tier.map_or([0; 2], of_tier);
+        let of_subgraph =
+            |subgraph: &DeviceSubgraph| [subgraph.held.slice().address(), subgraph.indptr.slice().address()];
+        let [held, subgraph_indptr] = self.subgraph.map_or([0; 2], of_subgraph);
         // Two numbers of 32 bits, the first in the lower half.
         let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
         let (indptr, indices, edges) = (self.indptr.address(), self.indices.address(), self.num_edges as u64);
-        [indptr, indices, held, tier_indptr, edges, numbers, 0, 0].into()
+        [indptr, indices, held, subgraph_indptr, edges, numbers, 0, 0].into()
     }
 }
 
@@ -184,7 +189,7 @@ impl<'a> DeviceDraw<'a> {
     }
 }
 
-/// What becomes of the ids of a layer's edges on a GPU.
+/// Use of the ids of a layer's edges on a GPU.
 pub enum DeviceEdgeIds<'a> {
     /// Nothing.
     Drop,
@@ -230,7 +235,7 @@ impl DeviceLayer {
     /// The layer on the host. Waits for what was launched before.
     ///
     /// # Errors
-    /// What the GPU reports, of earlier launches too.
+    /// Errors of the GPU, of earlier launches too.
     pub fn to_host(&self) -> Result<SampledCsc, GpuError> {
         let edges = self.edges.as_ref().map_or(Ok(vec![]), DeviceBuffer::to_vec)?;
         let (indptr, local) = (self.indptr.to_vec()?, self.local.to_vec()?);

@@ -1,7 +1,7 @@
 // What drawing kernels share: the graph, the edges that may not be drawn, and what becomes of an edge. A file that includes
 // this has its own copy.
 
-// The vertices of a tier, 64 in a word, with how many of them come before.
+// The vertices of a subgraph, 64 in a word, with how many of them come before.
 struct alignas(16) Held {
     u64 vertices, before;
 };
@@ -9,11 +9,11 @@ struct alignas(16) Held {
 struct Graph {
     // Of the whole graph, wherever it is.
     const u64 *indptr;
-    // Of the whole graph too, or of a tier.
+    // Of the whole graph too, or of a subgraph.
     const u32 *indices;
-    // The tier's, null without one.
+    // The subgraph's, null without one.
     const Held *held;
-    const u64 *tier_indptr;
+    const u64 *subgraph_indptr;
     u64 num_edges;
     u32 num_vertices;
     // Whether somebody asks for the ids of edges.
@@ -23,7 +23,7 @@ struct Graph {
 #define GRAPH const Graph graph
 
 struct InEdges {
-    // Their sources, and the id of the first one, if ids are asked for or `sources` are not a tier's.
+    // Their sources, and the id of the first one, if ids are asked for or `sources` are not a subgraph's.
     const u32 *sources;
     u64 start;
     u32 degree;
@@ -38,8 +38,8 @@ __device__ __forceinline__ InEdges in_edges(const Graph &graph, u32 vertex) {
         const u64 bit = 1ull << (vertex % 64);
         if (!(word.vertices & bit)) return {nullptr, 0, 0, NOT_HELD};
         const u64 at = word.before + __popcll(word.vertices & (bit - 1));
-        const u64 first = graph.tier_indptr[at];
-        const u32 degree = (u32)(graph.tier_indptr[at + 1] - first);
+        const u64 first = graph.subgraph_indptr[at];
+        const u32 degree = (u32)(graph.subgraph_indptr[at + 1] - first);
         return {graph.indices + first, graph.ids ? graph.indptr[vertex] : 0, degree, 0};
     }
     const u64 start = graph.indptr[vertex], end = graph.indptr[(u64)vertex + 1];

@@ -1,11 +1,11 @@
-//! What is drawn of a layer's in-edges, and what a way of drawing them is to the sampler.
+//! Draws of a layer's in-edges, and the interface between a way of drawing and the sampler.
 
 use super::{ExcludedEdges, Fanout, VertexSet};
 use crate::error::KernelError;
+use crate::id_map::IdMap;
 use crate::philox::StreamKey;
-use crate::table::Table;
 
-/// What is drawn of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
+/// Draw of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
 /// ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of vertices.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
@@ -18,7 +18,7 @@ pub struct Draw<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preferred<'a> {
     pub set: &'a VertexSet,
-    /// By this factor.
+    /// Edges from the set are drawn this many times more often.
     pub factor: f64,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Draw<'a> {
         Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
 
-    /// Those of the in-edges of `vertex` that are excluded, ascending.
+    /// The in-edges of `vertex` that are excluded, ascending.
     #[inline]
     pub(super) fn excluded_of(&self, vertex: Vertex) -> &'a [u64] {
         let end = vertex.start + u64::from(vertex.degree);
@@ -72,7 +72,7 @@ pub struct Vertex {
     pub degree: u32,
 }
 
-/// What a vertex keeps of its in-edges.
+/// The in-edges that a vertex keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Every one.
@@ -81,16 +81,16 @@ pub enum Kept {
     Picked(u32),
 }
 
-/// What drawing needs besides, kept from vertex to vertex.
+/// Buffers of a draw, kept from vertex to vertex.
 #[derive(Default)]
 pub struct Scratch {
     /// Picks of the present vertex, where they are too many to be compared with each other.
-    pub(super) seen: Table,
+    pub(super) seen: IdMap,
     /// One word for each candidate.
     pub(super) keys: Vec<u64>,
     /// Candidates in a set, and the others.
     pub(super) sides: [Vec<u32>; 2],
-    /// What corrects the edges kept so far, where a draw has something to correct.
+    /// Corrections of the edges kept so far, for draws that need them.
     pub(super) factors: Vec<f32>,
 }
 

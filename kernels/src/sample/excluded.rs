@@ -24,7 +24,7 @@ impl ExcludedEdges {
         &self.edges
     }
 
-    /// Those of `range`. Costs a binary search.
+    /// The excluded edges in `range`. Costs a binary search.
     #[inline]
     pub(super) fn within(&self, range: Range<u64>) -> &[u64] {
         let from = self.edges.partition_point(|&edge| edge < range.start);

@@ -30,7 +30,7 @@ pub struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// What mini-batch `batch` of a run with this `seed` draws by.
+    /// Key of the draws of mini-batch `batch` of a run with this `seed`.
     pub fn key(seed: u64, batch: usize) -> StreamKey {
         StreamKey { step: batch as u32, ..StreamKey::new(seed, Stream::Expansion) }
     }
@@ -40,7 +40,7 @@ impl Expansion<'_> {
         self.own.contains(&usize::from(self.parts[v as usize]))
     }
 
-    /// What the server reads for `seeds`, which are its own.
+    /// The hop at which the server reads each vertex for `seeds`, which are its own.
     pub fn reach(&self, graph: Graph<'_>, seeds: &[u32], key: &StreamKey) -> Reach {
         let mut hop = vec![Reach::NOT; graph.num_vertices()];
         seeds.iter().for_each(|&v| hop[v as usize] = 0);

@@ -134,7 +134,7 @@ impl<'a> Graph<'a> {
         self.indices.len()
     }
 
-    /// Where the in-edges of `v` lie in `indices`.
+    /// Range of the in-edges of `v` in `indices`.
     ///
     /// # Panics
     /// If `v` is not a vertex; so does [`degree`](Self::degree).

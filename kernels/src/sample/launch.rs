@@ -19,14 +19,14 @@ const SHARED_BYTES: usize = 32 << 10;
 /// Memory for the picks of all blocks, where those of one are more.
 const PICKS_BYTES: usize = 64 << 20;
 
-/// What the launches of one layer share.
+/// Arguments that the launches of one layer share.
 pub(super) struct Launch<'a> {
     pub gpu: &'a Gpu,
     pub graph: &'a DeviceGraph<'a>,
     pub draw: &'a DeviceDraw<'a>,
     /// Up to so many vertices.
     pub frontier: DeviceSlice<'a, u32>,
-    /// Where their number is.
+    /// Address of their number.
     pub len: u64,
     /// Whether one may be there twice.
     pub check: bool,
@@ -39,7 +39,7 @@ pub(super) struct Launch<'a> {
     pub work: u64,
 }
 
-/// Where edges are drawn to.
+/// Output of the drawn edges.
 pub(super) struct Drawn<'a> {
     pub local: &'a DeviceBuffer<u32>,
     /// Their ids, if they are kept.
@@ -51,7 +51,7 @@ pub(super) struct Drawn<'a> {
 /// Blocks that have a vertex each, and go on to another, with memory of their own.
 struct Blocks {
     shape: Shape,
-    /// Where it does not fit into shared memory; kept until the kernel is launched.
+    /// Bitmaps that do not fit into shared memory; kept until the kernel is launched.
     memory: Option<DeviceBuffer<u8>>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Places<'a> {
     pub slots: &'a DeviceBuffer<u32>,
     /// Ids of the edges, if they are kept.
     pub ids: Option<&'a DeviceBuffer<u64>>,
-    /// Where the number of vertices is, of `width` places each.
+    /// Address of the number of vertices, of `width` places each.
     pub rows: u64,
     pub width: u32,
 }

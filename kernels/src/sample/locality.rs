@@ -21,7 +21,7 @@
 //!
 //! the mean over all in-edges, and d times it that of their sum (Horvitz and Thompson, 1952). So what estimates a sum or mean from
 //! uniform draws, where every c is 1, needs no other change than this factor of a row. What is not linear in the rows is not
-//! unbiased: attention's shares, which are divided by their own sum, are right in the limit of many draws only.
+//! unbiased: attention weights, which are divided by their own sum, are right in the limit of many draws only.
 //!
 //! Why not drawing one after another in proportion to what is left, as `weighted.rs`: how likely an edge is among the drawn ones is then a
 //! sum over all orders, and what corrects it depends on the draw. Why not with replacement: a source that is drawn twice takes the place of another.
@@ -82,9 +82,9 @@ impl DrawVertex for Locality<'_> {
             scratch.factors.resize(scratch.factors.len() + count as usize, 1.0);
             return Ok(kept);
         };
-        let share = Share::new(sides.each_ref().map(Vec::len), fanout, self.near.factor);
+        let draws = SideDraws::new(sides.each_ref().map(Vec::len), fanout, self.near.factor);
         // The picks of the two sides and the rounding have pages of the vertex's words each.
-        let near = share.near(key.page(vertex.id, 2).block(vertex.id, 0)[0]);
+        let near = draws.near(key.page(vertex.id, 2).block(vertex.id, 0)[0]);
         for (side, (list, count)) in (0..).zip(sides.iter().zip([near, fanout as usize - near])) {
             match count {
                 0 => {}
@@ -99,20 +99,20 @@ impl DrawVertex for Locality<'_> {
         drawn.sort_unstable();
         let sources = &self.indices[vertex.start as usize..];
         let is_far = |offset: &u32| usize::from(!self.near.set.contains(sources[*offset as usize]));
-        factors.extend(drawn.iter().map(|offset| share.factors[is_far(offset)]));
+        factors.extend(drawn.iter().map(|offset| draws.factors[is_far(offset)]));
         Ok(Kept::Picked(fanout))
     }
 }
 
 /// How the draws are shared out.
-struct Share {
+struct SideDraws {
     /// Expected draws from the set.
     expected: f64,
-    /// What corrects an edge from the set, and another.
+    /// Corrections of an edge from the set, and of another.
     factors: [f32; 2],
 }
 
-impl Share {
+impl SideDraws {
     /// For `fanout` draws, fewer than there are, from a set of `near` that count `factor` times, and `far` others; neither is 0.
     fn new([near, far]: [usize; 2], fanout: u32, factor: f64) -> Self {
         let ([near, far], draws) = ([near, far].map(|count| count as f64), f64::from(fanout));

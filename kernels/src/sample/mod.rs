@@ -14,7 +14,7 @@
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
 //! expansion.rs    what a server of several reads           near.rs         such sets for each layer
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
-//! launch.rs       its launches                             tier.rs       in-edges that a GPU holds of a graph it does not
+//! launch.rs       its launches                             subgraph.rs   in-edges that a GPU holds of a graph it does not
 //! numbers.rs      what the host reads of several layers
 //! ```
 
@@ -33,7 +33,7 @@ mod numbers;
 mod record;
 mod sampler;
 mod segment;
-mod tier;
+mod subgraph;
 mod uniform;
 mod vertex_set;
 mod weighted;
@@ -48,5 +48,5 @@ pub use graph::Graph;
 pub use near::Near;
 pub use record::EdgeIds;
 pub use sampler::{SampledCsc, Sampler};
-pub use tier::DeviceTier;
+pub use subgraph::DeviceSubgraph;
 pub use vertex_set::VertexSet;

@@ -13,7 +13,7 @@
 
 use super::{Draw, Graph, VertexSet};
 
-/// What a rank draws more often, and how much more.
+/// Vertices that a rank draws more often, and how much more.
 #[derive(Clone, Debug)]
 pub struct Near {
     /// For each layer, from the seeds down.

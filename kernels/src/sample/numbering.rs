@@ -21,8 +21,8 @@ use rayon::prelude::*;
 
 use super::segment::Segment;
 use crate::error::KernelError;
+use crate::id_map::IdMap;
 use crate::prefetch::prefetch;
-use crate::table::Table;
 
 /// Vertices of a word of [`Bits::ranks`].
 const PER_RANK: usize = 32;
@@ -40,7 +40,7 @@ pub(super) struct Bits {
     ranks: Vec<u64>,
     /// Position in the mixed frontier by rank. Atomic so that segments write side by side; no two write the same place.
     positions: Vec<AtomicU32>,
-    /// Of the mixed frontier, how many are in `members`.
+    /// Number of vertices of the mixed frontier that are in `members`.
     known: usize,
 }
 
@@ -90,13 +90,13 @@ impl Bits {
             self.positions.resize_with(total + total / 4, AtomicU32::default);
         }
         let (above, mut below) = mixed.split_at_mut(frontier);
-        let share = frontier.div_ceil(segments.len()).max(1);
-        let shares = above.chunks(share).chain(std::iter::repeat(&[][..]));
+        let portion = frontier.div_ceil(segments.len()).max(1);
+        let portions = above.chunks(portion).chain(std::iter::repeat(&[][..]));
         let mut tasks = Vec::with_capacity(segments.len());
         let mut position = frontier;
-        for (i, ((segment, above), kept)) in segments.iter().zip(shares).zip(kept).enumerate() {
+        for (i, ((segment, above), kept)) in segments.iter().zip(portions).zip(kept).enumerate() {
             let (fresh, rest) = below.split_at_mut(kept);
-            tasks.push((segment, (i * share, above), (position, fresh)));
+            tasks.push((segment, (i * portion, above), (position, fresh)));
             position += kept;
             below = rest;
         }
@@ -126,10 +126,10 @@ impl Bits {
         let words = self.members.len();
         self.ranks.resize(2 * words, 0);
         // Each task sweeps the same range of all bitmaps.
-        let share = words.div_ceil(num_segments).max(1);
-        let mut tasks: Vec<_> = self.members.chunks_mut(share).map(|members| (members, Vec::new())).collect();
+        let portion = words.div_ceil(num_segments).max(1);
+        let mut tasks: Vec<_> = self.members.chunks_mut(portion).map(|members| (members, Vec::new())).collect();
         for segment in segments.iter_mut() {
-            tasks.iter_mut().zip(segment.seen.chunks_mut(share)).for_each(|((_, seen), part)| seen.push(part));
+            tasks.iter_mut().zip(segment.seen.chunks_mut(portion)).for_each(|((_, seen), part)| seen.push(part));
         }
         let sweep = |(members, mut seen): (&mut [u64], Vec<&mut [u64]>)| {
             let mut kept = vec![0usize; num_segments];
@@ -149,7 +149,7 @@ impl Bits {
         let mut first = 0;
         let mut tasks = Vec::with_capacity(swept.len());
         for ((members, ranks), (kept, before)) in
-            self.members.chunks(share).zip(self.ranks.chunks_mut(2 * share)).zip(&swept)
+            self.members.chunks(portion).zip(self.ranks.chunks_mut(2 * portion)).zip(&swept)
         {
             tasks.push((members, ranks, first));
             first += kept.iter().sum::<usize>() as u64 + *before as u64;
@@ -223,8 +223,8 @@ fn collect<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync)
 /// Numbers by a hash table.
 #[derive(Default)]
 pub(super) struct Sparse {
-    table: Table,
-    /// Of the mixed frontier, how many are in the table.
+    table: IdMap,
+    /// Number of vertices of the mixed frontier that are in the table.
     known: usize,
 }
 

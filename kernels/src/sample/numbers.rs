@@ -1,8 +1,8 @@
-//! The numbers of layers that are being sampled: on the GPU, until the host reads those of several layers at once.
+//! Numbers of layers that are being sampled: they stay on the GPU until the host reads those of several layers at once.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError};
 
-/// What went wrong.
+/// Code of what went wrong; 0 if nothing did.
 pub(super) const STATUS: usize = 0;
 /// Edges that were drawn.
 pub(super) const EDGES: usize = 1;
@@ -12,25 +12,25 @@ pub(super) const LISTED: usize = 2;
 pub(super) const NEW: usize = 3;
 /// Vertices of the mixed frontier.
 pub(super) const LEN: usize = 4;
-/// What went wrong while vertices were split by owner.
+/// Code of what went wrong while vertices were split by owner.
 pub(super) const OF_SPLIT: usize = 5;
 /// Words for a layer.
 const WORDS: usize = 8;
 /// Layers for which there are words, which are zero at first and used once.
 const LAYERS: usize = 64;
 
-/// Those of one layer.
+/// Numbers of one layer, by their address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers(u64);
 
 impl Numbers {
-    /// Where a number is.
+    /// Address of a number.
     pub(super) fn at(self, which: usize) -> u64 {
         self.0 + (which * size_of::<u64>()) as u64
     }
 }
 
-/// Those of many.
+/// Numbers of many layers.
 #[derive(Debug)]
 pub(super) struct Block {
     words: DeviceBuffer<u64>,
@@ -49,7 +49,7 @@ impl Block {
         self.next == LAYERS
     }
 
-    /// Those of the next layer, unless all are in use.
+    /// The numbers of the next layer, unless all are in use.
     pub(super) fn take(&mut self) -> Numbers {
         self.next += 1;
         self.latest()
@@ -60,7 +60,7 @@ impl Block {
         self.next - 1
     }
 
-    /// Those that were taken last.
+    /// The numbers that were taken last.
     pub(super) fn latest(&self) -> Numbers {
         Numbers(self.words.slice().address() + (self.last() * WORDS * size_of::<u64>()) as u64)
     }
@@ -70,12 +70,12 @@ impl Block {
         self.from
     }
 
-    /// Those that were not read.
+    /// The numbers that were not read yet.
     pub(super) fn unread(&self) -> Result<DeviceSlice<'_, u64>, GpuError> {
         self.words.slice().part(self.from * WORDS, self.next * WORDS)
     }
 
-    /// What was read of them, by layer.
+    /// The numbers that were read, by layer.
     pub(super) fn layers(read: &[u64]) -> impl Iterator<Item = &[u64]> {
         read.chunks(WORDS)
     }

@@ -1,8 +1,8 @@
-//! What becomes of the ids of the sampled edges.
+//! Use of the ids of sampled edges.
 
 use crate::count::{Counters, EdgeCounts};
 
-/// What becomes of the ids of a layer's edges, which not everybody needs.
+/// Use of the ids of a layer's edges, which not everybody needs.
 pub enum EdgeIds<'a> {
     /// Nothing.
     Drop,

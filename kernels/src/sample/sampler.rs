@@ -30,7 +30,7 @@ pub struct SampledCsc {
     /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; empty unless
     /// [kept](EdgeIds::Keep).
     pub edges: Vec<u64>,
-    /// What sums over the edges multiply the row of each by: its factor in the graph ([`Graph::with_factors`]), times what corrects a
+    /// Factor of each edge in sums over the edges: its factor in the graph ([`Graph::with_factors`]), times the correction of a
     /// draw by locality ([`Draw::near`]) or by weight ([`Graph::correcting`]). Empty where all are 1.
     pub factors: Vec<f32>,
 }
@@ -76,7 +76,7 @@ pub struct Sampler {
     sparse: Sparse,
 }
 
-/// What is decided by size, and by tests. No result depends on it.
+/// Sizes at which the sampler changes its ways; tests set them. No result depends on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tuning {
     /// Edges that are worth another thread.
@@ -227,7 +227,7 @@ fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result
     Ok(edges)
 }
 
-/// What all segments of a layer share.
+/// State that all segments of a layer share.
 struct Frontier<'a, 'g, D> {
     graph: &'a Graph<'g>,
     mixed: &'a [u32],
@@ -239,10 +239,10 @@ struct Frontier<'a, 'g, D> {
 impl<D: DrawVertex> Frontier<'_, '_, D> {
     /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
     fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
-        let share = self.mixed.len().div_ceil(segments.len()).max(1);
+        let portion = self.mixed.len().div_ceil(segments.len()).max(1);
         let draw = |(i, segment): (usize, &mut Segment)| {
-            let from = (i * share).min(self.mixed.len());
-            let part = &self.mixed[from..(from + share).min(self.mixed.len())];
+            let from = (i * portion).min(self.mixed.len());
+            let part = &self.mixed[from..(from + portion).min(self.mixed.len())];
             segment.draw(self.graph, part, self.members, self.draw, self.key, &mut record())
         };
         match segments {

@@ -21,7 +21,7 @@ const LINE: usize = 16;
 /// Bits that are fetched ahead of the one that is tested.
 const AHEAD: usize = 16;
 
-/// What one thread draws, and what it draws with; all of it is used again for the next layer.
+/// Draws of one thread, and its buffers; all of it is used again for the next layer.
 #[derive(Default)]
 pub(super) struct Segment {
     /// For each vertex, the number of its sampled edges.

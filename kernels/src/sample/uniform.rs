@@ -13,8 +13,8 @@ use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, LANES, Picks, Scratch, Vertex};
 use super::excluded::skip;
 use crate::error::KernelError;
+use crate::id_map::IdMap;
 use crate::philox::{BLOCKS, Draws, StreamKey};
-use crate::table::Table;
 
 /// Below this, searching the picks so far beats any set.
 const SCAN_UP_TO: usize = 64;
@@ -61,7 +61,7 @@ fn below(word: u32, n: u32) -> u32 {
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.
 #[inline]
-pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut Table, picks: &mut Picks) {
+pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut Picks) {
     // Lanes that hold no pick are numbered from the top, above all picks.
     if count > LANES || n > i32::MAX as u32 - LANES as u32 {
         return floyd_many(n, key, id, seen, picks.places(count));
@@ -129,7 +129,7 @@ fn order(lanes: &[u32; LANES], places: &mut [u32; LANES]) {
 }
 
 /// [`floyd`] for many picks, or for more edges than lanes can tell apart.
-fn floyd_many(n: u32, key: &StreamKey, id: u32, seen: &mut Table, picks: &mut [u32]) {
+fn floyd_many(n: u32, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut [u32]) {
     let mut draws = Draws::new(key, id);
     let candidates = n - picks.len() as u32..n;
     if picks.len() <= SCAN_UP_TO {

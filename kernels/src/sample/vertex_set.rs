@@ -14,7 +14,7 @@ pub struct VertexSet {
 }
 
 impl VertexSet {
-    /// Those of `members` that are below `num_vertices`.
+    /// The set of those `members` that are below `num_vertices`.
     pub fn new(num_vertices: usize, members: impl IntoIterator<Item = u32>) -> Self {
         let mut words = vec![0u64; num_vertices.div_ceil(VERTICES)];
         for v in members.into_iter().filter(|&v| (v as usize) < num_vertices) {

@@ -1,5 +1,5 @@
-//! Sums of everything before: how many things come before each, from how many there are of each.
+//! Exclusive prefix sums: positions, from the number of items of each.
 //!
-//! On the host a loop does it; here is what GPUs need.
+//! On the host this is a loop; here is the version for GPUs.
 
 pub(crate) mod cuda;

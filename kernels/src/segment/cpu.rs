@@ -20,26 +20,26 @@ pub(crate) fn softmax(values: &mut [f32], dim: usize) {
     }
 }
 
-/// What dropout leaves of a share, which has a minus sign if it is dropped; the others grow by `keep`.
+/// An attention weight after dropout: 0 if it is dropped (it has a minus sign then), else multiplied by `keep`.
 #[inline(always)]
-pub(crate) fn kept(share: f32, keep: f32) -> f32 {
+pub(crate) fn kept(weight: f32, keep: f32) -> f32 {
     // A NaN passes.
-    if share < 0.0 { 0.0 } else { keep * share }
+    if weight < 0.0 { 0.0 } else { keep * weight }
 }
 
-/// From the gradient of what dropout [left](kept) of the shares to that of what they are the softmax of, in place.
+/// From the gradient of what dropout [left](kept) of the weights to that of what they are the softmax of, in place.
 #[inline(always)]
-pub(crate) fn softmax_backward(shares: &[f32], gradient: &mut [f32], dim: usize, keep: f32) {
+pub(crate) fn softmax_backward(weights: &[f32], gradient: &mut [f32], dim: usize, keep: f32) {
     for column in 0..dim {
         let len = gradient.len();
         let of_column = || (column..len).step_by(dim);
         let mut mean = 0f32;
         for at in of_column() {
-            gradient[at] = if shares[at] < 0.0 { 0.0 } else { keep * gradient[at] };
-            mean += shares[at].abs() * gradient[at];
+            gradient[at] = if weights[at] < 0.0 { 0.0 } else { keep * gradient[at] };
+            mean += weights[at].abs() * gradient[at];
         }
         for at in of_column() {
-            gradient[at] = shares[at].abs() * (gradient[at] - mean);
+            gradient[at] = weights[at].abs() * (gradient[at] - mean);
         }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::softmax;
 
     #[test]
-    fn scores_of_any_size_give_shares() {
+    fn scores_of_any_size_give_weights() {
         let (mut three, mut one) = ([1000.0, 999.0, -1000.0], [88.0]);
         softmax(&mut three, 1);
         softmax(&mut one, 1);

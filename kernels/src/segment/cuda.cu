@@ -1,5 +1,5 @@
 // Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention and the dropout of its
-// shares, or without.
+// weights, or without.
 //
 // A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row, so
 // memory is read as it lies; the lanes of one column pass their sums around.
@@ -77,11 +77,11 @@ static __device__ __forceinline__ u64 source_of(const Segments &segments, const 
     return i == 0 ? segment : scores.sources[range.edges + i - 1];
 }
 
-// Which shares of one segment dropout takes: share n as feature n of the mask that the host's RowMask has for `vertex`.
+// Which weights of one segment dropout takes: weight n as feature n of the mask that the host's RowMask has for `vertex`.
 struct Mask {
     const Key &key;
     u32 vertex, threshold;
-    // The words that the last share asked for took.
+    // The words that the last weight asked for took.
     u64 block;
     Words words;
 
@@ -93,7 +93,7 @@ struct Mask {
     }
 };
 
-// With DROPS a share gets a minus sign where dropout takes it.
+// With DROPS a weight gets a minus sign where dropout takes it.
 template <bool DROPS>
 static __device__ __forceinline__ void softmax(const Segments &segments, const Scores &scores, const Team &team, u64 segment, Mask &mask, float *values) {
     const Range range = range_of(segments, segment);
@@ -124,29 +124,29 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
         }
         const float factor = 1.0f / over_team<false>(team, total);
         for (u64 i = slot; i < range.count; i += slots) {
-            const float share = mine[i * columns] * factor;
-            mine[i * columns] = DROPS && mask.drops(i * columns + column) ? -share : share;
+            const float weight = mine[i * columns] * factor;
+            mine[i * columns] = DROPS && mask.drops(i * columns + column) ? -weight : weight;
         }
     }
 }
 
-// From the gradient of what dropout left of the shares to that of what they are the softmax of: of the sums that scores are made
+// From the gradient of what dropout left of the weights to that of what they are the softmax of: of the sums that scores are made
 // of, if there are scores, with their totals.
-static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *shares, float keep, float *gradient, float *totals) {
+static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *weights, float keep, float *gradient, float *totals) {
     const Range range = range_of(segments, segment);
     const u32 columns = segments.columns, slots = team.size / team.columns;
     for (u32 first = 0; first < columns; first += team.columns) {
         const u32 column = first + team.rank % team.columns;
         const u64 slot = column < columns ? team.rank / team.columns : range.count;
-        const float *share = shares + range.first * columns + column;
+        const float *weight = weights + range.first * columns + column;
         float *mine = gradient + range.first * columns + column;
         float mean = 0;
-        for (u64 i = slot; i < range.count; i += slots) mean += kept_share(share[i * columns], keep) * mine[i * columns];
+        for (u64 i = slot; i < range.count; i += slots) mean += kept_weight(weight[i * columns], keep) * mine[i * columns];
         mean = over_team<false>(team, mean);
         float total = 0;
         for (u64 i = slot; i < range.count; i += slots) {
-            const float of_share = share[i * columns] < 0 ? 0.0f : keep * mine[i * columns];
-            float value = fabsf(share[i * columns]) * (of_share - mean);
+            const float of_weight = weight[i * columns] < 0 ? 0.0f : keep * mine[i * columns];
+            float value = fabsf(weight[i * columns]) * (of_weight - mean);
             if (scores.from_source) {
                 const bool rises = scores.sum(segment, source_of(segments, scores, range, segment, i), columns, column) > 0;
                 value *= rises ? 1.0f : scores.slope;
@@ -202,14 +202,14 @@ KERNEL(segment_softmax_dropout)
 struct SoftmaxBackward {
     const Segments &segments;
     const Scores &scores;
-    const float *shares;
+    const float *weights;
     float keep, *gradient, *totals;
     __device__ __forceinline__ void operator()(const Team &team, u64 segment) const {
-        softmax_backward(segments, scores, team, segment, shares, keep, gradient, totals);
+        softmax_backward(segments, scores, team, segment, weights, keep, gradient, totals);
     }
 };
 
-KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *shares, float keep, float *gradient, float *totals) {
-    for_segment(segments, SoftmaxBackward{segments, scores, shares, keep, gradient, totals});
+KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *weights, float keep, float *gradient, float *totals) {
+    for_segment(segments, SoftmaxBackward{segments, scores, weights, keep, gradient, totals});
 }
 KERNEL(segment_softmax_backward)

@@ -17,7 +17,7 @@ const THREADS: u32 = 256;
 /// Threads of a block that has one segment, as in `cuda.cu`.
 const BIG_BLOCK: u32 = 512;
 
-/// What scores of attention are made of, before LeakyReLU.
+/// Terms of attention scores, before LeakyReLU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScoreParts<'a> {
     pub sources: DeviceSlice<'a, u32>,
@@ -58,16 +58,16 @@ impl SegmentSoftmax<'_> {
         self.launch(gpu, "segment_softmax_dropout", &[values.into(), vertices.into(), threshold.into(), (&key).into()])
     }
 
-    /// What dropout multiplies the shares with that it does not drop.
+    /// Factor of the attention weights that dropout keeps.
     pub(crate) fn keep(&self) -> f32 {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
     }
 
-    /// `gradient` is that of what dropout left of the shares. `totals` gets the sum over each segment, if there are scores.
+    /// `gradient` is that of what dropout left of the weights. `totals` gets the sum over each segment, if there are scores.
     pub(crate) fn backward(
         &self,
         gpu: &Gpu,
-        shares: DeviceSlice<'_, f32>,
+        weights: DeviceSlice<'_, f32>,
         gradient: &DeviceSliceMut<'_, f32>,
         totals: Option<&DeviceSliceMut<'_, f32>>,
     ) -> Result<(), GpuError> {
@@ -75,7 +75,7 @@ impl SegmentSoftmax<'_> {
         self.launch(
             gpu,
             "segment_softmax_backward",
-            &[shares.into(), self.keep().into(), gradient.into(), totals.into()],
+            &[weights.into(), self.keep().into(), gradient.into(), totals.into()],
         )
     }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_of_any_size_give_shares() {
+    fn scores_of_any_size_give_weights() {
         let gpu = Gpu::under_test(2);
         let segments = DeviceSegments::new(gpu.upload(&[0u32, 3, 4]).unwrap(), 4).unwrap();
         let mut values = gpu.upload(&[1000.0f32, 999.0, -1000.0, 88.0]).unwrap();

@@ -1,17 +1,17 @@
-//! The shuffle of a layer that was sampled on a GPU: who needs which vertices, and where their rows are.
+//! The shuffle of a layer that was sampled on a GPU: the vertices that each rank needs, and the places of their rows.
 //!
-//! Returns: [`DeviceSplit`], which says what other ranks are asked for, then [`DeviceShuffle`], the next local frontier with the index of
-//! the exchange. Idea: the mixed frontier is grouped by owner while the host does not know its length, so that it waits once for
-//! all numbers of the layer. This rank's own vertices, and those that others ask for, are numbered in the sampler's table, from where the
-//! next layer goes on: nothing is copied. Every place is written by the one item that knows it. Cost: a few numbers a vertex; ten
-//! launches, and a copy for each other rank.
+//! Returns: [`DeviceSplit`], with the vertices that other ranks are asked for, then [`DeviceShuffle`], the next local
+//! frontier with the index of the exchange. Idea: the mixed frontier is grouped by owner before the host knows its
+//! length, so that the host waits once for all numbers of the layer. This rank's own vertices, and those that others
+//! ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
+//! written by the one item that knows it. Cost: a few numbers a vertex; ten launches, and a copy for each other rank.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
 use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
 use crate::split::DeviceOwners;
 use crate::split::cuda::{ByOwner, Groups, check, counts};
-use crate::unique::Numbering;
+use crate::unique::DeviceNumbering;
 
 pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str!("cuda.cu") };
 
@@ -24,7 +24,7 @@ fn kernel(name: &'static str) -> Kernel {
 /// Item `i` of the result is `values[positions[i]]`, `u32::MAX` where there is none.
 ///
 /// # Errors
-/// [`GpuError::OutOfMemory`]; what the GPU reports.
+/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn select_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, u32>,
@@ -104,9 +104,9 @@ impl DeviceSplit {
     /// The index where this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
     ///
     /// # Errors
-    /// [`KernelError::TooManyItems`]; what the GPU reports.
+    /// [`KernelError::TooManyItems`]; errors of the GPU.
     pub fn shuffle(&self, gpu: &Gpu, asked: DeviceSlice<'_, u32>) -> Result<(DeviceShuffle, usize), GpuError> {
-        let (mut numbering, words) = (Numbering::new(gpu)?, gpu.zeros::<u64>(3)?);
+        let (mut numbering, words) = (DeviceNumbering::new(gpu)?, gpu.zeros::<u64>(3)?);
         let [new, len, status] = [0, 1, 2].map(|word| words.slice().address() + (word * size_of::<u64>()) as u64);
         numbering.restart(1 << 32, self.counts.iter().sum::<usize>() - self.others + asked.len())?;
         let slots = numbering.start_with([self.own()?, asked], [new, len, status])?;
@@ -115,7 +115,12 @@ impl DeviceSplit {
     }
 
     /// The index, from the `slots` of own vertices and of those that are asked for, and the numbering of the local frontier.
-    fn index(&self, gpu: &Gpu, numbering: &Numbering, slots: &DeviceBuffer<u32>) -> Result<DeviceShuffle, GpuError> {
+    fn index(
+        &self,
+        gpu: &Gpu,
+        numbering: &DeviceNumbering,
+        slots: &DeviceBuffer<u32>,
+    ) -> Result<DeviceShuffle, GpuError> {
         let own = self.order.len() - self.others;
         let most = slots.len() + self.others;
         u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
@@ -136,7 +141,7 @@ impl DeviceSampler {
     /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
     ///
     /// # Errors
-    /// Those of `finish`, and of [`DeviceSplit::new`].
+    /// Errors of `finish`, and of [`DeviceSplit::new`].
     pub fn finish_split(
         &mut self,
         graph: &DeviceGraph<'_>,

@@ -18,7 +18,7 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Who owns a vertex.
+/// Owners of vertices.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceOwners<'a> {
     /// A rank for every vertex of the graph.
@@ -28,7 +28,7 @@ pub enum DeviceOwners<'a> {
 }
 
 impl<'a> DeviceOwners<'a> {
-    /// Where their ranks are, if they are listed, and of how many vertices.
+    /// Address of their ranks, if they are listed, and the number of vertices.
     fn listed(self) -> (u64, usize) {
         match self {
             Self::Map(owners) => (owners.address(), owners.len()),
@@ -42,13 +42,13 @@ impl<'a> DeviceOwners<'a> {
 pub(crate) struct ByOwner<'a> {
     /// Up to so many.
     pub ids: DeviceSlice<'a, u32>,
-    /// Where their number is.
+    /// Address of their number.
     pub len: u64,
     pub owners: DeviceOwners<'a>,
     pub ranks: usize,
-    /// Whose vertices come behind those of all other ranks.
+    /// The rank whose vertices come behind those of all other ranks.
     pub last: usize,
-    /// Where it is told what went wrong: a word that is zero.
+    /// Address of a word that is zero, for the code of what went wrong.
     pub status: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Groups {
     pub order: DeviceBuffer<u32>,
     /// The vertices there.
     pub ids: DeviceBuffer<u32>,
-    /// Where each group begins: those of each rank but `last`, and of `last`. Then the end.
+    /// Starts of the groups: those of each rank but `last`, then of `last`, then the end.
     pub starts: DeviceBuffer<u32>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
     counts
 }
 
-/// What went wrong with `ids`, where `status` is what was told.
+/// Checks `ids`, where `status` is the code of what went wrong.
 ///
 /// # Errors
 /// [`KernelError::Owner`] for the first vertex whose owner is no rank, [`KernelError::VertexOutOfRange`] for one that has none.
@@ -116,7 +116,7 @@ pub(crate) fn check(
     }
 }
 
-/// What the kernels have found: `status`.
+/// Reads `status`, the code that the kernels have set.
 fn reported(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
@@ -144,12 +144,12 @@ mod tests {
         let words = gpu.upload(&[ids.len() as u64, 0])?;
         let at = words.slice().address();
         // Room for more than there are.
-        let there = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
+        let on_gpu = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
         let waits = gpu.counts().waits;
-        let by_owner = ByOwner { ids: there.slice(), len: at, owners, ranks, last, status: at + 8 };
+        let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };
         let Groups { order, ids: grouped, starts } = by_owner.group(gpu)?;
         assert_eq!(gpu.counts().waits, waits);
-        check(gpu, there.slice(), (owners, ranks), words.to_vec()?[1])?;
+        check(gpu, on_gpu.slice(), (owners, ranks), words.to_vec()?[1])?;
         let counts = counts(&starts.to_vec()?, last);
         let [mut order, grouped] =
             [order, grouped].map(|list| list.slice().part(0, ids.len()).unwrap().to_vec(gpu).unwrap());
@@ -170,9 +170,9 @@ mod tests {
             // Rank 1 owns nothing, where there are others.
             let owners: Vec<u16> =
                 (0..1000).map(|v| v * 7 % ranks.min(65_000)).map(|r| if r == 1 { 0 } else { r as u16 }).collect();
-            let there = gpu.upload(&owners).unwrap();
+            let on_gpu = gpu.upload(&owners).unwrap();
             for last in [0, ranks / 2, ranks - 1] {
-                let found = split(&gpu, &ids, DeviceOwners::Map(there.slice()), [ranks, last]).unwrap();
+                let found = split(&gpu, &ids, DeviceOwners::Map(on_gpu.slice()), [ranks, last]).unwrap();
                 let expected = split_by_owner(&ids, ranks, |v| owners[v as usize].into()).unwrap();
                 assert!(found == expected, "{len} ids, {ranks} ranks");
                 let found = split(&gpu, &ids, DeviceOwners::InTurn, [ranks, last]).unwrap();

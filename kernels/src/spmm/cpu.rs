@@ -10,7 +10,7 @@ use crate::error::KernelError;
 use crate::gather::StoredRow;
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
-/// What becomes of the rows of a target's sources.
+/// Reduction of the rows of a target's sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// Their sum.

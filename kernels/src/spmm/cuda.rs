@@ -13,7 +13,7 @@ use crate::error::KernelError;
 use crate::gather::{DeviceRow, DeviceValue};
 
 use super::Reduce;
-use super::sum::{Factors, Over, Own, SumRows, Table, lanes};
+use super::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "spmm", source: include_str!("cuda.cu") };
 /// Sums that are rounded.
@@ -26,7 +26,7 @@ pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!(
 pub struct DeviceRows<'a, T> {
     /// Rows one after the other.
     pub table: DeviceSlice<'a, T>,
-    /// What the values of each row of the table are multiplied by, if they are.
+    /// Factor of the values of each row of the table, if rows have one.
     pub scales: Option<DeviceSlice<'a, f32>>,
     /// The row of the table that each source has; its own when `None`.
     pub vertices: Option<DeviceSlice<'a, u32>>,
@@ -57,7 +57,7 @@ impl DeviceAggregation<'_> {
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own; what the GPU reports.
+    /// row of its own; errors of the GPU.
     pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -104,7 +104,7 @@ impl DeviceAggregation<'_> {
         let sum = SumRows {
             over: Over::Sources(edges.by_source(gpu)?, edges.indptr()),
             kernel: O::of(T::SUM_BY_SOURCE),
-            table: Table { offset: self.own_dim(dim), ..Table::matrix(gradient, edges.num_targets(), stride) },
+            table: RowTable { offset: self.own_dim(dim), ..RowTable::matrix(gradient, edges.num_targets(), stride) },
             factors: self.factors(edges.num_targets()),
             dim,
         };
@@ -164,7 +164,7 @@ impl DeviceAggregation<'_> {
 }
 
 /// `rows` as the kernel takes them, of which there are `sources`.
-fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<Table, KernelError> {
+fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<RowTable, KernelError> {
     let DeviceRows { table, scales, vertices } = rows;
     let held = table.len() / dim;
     KernelError::check_matrix("table of the rows", held, dim, table.len())?;
@@ -172,7 +172,7 @@ fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize)
     if let Some(scales) = scales {
         KernelError::check_len("scales of the rows", held, scales.len())?;
     }
-    Ok(Table {
+    Ok(RowTable {
         values: table.address(),
         value_bytes: size_of::<T>(),
         rows: held,
@@ -234,7 +234,7 @@ impl EndProducts<'_> {
 /// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima are of the rows' type: each is a value of a row.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
 pub fn aggregate_max_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -259,7 +259,7 @@ pub fn aggregate_max_on_device<T: DeviceRow>(
 /// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded once to the gradient's type.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
 pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,

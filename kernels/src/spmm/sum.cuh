@@ -18,7 +18,7 @@ constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
 
 // What an edge's row is multiplied by: a weight for each edge and head, and with `mean` one over the target's edges. With
 // self-loops a weight of the target's own row stands before those of its edges. `edges` has the edge of each place. With `keep`
-// weights are shares of attention after dropout.
+// weights come from attention, after dropout.
 struct Factors {
     const float *weights;
     const u32 *edges, *indptr;
@@ -77,7 +77,7 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
 
     __device__ __forceinline__ float weight(u64 at) const {
         const float weight = factors.weights[at * factors.heads + head];
-        return factors.keep > 0 ? kept_share(weight, factors.keep) : weight;
+        return factors.keep > 0 ? kept_weight(weight, factors.keep) : weight;
     }
 
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }

@@ -1,4 +1,4 @@
-//! The kernel behind every weighted sum of rows over edges on a GPU: what it is given, and its launch.
+//! The kernel behind every weighted sum of rows over edges on a GPU: its arguments, and its launch.
 //!
 //! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they differ in
 //! where factors and rows are found.
@@ -11,9 +11,9 @@ use crate::gather::DeviceRow;
 
 use super::cuda::{MODULE, NARROW};
 
-/// Where rows are. Addresses are 0 for what there is none of; without values a row is ones.
+/// Place of the rows. The address of an array that is missing is 0; without values a row is ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct RowTable {
     pub values: u64,
     pub value_bytes: usize,
     pub rows: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Table {
     pub offset: usize,
 }
 
-impl Table {
+impl RowTable {
     /// `rows` rows of `dim` values, one after the other.
     pub(crate) fn matrix<T: Pod>(values: DeviceSlice<'_, T>, rows: usize, dim: usize) -> Self {
         let value_bytes = size_of::<T>();
@@ -39,7 +39,7 @@ impl Table {
     }
 }
 
-/// What a row's own row is to its sum, as in `cuda.cu`.
+/// Part of a row's own row in its sum, as in `cuda.cu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Own {
     #[default]
@@ -48,11 +48,11 @@ pub(crate) enum Own {
     SelfLoop,
     /// It stands before the sum; backwards the sum starts from its gradient.
     Beside,
-    /// What is in the output is added to.
+    /// The sum is added to what is in the output.
     Onto,
 }
 
-/// What rows are multiplied by.
+/// Factors of the rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Factors {
     /// A value for each edge and head.
@@ -64,11 +64,11 @@ pub(crate) struct Factors {
     pub own: Own,
     /// Whether to divide by the number of the target's edges.
     pub mean: bool,
-    /// What weights grow by that are shares of attention, of which those below zero are dropped; else 0.
+    /// Factor of weights that come from attention, of which those below zero are dropped; else 0.
     pub keep: f32,
 }
 
-/// Whose edges are summed over.
+/// Edges that are summed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Over<'a> {
     /// The rows' own, with the position of each one's row, or that of the edge itself.
@@ -83,7 +83,7 @@ pub(crate) struct SumRows<'a> {
     pub over: Over<'a>,
     /// For the types of the table's values and of the output's.
     pub kernel: &'static str,
-    pub table: Table,
+    pub table: RowTable,
     pub factors: Factors,
     pub dim: usize,
 }

@@ -4,11 +4,11 @@
 //! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
 //! Cost: one table look-up an id; memory for the distinct ids. Sequential: ranks run beside each other.
 
-use crate::table::Table;
+use crate::id_map::IdMap;
 
 /// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
 pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
-    let mut numbering = Numbering { table: Table::default(), ids: Vec::new() };
+    let mut numbering = Numbering { table: IdMap::default(), ids: Vec::new() };
     let mut positions = Vec::with_capacity(lists.iter().map(|list| list.len()).sum());
     for list in lists {
         positions.extend(list.iter().map(|&id| numbering.position(id)));
@@ -18,7 +18,7 @@ pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
 
 /// Numbers ids from 0 as they come.
 struct Numbering {
-    table: Table,
+    table: IdMap,
     ids: Vec<u32>,
 }
 

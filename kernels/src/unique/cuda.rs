@@ -23,16 +23,16 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Where the ids' positions are.
+/// Map from ids to positions.
 #[derive(Debug)]
-pub(crate) enum Table {
+pub(crate) enum DeviceIdMap {
     /// A word for each id.
     Direct(DeviceBuffer<u32>),
     /// Ids and positions, at most half full; a power of two of them.
     Hash(DeviceBuffer<u64>),
 }
 
-impl Table {
+impl DeviceIdMap {
     pub(crate) fn arguments(&self) -> [Argument; 3] {
         match self {
             Self::Direct(words) => [words.into(), 0u64.into(), 0u32.into()],
@@ -46,7 +46,7 @@ impl Table {
 pub(crate) struct Items<'a> {
     /// `u32::MAX` where there is none.
     pub slots: DeviceSlice<'a, u32>,
-    /// Where the number of rows is, of `width` items each; without it there is one row.
+    /// Address of the number of rows, of `width` items each; without it there is one row.
     pub rows: Option<u64>,
     pub width: usize,
 }
@@ -59,12 +59,12 @@ impl Items<'_> {
 
 /// Numbers ids from 0 as they come, in order of first occurrence; the numbers of a mixed frontier stay from layer to layer.
 #[derive(Debug)]
-pub(crate) struct Numbering {
+pub(crate) struct DeviceNumbering {
     gpu: Gpu,
-    pub table: Table,
-    /// By number; room for more than there are.
+    pub table: DeviceIdMap,
+    /// Ids by number; room for more than there are.
     ids: DeviceBuffer<u32>,
-    /// Where the number of ids is.
+    /// Address of the number of ids.
     len: u64,
     /// No more ids than this.
     most: usize,
@@ -79,11 +79,11 @@ pub(crate) struct Numbering {
     direct_bytes: usize,
 }
 
-impl Numbering {
+impl DeviceNumbering {
     pub(crate) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         Ok(Self {
             gpu: gpu.clone(),
-            table: Table::Hash(gpu.zeros(1)?),
+            table: DeviceIdMap::Hash(gpu.zeros(1)?),
             ids: gpu.alloc(0)?,
             len: 0,
             most: 0,
@@ -107,18 +107,18 @@ impl Numbering {
         let (most, spoilt) = (std::mem::take(&mut self.most), std::mem::take(&mut self.spoilt));
         match &mut self.table {
             // A whole sweep costs as much as a few scattered words.
-            Table::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
-            Table::Direct(words) => {
+            DeviceIdMap::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
+            DeviceIdMap::Direct(words) => {
                 let limit = (self.limit as u64).into();
                 let arguments = [self.ids.slice().into(), self.len.into(), limit, (&*words).into()];
                 self.gpu.launch(kernel("number_forget"), Shape::per_item(most, THREADS), &arguments)
             }
-            Table::Hash(slots) if spoilt || most > 0 => slots.slice_mut().zero(&self.gpu),
-            Table::Hash(_) => Ok(()),
+            DeviceIdMap::Hash(slots) if spoilt || most > 0 => slots.slice_mut().zero(&self.gpu),
+            DeviceIdMap::Hash(_) => Ok(()),
         }
     }
 
-    /// The table is swept before the next restart, unless [`Numbering::settle`] comes first.
+    /// The table is swept before the next restart, unless [`DeviceNumbering::settle`] comes first.
     pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
     }
@@ -142,13 +142,13 @@ impl Numbering {
         let direct = self.limit.saturating_mul(size_of::<u32>()) <= self.direct_bytes;
         let slots = (2 * ids).next_power_of_two();
         match &self.table {
-            Table::Direct(words) if direct && words.len() == self.limit => return Ok(()),
-            Table::Hash(held) if !direct && held.len() >= slots => return Ok(()),
+            DeviceIdMap::Direct(words) if direct && words.len() == self.limit => return Ok(()),
+            DeviceIdMap::Hash(held) if !direct && held.len() >= slots => return Ok(()),
             _ => {}
         }
         self.table = match direct {
-            true => Table::Direct(self.gpu.zeros(self.limit)?),
-            false => Table::Hash(self.gpu.zeros(slots)?),
+            true => DeviceIdMap::Direct(self.gpu.zeros(self.limit)?),
+            false => DeviceIdMap::Hash(self.gpu.zeros(slots)?),
         };
         let ids: [Argument; 3] = [self.ids.slice().into(), self.len.into(), (self.limit as u64).into()];
         let arguments = [&ids[..], &self.table.arguments()].concat();
@@ -229,12 +229,12 @@ impl Numbering {
         self.spoilt = false;
     }
 
-    /// Where the number of ids is, once there may be some.
+    /// Address of the number of ids, once there may be some.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// No more ids than this; as many, once that is [settled](Numbering::settle).
+    /// No more ids than this; as many, once that is [settled](DeviceNumbering::settle).
     pub(crate) fn most(&self) -> usize {
         self.most
     }
@@ -267,11 +267,11 @@ mod tests {
 
     /// Distinct ids of both lists, in order of first occurrence, and the position of every item, list after list.
     fn unique(gpu: &Gpu, lists: [&[u32]; 2]) -> (Vec<u32>, Vec<u32>) {
-        let (mut numbering, words) = (Numbering::new(gpu).unwrap(), gpu.zeros::<u64>(3).unwrap());
+        let (mut numbering, words) = (DeviceNumbering::new(gpu).unwrap(), gpu.zeros::<u64>(3).unwrap());
         let [new, len, status] = [0, 8, 16].map(|at| words.slice().address() + at);
-        let there = lists.map(|list| gpu.upload(list).unwrap());
+        let on_gpu = lists.map(|list| gpu.upload(list).unwrap());
         numbering.restart(1 << 32, lists.concat().len()).unwrap();
-        let slots = numbering.start_with(there.each_ref().map(|list| list.slice()), [new, len, status]).unwrap();
+        let slots = numbering.start_with(on_gpu.each_ref().map(|list| list.slice()), [new, len, status]).unwrap();
         numbering.look_up(&Items { slots: slots.slice(), rows: None, width: slots.len() }).unwrap();
         let words = words.to_vec().unwrap();
         assert_eq!((words[0], words[2]), (words[1], 0));

@@ -8,4 +8,4 @@ mod cpu;
 pub(crate) mod cuda;
 
 pub use cpu::unique;
-pub(crate) use cuda::{Items, Numbering};
+pub(crate) use cuda::{DeviceNumbering, Items};

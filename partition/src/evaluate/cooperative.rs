@@ -1,4 +1,4 @@
-//! What cooperative mini-batches take (`--parallelism cooperative`, GraNNDis).
+//! Work of cooperative mini-batches (`--parallelism cooperative`, GraNNDis).
 //!
 //! Returns: work of a mini-batch. Input: a partition map, and the groups of its parts: each of its servers is one (GraNNDis), or all parts
 //! are one (full-graph training that is split over all servers). Idea: a group reads what its seeds reach ([`Expansion`]), and its ranks

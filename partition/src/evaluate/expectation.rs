@@ -1,4 +1,4 @@
-//! What the presample lets expect of a mini-batch, beside what was measured.
+//! Expectations of a mini-batch, made from the presample, beside what was measured.
 //!
 //! GSplit, section 4: a mini-batch has as many cross edges on average as the pre-sampled counts of the edges between parts,
 //! divided by the number of pre-sampled mini-batches. That holds for a map chosen without looking at these counters. A map
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::schedule::Measured;
-use super::{Candidate, Spread, imbalance, ratio};
+use super::{MeasuredMap, Spread, imbalance, ratio};
 
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
@@ -56,7 +56,7 @@ pub(super) struct Expected {
 pub(super) fn expect(
     topology: &Topology,
     presample: &Presample,
-    candidates: &[Candidate<'_>],
+    candidates: &[MeasuredMap<'_>],
     progress: &dyn Progress,
 ) -> Expected {
     let n = topology.num_vertices();
@@ -87,7 +87,7 @@ pub(super) fn expect(
 fn weigh(
     topology: &Topology,
     presample: &Presample,
-    candidates: &[Candidate<'_>],
+    candidates: &[MeasuredMap<'_>],
     vertices: std::ops::Range<usize>,
 ) -> Vec<u64> {
     let mut sums = vec![0u64; candidates.len() + 1];
@@ -111,7 +111,7 @@ fn balance(loads: &[u64]) -> f64 {
 }
 
 impl Expected {
-    /// Candidate `i`, expected beside measured.
+    /// Map `i`, expected beside measured.
     pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
         let records = &measured.records;
         let counts: Vec<(u64, u64)> = records.iter().map(|record| (record.cross(i), record.edges())).collect();

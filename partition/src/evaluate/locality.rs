@@ -1,4 +1,4 @@
-//! What data parallelism does where each rank draws the rows that it keeps more often (Song and Jiang, section 4).
+//! Data parallelism where each rank draws the rows that it keeps more often (Song and Jiang, section 4).
 //!
 //! Returns: work of a mini-batch, where its rows come from, and the factor that a run settles at. Input: the rows that each rank keeps.
 //! Idea: the micro-batches of all ranks are sampled one by one, as `gsplit train --draw locality` samples them, with a factor that follows
@@ -15,12 +15,12 @@ use super::volume::{Counts, LayerCounts};
 use super::{Setting, Work, ratio};
 use crate::Result;
 
-/// What is done in a mini-batch, and where its rows come from.
+/// Work of a mini-batch, and the places where its rows come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Local {
     /// Over all ranks.
     pub work: Work,
-    /// Of the rows that are loaded, the portions that the rank itself keeps, that another rank keeps, and that none does.
+    /// Portions of the loaded rows that the rank itself keeps, that another rank keeps, and that none does.
     pub sources: [f64; 3],
     /// How many times more often a rank draws what it keeps.
     pub factor: f64,

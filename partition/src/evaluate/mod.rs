@@ -48,7 +48,7 @@ pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, Laye
 pub use spread::Spread;
 
 /// A partition to be measured.
-struct Candidate<'a> {
+struct MeasuredMap<'a> {
     /// Key of a stored map; `None` for the random baseline.
     key: Option<&'a str>,
     layout: Layout,
@@ -89,14 +89,14 @@ pub fn evaluate(
     Ok(report::report(setting, fitting, &candidates, expected.as_ref(), &measured))
 }
 
-fn candidates<'a>(dataset: &Dataset, maps: &'a [PartitionMap], seed: u64) -> Vec<Candidate<'a>> {
-    let stored = maps.iter().map(|map| Candidate {
+fn candidates<'a>(dataset: &Dataset, maps: &'a [PartitionMap], seed: u64) -> Vec<MeasuredMap<'a>> {
+    let stored = maps.iter().map(|map| MeasuredMap {
         key: Some(map.key()),
         layout: Layout::new(map.num_parts() as u32, map.num_servers() as u32),
         assignment: map.assignment().into(),
     });
     let parts: BTreeSet<u32> = maps.iter().map(|map| map.num_parts() as u32).collect();
-    let random = parts.into_iter().map(|parts| Candidate {
+    let random = parts.into_iter().map(|parts| MeasuredMap {
         key: None,
         layout: parts.into(),
         assignment: random_assignment(dataset.num_vertices(), parts, seed).into(),

@@ -1,4 +1,4 @@
-//! Which mini-batches a partition is measured on.
+//! Options: the mini-batches that a partition is measured on.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Most mini-batches of one evaluation: their counts are kept until the end.
 const MAX_BATCHES: u32 = 100_000;
 
-/// What a user chooses; what is left out comes from the presample.
+/// Options of a user; those left out come from the presample.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Mini-batches to measure on

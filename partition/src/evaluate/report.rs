@@ -1,4 +1,4 @@
-//! What was measured, averaged over the mini-batches.
+//! Report of the measurements, averaged over the mini-batches.
 
 use gsplit_store::Presample;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::expectation::Expected;
 use super::schedule::{Measured, Record, Size};
 use super::split::SplitLayer;
 use super::volume::Counts;
-use super::{Candidate, Expectation, Setting, Spread, imbalance, ratio};
+use super::{Expectation, MeasuredMap, Setting, Spread, imbalance, ratio};
 use crate::Layout;
 
 /// Several maps, measured on the same mini-batches.
@@ -18,7 +18,7 @@ pub struct Evaluation {
     pub setting: Setting,
     /// Key of the presample that expectations come from.
     pub presample: Option<String>,
-    /// What a mini-batch holds, whoever computes it.
+    /// Contents of a mini-batch, whoever computes it.
     pub batch: BatchSize,
     /// The maps in the order in which they were given, then a random partition for each number of parts.
     pub maps: Vec<MapEvaluation>,
@@ -61,21 +61,21 @@ pub struct MapEvaluation {
     pub layers: Vec<LayerEvaluation>,
     /// Most feature rows that a rank loads over the mean.
     pub input_imbalance: Spread,
-    /// What split parallelism does in a mini-batch, all ranks together: everything once.
+    /// Work of split parallelism in a mini-batch, all ranks together: everything once.
     pub split: Volume,
-    /// What data parallelism does on as many ranks.
+    /// Work of data parallelism on as many ranks.
     pub data: Volume,
     /// The same by layer.
     pub data_work: Work,
     /// Data parallelism over split parallelism (GSplit's Table 1).
     pub redundancy: Volume,
-    /// What `--split-layers` does in a mini-batch, all ranks together: of 0 (`--parallelism owned`) to all layers.
+    /// Work of `--split-layers` in a mini-batch, all ranks together: of 0 (`--parallelism owned`) to all layers.
     pub split_layers: Vec<InPart>,
     /// Expected beside measured, where there is a presample of such mini-batches.
     pub expectation: Option<Expectation>,
 }
 
-/// What a map makes of one layer, or of all together (GSplit's Figure 5).
+/// Effect of a map on one layer, or on all together (GSplit's Figure 5).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerEvaluation {
     /// Share of the sampled edges whose ends lie in different parts; 0 of a layer without edges.
@@ -103,7 +103,7 @@ pub struct Volume {
 /// Work of a mini-batch over all ranks with some layers split, as means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPart {
-    /// What is done, and several times if at all.
+    /// Work done, some of it several times.
     #[serde(flatten)]
     pub volume: Volume,
     /// Rows that ranks receive from others in one forward pass.
@@ -134,7 +134,7 @@ pub struct LayerWork {
     pub edges: f64,
     /// Rows that ranks receive from others in one forward pass.
     pub rows_exchanged: f64,
-    /// Those of them that come from another server, where the map has several.
+    /// Received rows that come from another server, where the map has several.
     pub rows_abroad: f64,
 }
 
@@ -164,7 +164,7 @@ impl Work {
 pub(super) fn report(
     setting: &Setting,
     presample: Option<&Presample>,
-    candidates: &[Candidate<'_>],
+    candidates: &[MeasuredMap<'_>],
     expected: Option<&Expected>,
     measured: &Measured,
 ) -> Evaluation {
@@ -190,8 +190,8 @@ pub(super) fn report(
     }
 }
 
-/// Candidate `i`, without its expectation.
-fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usize) -> MapEvaluation {
+/// Map `i`, without its expectation.
+fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: usize) -> MapEvaluation {
     let (parts, servers) = (candidate.layout.parts(), candidate.layout.servers());
     let over = |of: &dyn Fn(&Record) -> f64| Spread::of(records.iter().map(of));
     let sum = |of: &dyn Fn(&Record) -> u64| records.iter().map(of).sum::<u64>();

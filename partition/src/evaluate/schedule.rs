@@ -1,4 +1,4 @@
-//! Which mini-batches are drawn, and their counts put in order.
+//! Schedule of the mini-batches that are drawn; their counts are put in order.
 //!
 //! Mini-batches are those of training: consecutive runs of the batch size in each epoch's order, epochs numbered from 1.
 //! Epochs and mini-batches are spread over threads; records come back in their order, and what is summed in between is
@@ -14,10 +14,10 @@ use rayon::prelude::*;
 use super::sample::{Layer, MiniBatch};
 use super::split::{SplitCounts, split_parallel};
 use super::volume::{self, Counts, Sharing};
-use super::{Candidate, Setting};
+use super::{MeasuredMap, Setting};
 use crate::Result;
 
-/// What all ranks together compute, at one layer or over several.
+/// Work of all ranks together, at one layer or over several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     /// Vertices computed.
@@ -71,7 +71,7 @@ pub(super) fn measure(
     graph: &Graph<'_>,
     train: &[u32],
     setting: &Setting,
-    candidates: &[Candidate<'_>],
+    candidates: &[MeasuredMap<'_>],
     progress: &dyn Progress,
 ) -> Result<Measured> {
     let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
@@ -83,7 +83,7 @@ pub(super) fn measure(
     Ok(Measured { records, work: work.into_iter().map(plain).collect() })
 }
 
-/// What `visit` makes of the seeds of each mini-batch of `setting`, in order.
+/// Results of `visit` for the seeds of each mini-batch of `setting`, in order.
 pub(super) fn for_each_batch<T: Send>(
     train: &[u32],
     setting: &Setting,
@@ -115,7 +115,7 @@ fn zeros(parts: u32) -> Vec<AtomicU64> {
     (0..parts).map(|_| AtomicU64::new(0)).collect()
 }
 
-fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>]) -> Record {
+fn count(batch: &MiniBatch, candidates: &[MeasuredMap<'_>], work: &[Vec<AtomicU64>]) -> Record {
     let (mut split, mut data, mut in_part) = (Vec::new(), Vec::<Counts>::new(), Vec::new());
     for (i, candidate) in candidates.iter().enumerate() {
         let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.layout);

@@ -1,4 +1,4 @@
-//! What split parallelism does with a mini-batch under one map.
+//! Split parallelism on a mini-batch under one map.
 //!
 //! Returns: counts of one mini-batch. Idea: a vertex is computed by its owner at every layer that it is in, with all of its
 //! sampled in-edges, and its feature row is loaded by its owner. A layer's exchange moves the row of a source to every other

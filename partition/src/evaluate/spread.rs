@@ -16,7 +16,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value; of none, zeros.
+    /// The spread of at least one value; of none, zeros.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         let count = values.len().max(1) as f64;

@@ -35,7 +35,7 @@ fn stored(
     PartitionMap::save(dataset, &key, presample, config, made.report, &assignment, &order, true).unwrap()
 }
 
-/// What `ranks` ranks compute from `seeds`, vertex by vertex, with sets: for each layer the frontier and its edges.
+/// Work of ranks, vertex by vertex, with sets: for each layer the frontier and its edges.
 type Sets = Vec<(BTreeSet<u32>, Vec<(u32, u32)>)>;
 
 fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Sets, BTreeSet<u32>) {
@@ -148,13 +148,13 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
     let dataset = fixture.dataset();
     let (graph, n) = (graph(&dataset), dataset.num_vertices());
     let train = dataset.split(Split::Train).unwrap();
-    let candidates: Vec<Candidate<'_>> = parts
+    let candidates: Vec<MeasuredMap<'_>> = parts
         .iter()
         .map(|&parts| {
             // As many servers as the least prime factor: one part a server of a prime number of them.
             let servers = (2..=parts).find(|&servers| parts % servers == 0).unwrap_or(1);
             let layout = Layout::new(parts, servers);
-            Candidate { key: None, layout, assignment: random_assignment(n, parts, 3).into() }
+            MeasuredMap { key: None, layout, assignment: random_assignment(n, parts, 3).into() }
         })
         .collect();
     let measured = measure(&graph, &train, setting, &candidates, &NoProgress).unwrap();

@@ -1,4 +1,4 @@
-//! What all ranks together do with a mini-batch, where they may do some of it several times.
+//! Work of all ranks together on a mini-batch, where they may do some of it several times.
 //!
 //! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed over the ranks; and what the busiest rank
 //! has of them. Idea: a vertex draws the same in-edges on every
@@ -43,7 +43,7 @@ pub(super) struct LayerCounts {
     pub edges: u64,
     /// Rows that ranks receive from others in one forward pass.
     pub exchanged: u64,
-    /// Those of them that come from another server.
+    /// Received rows that come from another server.
     pub abroad: u64,
 }
 

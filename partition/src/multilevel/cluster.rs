@@ -15,7 +15,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::tally::{InRuns, Pool, Tally};
+use super::label_weights::{InRuns, LabelWeights, Pool};
 use crate::VertexWeights;
 use crate::scramble::scramble;
 
@@ -34,7 +34,7 @@ const MANY_LEFT: f64 = 0.4;
 /// Vertices that two-hop clustering puts together at most.
 const TWO_HOP_SIZE: u32 = 4;
 
-/// What to cluster by.
+/// Input of the clustering.
 pub(super) struct Clustering<'a, G> {
     pub graph: &'a G,
     pub weights: &'a VertexWeights,
@@ -51,7 +51,7 @@ pub(super) struct Clustering<'a, G> {
 }
 
 /// Clusters so far.
-struct State {
+struct Clusters {
     labels: Vec<u32>,
     /// Weight of each cluster, interleaved as vertex weights are.
     loads: Vec<u32>,
@@ -61,7 +61,7 @@ impl<G: Graph> Clustering<'_, G> {
     /// The cluster of each vertex.
     pub fn run(&self) -> Vec<u32> {
         let n = self.graph.num_vertices();
-        let mut state = State {
+        let mut state = Clusters {
             labels: (0..n as u32).collect(),
             loads: (0..n as u32).flat_map(|v| self.weights.of(v).iter().copied()).collect(),
         };
@@ -91,7 +91,7 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// Lets every vertex choose once; how many moved.
-    fn round(&self, state: &mut State, seed: u64, order: &[u32], pool: &Pool) -> usize {
+    fn round(&self, state: &mut Clusters, seed: u64, order: &[u32], pool: &Pool) -> usize {
         let n = state.labels.len();
         let stretch = STRETCH.min(n).next_multiple_of(STRIDE * RUN);
         let mut stretches: Vec<usize> = (0..n.div_ceil(stretch)).collect();
@@ -109,13 +109,13 @@ impl<G: Graph> Clustering<'_, G> {
                 };
                 wanted.par_chunks_mut(TASK).enumerate().for_each_init(
                     || pool.take(),
-                    |tally, (task, wanted)| {
+                    |by_label, (task, wanted)| {
                         for (i, wanted) in wanted.iter_mut().enumerate() {
                             let Some(v) = vertex(task * TASK + i) else { break };
                             if let Some(next) = vertex(task * TASK + i + 1) {
                                 self.graph.fetch_ahead(next, &state.labels);
                             }
-                            *wanted = self.choose(state, v, seed, tally);
+                            *wanted = self.choose(state, v, seed, by_label);
                         }
                     },
                 );
@@ -128,12 +128,12 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// The cluster that `v` would rather be in, as things stand: its own where there is none better.
-    fn choose(&self, state: &State, v: u32, seed: u64, tally: &mut InRuns<Tally>) -> u32 {
+    fn choose(&self, state: &Clusters, v: u32, seed: u64, by_label: &mut InRuns<LabelWeights>) -> u32 {
         let own = state.labels[v as usize];
-        self.gather(state, v, tally);
+        self.gather(state, v, by_label);
         let salt = (scramble(seed ^ u64::from(v)) >> 32) as u32;
         let rank = |(label, weight): (u32, u32)| (weight, (label ^ salt).wrapping_mul(0x9e37_79b1), label);
-        let ranks = || tally.iter().map(rank);
+        let ranks = || by_label.iter().map(rank);
         let fits = |label| label == own || self.fits(state, v, label);
         let first = ranks().max().unwrap_or((0, 0, own));
         // Mostly the first fits: then one load is read, not that of every label that is the best so far.
@@ -147,9 +147,9 @@ impl<G: Graph> Clustering<'_, G> {
 
     /// Sums the arcs of `v` by cluster.
     #[inline]
-    fn gather(&self, state: &State, v: u32, tally: &mut InRuns<Tally>) {
-        tally.clear(self.graph.degree(v), state.labels.len());
-        tally.fill(|runs| match self.within {
+    fn gather(&self, state: &Clusters, v: u32, by_label: &mut InRuns<LabelWeights>) {
+        by_label.clear(self.graph.degree(v), state.labels.len());
+        by_label.fill(|runs| match self.within {
             None => self.graph.for_each(v, |u, weight| runs.add(state.labels[u as usize], weight)),
             Some(parts) => self.graph.for_each(v, |u, weight| {
                 if parts[u as usize] == parts[v as usize] {
@@ -159,20 +159,20 @@ impl<G: Graph> Clustering<'_, G> {
         });
     }
 
-    fn load<'s>(&self, state: &'s State, label: u32) -> &'s [u32] {
+    fn load<'s>(&self, state: &'s Clusters, label: u32) -> &'s [u32] {
         let constraints = self.weights.constraints();
         &state.loads[label as usize * constraints..(label as usize + 1) * constraints]
     }
 
     /// Whether the cluster has room for `v`.
     #[inline]
-    fn fits(&self, state: &State, v: u32, label: u32) -> bool {
+    fn fits(&self, state: &Clusters, v: u32, label: u32) -> bool {
         let sums = self.load(state, label).iter().zip(self.weights.of(v)).zip(&self.limits);
         sums.into_iter().all(|((&load, &weight), &limit)| u64::from(load) + u64::from(weight) <= limit)
     }
 
     /// Moves `v` if there is still room.
-    fn join(&self, state: &mut State, v: u32, to: u32) -> bool {
+    fn join(&self, state: &mut Clusters, v: u32, to: u32) -> bool {
         let from = state.labels[v as usize];
         if from == to {
             return false;
@@ -193,7 +193,7 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// Two-hop clustering, where too little has shrunk.
-    fn join_left_over(&self, state: &mut State) {
+    fn join_left_over(&self, state: &mut Clusters) {
         let n = state.labels.len();
         let mut sizes = vec![0u32; n];
         state.labels.iter().for_each(|&label| sizes[label as usize] += 1);
@@ -202,12 +202,12 @@ impl<G: Graph> Clustering<'_, G> {
             return;
         }
         let alone = |v: u32| sizes[state.labels[v as usize] as usize] == 1 && self.graph.degree(v) > 0;
-        let favourite = |tally: &mut InRuns<Tally>, v: u32| {
+        let favourite = |by_label: &mut InRuns<LabelWeights>, v: u32| {
             if !alone(v) {
                 return None;
             }
-            self.gather(state, v, tally);
-            let best = tally.iter().filter(|&(label, _)| label != state.labels[v as usize]);
+            self.gather(state, v, by_label);
+            let best = by_label.iter().filter(|&(label, _)| label != state.labels[v as usize]);
             best.map(|(label, weight)| (weight, label)).max().map(|(_, label)| (label, v))
         };
         let vertices = (0..n as u32).into_par_iter().with_min_len(TASK);
@@ -227,7 +227,7 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// Joins `v` to a cluster that it may have no neighbour in, if both lie in the same part.
-    fn joins_same(&self, state: &mut State, v: u32, label: u32) -> bool {
+    fn joins_same(&self, state: &mut Clusters, v: u32, label: u32) -> bool {
         // The label of a cluster of one is its vertex's own, or that of a vertex in the same part.
         let same = self.within.is_none_or(|parts| parts[label as usize] == parts[v as usize]);
         same && self.join(state, v, label)

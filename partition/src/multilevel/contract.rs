@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::graph::{Coarse, Graph, Segment};
-use super::tally::Pool;
+use super::label_weights::Pool;
 use crate::VertexWeights;
 use crate::scramble::scramble;
 
@@ -64,11 +64,11 @@ pub(super) fn segment_log2(rows: usize) -> u32 {
     (rows / SEGMENTS).max(LEAST_ROWS).ilog2()
 }
 
-/// What is contracted.
+/// Input of a contraction.
 struct Contraction<'a, G> {
     graph: &'a G,
     coarse_of: &'a [u32],
-    /// Where each cluster's members begin.
+    /// Start of each cluster's members.
     starts: Vec<u32>,
     members: Vec<u32>,
     rows_log2: u32,
@@ -88,11 +88,11 @@ impl<G: Graph> Contraction<'_, G> {
 
     /// The rows from `first` on, of pairs that are kept under `threshold`.
     fn segment(&self, first: usize, threshold: u32) -> Segment {
-        let (mut tally, mut segment) = (self.pool.take(), Segment::default());
+        let (mut by_label, mut segment) = (self.pool.take(), Segment::default());
         for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
             let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
-            tally.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
-            tally.fill(|runs| {
+            by_label.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
+            by_label.fill(|runs| {
                 for (i, &v) in members.iter().enumerate() {
                     self.graph.fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
                     self.graph.for_each(v, |u, weight| {
@@ -104,8 +104,8 @@ impl<G: Graph> Contraction<'_, G> {
                 }
             });
             match threshold {
-                1 => segment.arcs.extend(tally.iter()),
-                _ => segment.arcs.extend(tally.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),
+                1 => segment.arcs.extend(by_label.iter()),
+                _ => segment.arcs.extend(by_label.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),
             }
             segment.ends.push(segment.arcs.len() as u32);
         }

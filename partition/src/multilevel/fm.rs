@@ -186,7 +186,7 @@ impl<'a, G: Graph> Fm<'a, G> {
         (best != own).then(|| (most - ties[own as usize], best))
     }
 
-    /// What `u` may gain by a move, if a neighbour's move from one part to another may have let it gain more.
+    /// Gain of a move of `u`, if a neighbour's move from one part to another may have raised it.
     fn hope(&self, u: u32, from: u16, to: u16) -> Option<(i64, u16)> {
         let own = self.parts[u as usize];
         if self.moved[u as usize] || own == to || !self.loads.siblings(own).contains(&to) {

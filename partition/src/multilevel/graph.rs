@@ -1,4 +1,4 @@
-//! What every level of the multilevel scheme is to the algorithms: an undirected graph with weighted arcs.
+//! Interface of a level of the multilevel scheme: an undirected graph with weighted arcs.
 //!
 //! A pair {u, v} is an arc in both of its ends' rows, with one weight. Rows have no loops and name every neighbour once.
 
@@ -44,7 +44,7 @@ pub(super) struct Coarse {
 /// Rows one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
-    /// Where each row ends.
+    /// End of each row.
     pub ends: Vec<u32>,
     /// Neighbour and weight.
     pub arcs: Vec<(u32, u32)>,

@@ -14,10 +14,10 @@ use rayon::prelude::*;
 
 use super::cluster::Clustering;
 use super::contract::{Level, contract};
+use super::cycles::{LEAST_SHRINKAGE, carry_up};
 use super::fm::Fm;
 use super::graph::Graph;
-use super::scheme::{LEAST_SHRINKAGE, carry_up};
-use super::servers::share_of;
+use super::servers::subgraph_of;
 use crate::VertexWeights;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
@@ -55,7 +55,7 @@ fn split<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64,
     }
     let half = |side: u16, parts: u32| {
         let members = &members[side as usize];
-        let half = share_of(graph, &sides, side, members, &local);
+        let half = subgraph_of(graph, &sides, side, members, &local);
         let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
         let weights = VertexWeights::interleaved(weights.constraints(), values);
         split(&half, &weights, parts, epsilon, scramble(seed ^ u64::from(side + 1)))
@@ -153,7 +153,7 @@ impl Bisection {
     /// Balance as far as the heaviest vertex lets it be, and FM; how much too heavy a side is in the end.
     fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, sides: &mut [u16]) -> f64 {
         let mut loads = Loads::of(2, weights, sides);
-        let heaviest = (0..sides.len() as u32).map(|v| loads.share(weights.of(v))).fold(0.0, f64::max);
+        let heaviest = (0..sides.len() as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
         let shares = [self.share, 1.0 - self.share];
         let slack = self.epsilon.max(heaviest / (2.0 * self.share));
         if self.share == 0.5 {

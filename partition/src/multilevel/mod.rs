@@ -12,28 +12,28 @@
 //! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
 //! the same parts, for any number of threads.
 
+mod arc_weights;
 mod cluster;
 mod contract;
-mod finest;
+mod cycles;
 mod fm;
 mod graph;
 mod initial;
-mod packed;
+mod label_weights;
+mod one_way;
 mod refine;
-mod reversed;
-mod scheme;
 mod servers;
-mod tally;
 #[cfg(test)]
 mod tests;
+mod undirected;
 mod volume;
 
 use gsplit_store::Progress;
 
 use crate::repair::{balance, fill_empty_parts};
 use crate::{Objective, Partitioner, Problem, Result};
-use finest::Finest;
-use scheme::{Effort, Scheme};
+use cycles::{Cycles, Effort};
+use undirected::Undirected;
 
 /// How much work goes into a small cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -53,20 +53,20 @@ pub(crate) struct Multilevel;
 
 impl Partitioner for Multilevel {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        let graph = Finest::new(problem.topology, problem.edge_counts);
+        let graph = Undirected::new(problem.topology, problem.edge_counts);
         let layout = match problem.layout() {
             // One part on each server: what is cut between parts is cut between servers.
             layout if layout.per_server() == 1 => layout.parts().into(),
             layout => layout,
         };
         let Problem { seed, epsilon, weights, .. } = problem;
-        let scheme = Scheme { layout, epsilon: *epsilon, seed: *seed, effort: Effort::of(problem.quality), progress };
+        let cycles = Cycles { layout, epsilon: *epsilon, seed: *seed, effort: Effort::of(problem.quality), progress };
         let mut assignment = match layout.servers() {
-            1 => scheme.partition(&graph, weights, problem.start),
+            1 => cycles.partition(&graph, weights, problem.start),
             _ => servers::assign(problem, &graph, progress),
         };
         if problem.objective == Objective::Volume {
-            volume::refine(problem, &graph, &scheme, &mut assignment);
+            volume::refine(problem, &graph, &cycles, &mut assignment);
         }
         fill_empty_parts(&mut assignment, weights, layout);
         balance(&mut assignment, &graph, weights, layout, *epsilon);

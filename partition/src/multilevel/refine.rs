@@ -11,7 +11,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::tally::{InRuns, Sums};
+use super::label_weights::{InRuns, Sums};
 use crate::VertexWeights;
 use crate::loads::Loads;
 
@@ -22,7 +22,7 @@ const TASK: usize = 512;
 /// A round that gains less than one part in this many of what all rounds gained is the last.
 const SETTLED: u64 = 50;
 
-/// What moves are good for.
+/// Objective of moves.
 pub(super) trait Moves: Sync {
     /// Memory of one thread.
     type Scratch: Send;
@@ -32,7 +32,7 @@ pub(super) trait Moves: Sync {
     /// Begins to fetch what [`Moves::best`] reads of `v`, a vertex that will be looked at soon, if there is one.
     fn fetch_ahead(&self, v: u32, parts: &[u16]);
 
-    /// Where `v` would go, and what that gains.
+    /// The best part for `v` to go to, and the gain.
     fn best(&self, v: u32, parts: &[u16], loads: &Loads, scratch: &mut Self::Scratch) -> Option<(u16, u64)>;
 
     /// `v` has moved.

@@ -2,7 +2,7 @@
 //!
 //! Returns a part for each vertex; part p lies on server p / (parts of a server).
 //! Idea: the scheme runs for the servers alone, and then once more for all parts, with clusters and moves that stay on
-//! their server, as a V-cycle's stay in their part. So the second run reads the same finest graph, and no server's share of
+//! their server, as a V-cycle's stay in their part. So the second run reads the same finest graph, and no server's part of
 //! it is copied; only the coarsest graph is taken apart, to cut each server's own. Each run may use the square
 //! root of 1 + ε, so that what a server has too much of does not keep its parts from 1 + ε.
 //! Cost: twice that of one server.
@@ -14,8 +14,8 @@ use gsplit_store::Progress;
 use rayon::prelude::*;
 
 use super::contract::segment_log2;
+use super::cycles::{Cycles, Effort};
 use super::graph::{Coarse, Graph, Segment};
-use super::scheme::{Effort, Scheme};
 use crate::loads::Loads;
 use crate::repair::balance;
 use crate::scramble::scramble;
@@ -26,13 +26,13 @@ pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, progress: &dyn 
     let (weights, layout) = (&problem.weights, problem.layout());
     let effort = Effort::of(problem.quality);
     let epsilon = each_run(problem.epsilon);
-    let outer = Scheme { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, progress };
+    let outer = Cycles { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, progress };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
     let mut servers = outer.partition(graph, weights, start.as_deref());
     balance(&mut servers, graph, weights, layout.servers(), epsilon);
 
-    let inner = Scheme { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, progress };
+    let inner = Cycles { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, progress };
     match problem.start {
         None => inner.partition_within(graph, weights, &servers),
         Some(parts) => inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers))),
@@ -69,15 +69,15 @@ fn settle<G: Graph>(graph: &G, weights: &VertexWeights, layout: Layout, parts: &
     parts
 }
 
-/// The best of several cuts of each server's share of the coarsest graph, refined to `epsilon`.
+/// The best of several cuts of each server's part of the coarsest graph, refined to `epsilon`.
 pub(super) fn initial_within<G: Graph>(
-    scheme: &Scheme<'_>,
+    cycles: &Cycles<'_>,
     graph: &G,
     weights: &VertexWeights,
     servers: &[u16],
     epsilon: f64,
 ) -> Vec<u16> {
-    let layout = scheme.layout;
+    let layout = cycles.layout;
     let mut members = vec![Vec::new(); layout.servers() as usize];
     let mut local = Vec::with_capacity(servers.len());
     for (v, &server) in (0u32..).zip(servers) {
@@ -87,24 +87,24 @@ pub(super) fn initial_within<G: Graph>(
     }
     let mut parts = vec![0; servers.len()];
     for (server, members) in (0u16..).zip(&members).filter(|(_, members)| !members.is_empty()) {
-        let share = share_of(graph, servers, server, members, &local);
+        let subgraph = subgraph_of(graph, servers, server, members, &local);
         let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
         let weights = VertexWeights::interleaved(weights.constraints(), values);
-        let alone = Scheme {
+        let alone = Cycles {
             layout: layout.per_server().into(),
-            epsilon: each_run(scheme.epsilon),
-            seed: scramble(scheme.seed.wrapping_add(u64::from(server))),
-            ..*scheme
+            epsilon: each_run(cycles.epsilon),
+            seed: scramble(cycles.seed.wrapping_add(u64::from(server))),
+            ..*cycles
         };
-        let found = alone.best_initial(&share, &weights, epsilon.min(alone.epsilon));
+        let found = alone.best_initial(&subgraph, &weights, epsilon.min(alone.epsilon));
         let first = layout.parts_of(server).start;
         members.iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
     }
     parts
 }
 
-/// What lies between the `members` of `server`, which are numbered by `local`.
-pub(super) fn share_of<G: Graph>(graph: &G, servers: &[u16], server: u16, members: &[u32], local: &[u32]) -> Coarse {
+/// The subgraph of the `members` of `server`, which are numbered by `local`.
+pub(super) fn subgraph_of<G: Graph>(graph: &G, servers: &[u16], server: u16, members: &[u32], local: &[u32]) -> Coarse {
     let rows_log2 = segment_log2(members.len());
     let segments = members.par_chunks(1 << rows_log2).map(|members| {
         let mut segment = Segment::default();

@@ -8,11 +8,11 @@ use gsplit_store::{NoProgress, PartitionMap};
 
 use super::cluster::Clustering;
 use super::contract::{NONE, contract};
-use super::finest::Finest;
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
 use super::refine::{Cut, move_in_rounds};
+use super::undirected::Undirected;
 use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
@@ -39,7 +39,7 @@ fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
         let topology = dataset.topology();
         let counts: Vec<u32> = graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
         let counts = (scale > 0).then_some(&counts[..]);
-        let found = arcs(&Finest::new(topology, counts));
+        let found = arcs(&Undirected::new(topology, counts));
 
         let (mut expected, mut e) = (BTreeMap::new(), 0);
         for v in 0..topology.num_vertices() as u32 {
@@ -65,7 +65,7 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
     for (seed, (graph, scale)) in (0..).zip(cases()) {
         let dataset = graph.dataset();
         let counts = (scale > 0).then(|| graph.presample(&dataset).edge().to_vec());
-        let finest = Finest::new(dataset.topology(), counts.as_deref());
+        let finest = Undirected::new(dataset.topology(), counts.as_deref());
         let n = dataset.num_vertices();
         let mut draws = draws(seed);
         let weights = VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
@@ -112,7 +112,7 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
 fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
     for (seed, (graph, _)) in (0..).zip(cases()) {
         let dataset = graph.dataset();
-        let finest = Finest::new(dataset.topology(), None);
+        let finest = Undirected::new(dataset.topology(), None);
         let n = dataset.num_vertices();
         let weights = VertexWeights::unit(n);
         let k = 2 + seed as usize % 4;
@@ -163,7 +163,7 @@ fn brute_force_tiny_graphs_are_cut_as_well_as_possible_nearly_always() {
         };
         let made = partition(&dataset, None, &wanted, &NoProgress).unwrap();
         let capacity = (f64::from(n) / 2.0 * 1.2) as usize;
-        let least = least_cut(&Finest::new(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
+        let least = least_cut(&Undirected::new(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
         assert!(made.report.cut >= least, "{}: {} {least}", graph.name, made.report.cut);
         best += usize::from(made.report.cut == least);
         all += 1;
@@ -221,7 +221,7 @@ fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
     let graph = communities(4, 500);
     let dataset = graph.dataset();
     let counts = graph.presample(&dataset).edge().to_vec();
-    let finest = Finest::new(dataset.topology(), Some(&counts));
+    let finest = Undirected::new(dataset.topology(), Some(&counts));
     let n = dataset.num_vertices();
     let weights = VertexWeights::unit(n);
     let all: u64 = arcs(&finest).values().sum();

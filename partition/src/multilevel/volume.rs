@@ -21,33 +21,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gsplit_store::{Topology, Unit};
 use rayon::prelude::*;
 
+use super::cycles::Cycles;
 use super::graph::Graph;
 use super::refine::{Moves, move_in_rounds};
-use super::scheme::Scheme;
 use crate::loads::Loads;
 use crate::{Problem, VertexWeights};
 
 /// Lowers the expected rows of `parts` and says by how much.
-pub(super) fn refine<G: Graph>(problem: &Problem<'_>, graph: &G, scheme: &Scheme<'_>, parts: &mut [u16]) {
+pub(super) fn refine<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles<'_>, parts: &mut [u16]) {
     let weights = &problem.weights;
-    let mut loads = Loads::of(scheme.layout, weights, parts);
-    let capacities = scheme.capacities(weights, &loads, problem.epsilon);
-    let stage = scheme.progress.stage("refine by rows exchanged", Some(parts.len() as u64), Unit::Items("vertices"));
-    let mut moves = Volume::new(problem, &capacities, parts);
+    let mut loads = Loads::of(cycles.layout, weights, parts);
+    let capacities = cycles.capacities(weights, &loads, problem.epsilon);
+    let stage = cycles.progress.stage("refine by rows exchanged", Some(parts.len() as u64), Unit::Items("vertices"));
+    let mut moves = PartReads::new(problem, &capacities, parts);
     let before = moves.rows(parts);
-    move_in_rounds((graph, weights), &mut moves, scheme.effort.refine_rounds, parts, &mut loads);
+    move_in_rounds((graph, weights), &mut moves, cycles.effort.refine_rounds, parts, &mut loads);
     let after = moves.rows(parts);
     stage.advance(parts.len() as u64);
     drop(stage);
     let [before, after] = [before, after].map(|rows| rows as f64 / ONE);
     let what =
         if problem.edge_counts.is_some() { "expected rows of a layer" } else { "rows of a layer of the whole graph" };
-    scheme
+    cycles
         .progress
         .note(&format!("note: {what} that cross: {before:.0} by the cut, {after:.0} after refining by them"));
 }
 
-/// Rows in [`Expected`]'s integers.
+/// Rows in [`ReadTable`]'s integers.
 const ONE: f64 = (1u64 << 30) as f64;
 /// e to the power of minus this is nothing.
 const CERTAIN: f64 = 20.0;
@@ -55,13 +55,13 @@ const CERTAIN: f64 = 20.0;
 const TABLE_LOG2: u32 = 16;
 
 /// f, by counts: a table, between whose entries lies a line.
-struct Expected {
+struct ReadTable {
     table: Vec<i64>,
     /// Counts from one entry to the next: 2 to this power.
     step_log2: u32,
 }
 
-impl Expected {
+impl ReadTable {
     /// For counts of `draws` layers of mini-batches; `None` where a count of 1 is certain.
     fn new(draws: Option<u64>) -> Self {
         let Some(draws) = draws else { return Self { table: vec![0, ONE as i64], step_log2: 0 } };
@@ -82,11 +82,11 @@ impl Expected {
 }
 
 /// How often each part reads each vertex.
-struct Volume<'a> {
+struct PartReads<'a> {
     drawn: Drawn<'a>,
     weights: &'a VertexWeights,
     capacities: &'a [u64],
-    expected: Expected,
+    expected: ReadTable,
     /// c(u, p), vertex by vertex.
     reads: Vec<u64>,
     parts: usize,
@@ -115,14 +115,14 @@ impl Drawn<'_> {
     }
 }
 
-impl<'a> Volume<'a> {
-    /// Of `assignment`, one part for each vertex.
+impl<'a> PartReads<'a> {
+    /// Reads under `assignment`, one part for each vertex.
     fn new(problem: &'a Problem<'_>, capacities: &'a [u64], assignment: &[u16]) -> Self {
         let Problem { topology, edge_counts: counts, weights, .. } = problem;
         let drawn = Drawn { topology, counts: *counts };
         let parts = problem.parts as usize;
         let reads: Vec<AtomicU64> = (0..assignment.len() * parts).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-        let expected = Expected::new(counts.and(Some(problem.draws)));
+        let expected = ReadTable::new(counts.and(Some(problem.draws)));
         let volume = Self { drawn, weights, capacities, expected, reads: Vec::new(), parts };
         (0..assignment.len() as u32).into_par_iter().with_min_len(1024).for_each(|v| {
             let part = assignment[v as usize] as usize;
@@ -148,8 +148,8 @@ impl<'a> Volume<'a> {
     }
 }
 
-impl Moves for Volume<'_> {
-    /// What a move of the vertex to each part costs, in [`ONE`]ths of a row.
+impl Moves for PartReads<'_> {
+    /// Cost of a move of the vertex to each part, in [`ONE`]ths of a row.
     type Scratch = Vec<i64>;
 
     fn scratch(&self) -> Vec<i64> {
@@ -215,7 +215,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::multilevel::finest::Finest;
+    use crate::multilevel::undirected::Undirected;
     use crate::tests::{draws, random_graph};
     use crate::{Objective, Quality};
 
@@ -258,18 +258,18 @@ mod tests {
                 quality: Quality::Default,
                 start: None,
             };
-            let finest = Finest::new(problem.topology, None);
+            let finest = Undirected::new(problem.topology, None);
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(parts) as u16).collect();
             let mut loads = Loads::of(parts, &problem.weights, &assignment);
             let capacities = vec![loads.sizes().iter().max().unwrap() + 1; parts as usize];
-            let mut moves = Volume::new(&problem, &capacities, &assignment);
+            let mut moves = PartReads::new(&problem, &capacities, &assignment);
             let before = moves.rows(&assignment);
             assert!((before as f64 / ONE - oracle(&problem, &assignment)).abs() < 1e-4, "seed {seed}");
             let gained = move_in_rounds((&finest, &problem.weights), &mut moves, 5, &mut assignment, &mut loads);
             let after = moves.rows(&assignment);
             assert_eq!((before - after) as u64, gained, "seed {seed}");
             assert!((after as f64 / ONE - oracle(&problem, &assignment)).abs() < 1e-4, "seed {seed}");
-            assert_eq!(after, Volume::new(&problem, &capacities, &assignment).rows(&assignment), "seed {seed}");
+            assert_eq!(after, PartReads::new(&problem, &capacities, &assignment).rows(&assignment), "seed {seed}");
             assert_eq!(Loads::of(parts, &problem.weights, &assignment).sizes(), loads.sizes(), "seed {seed}");
             assert!(loads.sizes().iter().all(|&size| size <= capacities[0]), "seed {seed}: {loads:?}");
             moved += u32::from(gained > 0);
@@ -280,14 +280,14 @@ mod tests {
     #[test]
     fn a_table_of_any_length_is_near_the_formula() {
         for draws in [1, 7, 2_700, 5_000_000] {
-            let expected = Expected::new(Some(draws));
+            let expected = ReadTable::new(Some(draws));
             for count in (0..200).chain((0..60).map(|i| draws * i / 7)) {
                 let exact = 1.0 - (-(count as f64) / draws as f64).exp();
                 let found = expected.of(count) as f64 / ONE;
                 assert!((found - exact).abs() < 1e-6, "{count} of {draws}: {found}, {exact}");
             }
         }
-        let certain = Expected::new(None);
+        let certain = ReadTable::new(None);
         assert_eq!([0, 1, 2, 1000].map(|count| certain.of(count) as f64 / ONE), [0.0, 1.0, 1.0, 1.0]);
     }
 }

@@ -9,7 +9,7 @@ use super::{Demand, PlacementRule, owned};
 /// Halvings of the whole feature store that the curve goes down to.
 const HALVINGS: u32 = 10;
 
-/// What to expect with caches of one size.
+/// Expected loads with caches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
     /// Rows that fit a device.
@@ -27,8 +27,8 @@ pub fn cache_sizes(num_rows: usize, asked: usize) -> Vec<usize> {
     sizes
 }
 
-/// What each of `rules` serves with caches of each of `sizes`, in rows a device, ascending. Cost: one pass over the rows, and
-/// a few binary searches for each size.
+/// Expected loads by each of `rules` with caches of each of `sizes`, in rows a device, ascending. Cost: one pass over the rows,
+/// and a few binary searches for each size.
 pub fn curve(demand: &Demand<'_>, rules: &[PlacementRule], sizes: &[usize], alpha: f64) -> Vec<CurvePoint> {
     let all = demand.readers() * demand.all().total();
     let mut points: Vec<CurvePoint> = sizes.iter().map(|&rows| CurvePoint { rows, loads: Vec::new() }).collect();

@@ -1,4 +1,4 @@
-//! Who loads which row, and how often: what a placement has to serve.
+//! Demand for rows: which rank loads which row, and how often. A placement has to serve it.
 
 use gsplit_store::{Dataset, MAX_DEVICES, PartitionMap, Presample, Readers, hottest_rows};
 use rayon::prelude::*;
@@ -85,7 +85,7 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// Who loads a row.
+    /// Ranks that load a row.
     pub fn parallelism(&self) -> Readers {
         self.parallelism
     }

@@ -1,4 +1,4 @@
-//! Where feature rows live: what each device's cache holds, and what that saves.
+//! Placement of feature rows: the contents of each device's cache, and the loads that they save.
 //!
 //! Returns, for caches of any size, the expected row loads that are served from the reader's own cache, from a peer's and
 //! from the host, for each rule of [`PlacementRule`]; and the rows of each device by one of them, to be stored with

@@ -1,4 +1,4 @@
-//! What a user chooses about a placement.
+//! Options of a placement.
 
 use clap::ValueEnum;
 use gsplit_store::{PlacementConfig, Readers};
@@ -11,11 +11,11 @@ use crate::{Error, Result};
 /// Cost of a peer access over a host access unless the user says: the value of Song & Jiang's example.
 const DEFAULT_ALPHA: f64 = 0.3;
 
-/// Which rows are cached where.
+/// Rule by which rows are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementRule {
-    /// What costs least by the cost model, for the parallelism
+    /// The cheapest by the cost model, for the parallelism
     #[default]
     Optimised,
     /// Each part's hottest rows on its own device, by the partition's cache order (GSplit)
@@ -44,7 +44,7 @@ impl PlacementRule {
     }
 }
 
-/// What reading a row costs.
+/// Costs of reading a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// From a peer, over that from the host. Finite, not negative.
@@ -59,13 +59,13 @@ pub struct PlaceOptions {
     /// Cache of one device: a size such as 4GiB, or a share of all feature rows such as 20%
     #[arg(long, value_name = "SIZE")]
     pub cache: CacheSize,
-    /// Who loads a row
+    /// Ranks that load a row
     #[arg(long, value_enum, default_value_t)]
     pub parallelism: Readers,
     /// Which placement to store
     #[arg(long = "rule", value_enum, value_name = "RULE", default_value_t)]
     pub placement: PlacementRule,
-    /// What reading a row from a peer costs, where reading it from the host costs 1 [default: 0.3]
+    /// Cost of reading a row from a peer, where reading it from the host costs 1 [default: 0.3]
     #[arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
     pub alpha: Option<f64>,
     /// Bytes a second that a device reads from host memory, as 25GB; with --peer-bandwidth, in place of --alpha

@@ -1,4 +1,4 @@
-//! Which rows to cache when only its owner loads a row (split parallelism).
+//! Choice of the rows to cache when only its owner loads a row (split parallelism).
 //!
 //! Returns how many of each part's hottest rows lie on their own device, and how many behind those on other devices. Input:
 //! each part's rows by falling loads, devices with room for C rows each, alpha.
@@ -27,7 +27,7 @@ pub(crate) struct Taken {
 struct Candidates<'a> {
     parts: &'a [Ranking],
     capacity: usize,
-    /// What a row saves away from home, of its loads.
+    /// Portion of its loads that a row saves away from home.
     discount: f64,
 }
 

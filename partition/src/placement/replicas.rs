@@ -24,16 +24,16 @@ use gsplit_store::CachedRows;
 
 use super::Ranking;
 
-/// What a row must be worth to take the place of a copy.
+/// Criterion by which a row takes the place of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Criterion {
     /// Song & Jiang's.
     Published,
-    /// What all devices gain.
+    /// The gain of all devices.
     AllDevices,
 }
 
-/// Which of the hottest rows have how many copies.
+/// Number of copies of each of the hottest rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copies {
     devices: usize,

@@ -95,8 +95,8 @@ pub fn expected_loads(demand: &Demand<'_>, rows: &CachedRows, alpha: f64) -> Res
     Ok(sums.into_iter().map(|[all, held, local]| served(all, held, local, demand.batches(), alpha)).collect())
 }
 
-/// Where loads are served from, a mini-batch, when `local` and `held` of `all` in `batches` find their row in the reader's own
-/// cache and in any device's. With alpha ≥ 1 what peers hold is read from the host.
+/// Loads of a mini-batch by the memory that serves them, when `local` and `held` of `all` in `batches` find their row in the
+/// reader's own cache and in any device's. With alpha ≥ 1 what peers hold is read from the host.
 pub(crate) fn served(all: f64, held: f64, local: f64, batches: f64, alpha: f64) -> RowLoads {
     let held = if alpha < 1.0 { held } else { local };
     // Sums in another order may differ in their last bits.

@@ -9,7 +9,7 @@
 
 use gsplit_store::Progress;
 
-use super::{Candidate, Edges, stream};
+use super::{Candidate, WeightedEdges, stream};
 use crate::options::Order;
 use crate::{Partitioner, Problem, Result};
 
@@ -20,16 +20,16 @@ pub(crate) struct Fennel {
 
 impl Partitioner for Fennel {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        let edges = Edges::of(problem);
+        let edges = WeightedEdges::of(problem);
         let score = score(edges.total() / f64::from(problem.parts));
         Ok(stream("fennel", problem, &edges, self.order, score, progress))
     }
 }
 
-/// What a part is worth where `edges_per_part` is the weight of all edges over the number of parts.
+/// Score of a part where `edges_per_part` is the weight of all edges over the number of parts.
 fn score(edges_per_part: f64) -> impl Fn(&Candidate) -> f64 {
     let price = |fullness: f64| fullness * fullness.sqrt();
-    move |part| part.tie - edges_per_part * (price(part.fullness + part.share) - price(part.fullness))
+    move |part| part.tie - edges_per_part * (price(part.fullness + part.weight) - price(part.fullness))
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
         let score = score(m / k);
         for x in [0.0, 1.0, 100.0, 250.0, 257.0] {
             for tie in [0.0, 3.0] {
-                let found = score(&Candidate { tie, fullness: x / (n / k), share: 1.0 / (n / k) });
+                let found = score(&Candidate { tie, fullness: x / (n / k), weight: 1.0 / (n / k) });
                 let expected = tie - (cost(x + 1.0) - cost(x));
                 assert!((found - expected).abs() < 1e-9, "{x} {tie}: {found} {expected}");
             }

@@ -5,7 +5,7 @@
 
 use gsplit_store::Progress;
 
-use super::{Candidate, Edges, stream};
+use super::{Candidate, WeightedEdges, stream};
 use crate::options::Order;
 use crate::{Partitioner, Problem, Result};
 
@@ -16,12 +16,12 @@ pub(crate) struct Ldg {
 
 impl Partitioner for Ldg {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        let edges = Edges::of(problem);
+        let edges = WeightedEdges::of(problem);
         Ok(stream("ldg", problem, &edges, self.order, score(problem.epsilon), progress))
     }
 }
 
-/// What a part is worth.
+/// Score of a part.
 pub(super) fn score(epsilon: f64) -> impl Fn(&Candidate) -> f64 {
     move |part| part.tie * (1.0 - part.fullness / (1.0 + epsilon))
 }
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn neighbours_count_in_proportion_to_the_room_left() {
         let score = score(0.0);
-        let worth = |tie, fullness| score(&Candidate { tie, fullness, share: 0.01 });
+        let worth = |tie, fullness| score(&Candidate { tie, fullness, weight: 0.01 });
         assert_eq!(worth(4.0, 0.5), 2.0);
         assert_eq!(worth(3.0, 1.0), 0.0);
         assert!(worth(2.0, 0.1) > worth(3.0, 0.5));

@@ -35,23 +35,23 @@ const VERTICES_PER_REPORT: usize = 1 << 14;
 
 /// A part that has room for a vertex.
 pub(crate) struct Candidate {
-    /// What the vertex's edges to the part weigh.
+    /// Weight of the vertex's edges to the part.
     tie: f64,
     /// Load of the part over the mean, without the vertex, in the constraint where that is largest.
     fullness: f64,
     /// Weight of the vertex over the mean load of a part, in the constraint where that is largest.
-    share: f64,
+    weight: f64,
 }
 
-/// What the edges of the graph weigh.
-pub(crate) struct Edges<'a> {
+/// Edges of the graph, with their weights.
+pub(crate) struct WeightedEdges<'a> {
     topology: &'a Topology,
     counts: Option<&'a [u32]>,
     /// Whether every vertex has as many in- as out-edges: then each edge is taken to be stored in both directions.
     both_ways: bool,
 }
 
-impl<'a> Edges<'a> {
+impl<'a> WeightedEdges<'a> {
     fn of(problem: &Problem<'a>) -> Self {
         let topology = problem.topology;
         let in_degrees = topology.indptr().windows(2).map(|pair| pair[1] - pair[0]);
@@ -67,7 +67,7 @@ impl<'a> Edges<'a> {
         edges.map(|(e, &u)| (u, 1 + self.counts.map_or(0, |counts| u64::from(counts[e]))))
     }
 
-    /// What all edges weigh, an edge in both directions counted once.
+    /// Weight of all edges, an edge in both directions counted once.
     fn total(&self) -> f64 {
         let n = self.topology.num_vertices() as u32;
         let total: u64 = (0..n).map(|v| self.in_edges(v).map(|(_, weight)| weight).sum::<u64>()).sum();
@@ -79,14 +79,14 @@ impl<'a> Edges<'a> {
 pub(crate) fn stream(
     name: &str,
     problem: &Problem<'_>,
-    edges: &Edges<'_>,
+    edges: &WeightedEdges<'_>,
     order: Order,
     score: impl Fn(&Candidate) -> f64,
     progress: &dyn Progress,
 ) -> Vec<u16> {
     let n = problem.topology.num_vertices();
     let stage = progress.stage(name, Some(n as u64), Unit::Items("vertices"));
-    let mut state = State::new(problem, edges);
+    let mut state = Streaming::new(problem, edges);
     let random = match order {
         Order::Natural => None,
         Order::Random => Some(permute(n as u32, &StreamKey::new(problem.seed, Stream::Assign))),
@@ -104,21 +104,21 @@ pub(crate) fn stream(
     state.assignment
 }
 
-/// Where everything stands between two vertices.
-struct State<'a> {
+/// State of the stream between two vertices.
+struct Streaming<'a> {
     weights: &'a VertexWeights,
     limit: f64,
     assignment: Vec<u16>,
     loads: Loads,
     queues: Queues,
     votes: Option<Votes>,
-    /// What the edges of the vertex at hand to each part weigh, and the parts for which that is not 0.
+    /// Weights of the edges of the vertex at hand to each part, and the parts for which that is not 0.
     ties: Vec<u64>,
     tied: Vec<u16>,
 }
 
-impl<'a> State<'a> {
-    fn new(problem: &'a Problem<'_>, edges: &Edges<'_>) -> Self {
+impl<'a> Streaming<'a> {
+    fn new(problem: &'a Problem<'_>, edges: &WeightedEdges<'_>) -> Self {
         let n = problem.topology.num_vertices();
         let loads = Loads::empty(problem.parts, &problem.weights);
         Self {
@@ -133,7 +133,7 @@ impl<'a> State<'a> {
         }
     }
 
-    fn collect_ties(&mut self, v: u32, edges: &Edges<'_>) {
+    fn collect_ties(&mut self, v: u32, edges: &WeightedEdges<'_>) {
         self.tied.drain(..).for_each(|part| self.ties[part as usize] = 0);
         let vote = self.votes.as_ref().map(|votes| votes.of(v));
         let placed = edges.in_edges(v).map(|(u, weight)| (self.assignment[u as usize], weight));
@@ -148,8 +148,8 @@ impl<'a> State<'a> {
 
     fn choose(&self, v: u32, score: &impl Fn(&Candidate) -> f64) -> u16 {
         let weight = self.weights.of(v);
-        let share = self.loads.share(weight);
-        let lightest = match share > 0.0 || !self.tied.is_empty() {
+        let portion = self.loads.portion(weight);
+        let lightest = match portion > 0.0 || !self.tied.is_empty() {
             true => self.queues.lightest(),
             false => return self.queues.smallest(),
         };
@@ -158,7 +158,7 @@ impl<'a> State<'a> {
         let rank = |part: u16| {
             let fullness = self.loads.fullness(part);
             let tie = self.ties[part as usize] as f64;
-            (-score(&Candidate { tie, fullness, share }), fullness, self.loads.sizes()[part as usize], part)
+            (-score(&Candidate { tie, fullness, weight: portion }), fullness, self.loads.sizes()[part as usize], part)
         };
         let best = candidates
             .map(rank)
@@ -172,7 +172,7 @@ impl<'a> State<'a> {
         (0..self.loads.num_parts() as u16).min_by(|a, b| with(a).total_cmp(&with(b))).unwrap_or(0)
     }
 
-    fn place(&mut self, v: u32, part: u16, edges: &Edges<'_>) {
+    fn place(&mut self, v: u32, part: u16, edges: &WeightedEdges<'_>) {
         self.assignment[v as usize] = part;
         self.queues.remove(&self.loads, part);
         self.loads.add(part, self.weights.of(v));
@@ -298,7 +298,7 @@ mod tests {
                 quality: crate::Quality::Default,
                 start: None,
             };
-            let seen = Edges::of(&problem);
+            let seen = WeightedEdges::of(&problem);
             assert_eq!(seen.both_ways, expect_both_ways);
             assert_eq!(seen.total(), edges.len() as f64 / if expect_both_ways { 2.0 } else { 1.0 });
             let assignment = stream("test", &problem, &seen, Order::Natural, ldg::score(0.03), &NoProgress);

@@ -23,9 +23,9 @@ pub struct Batch {
     edge_index: Option<Py<PyArray2<i64>>>,
     /// int64 [edges] of a subgraph, if asked for.
     e_id: Option<Py<PyArray1<i64>>>,
-    /// Of a subgraph: seeds, then the vertices that each layer reached first.
+    /// Vertices of a subgraph by layer: seeds, then the vertices that each layer reached first.
     num_sampled_nodes: Vec<usize>,
-    /// Of a subgraph: edges of each layer.
+    /// Edges of a subgraph, by layer.
     num_sampled_edges: Vec<usize>,
     /// Blocks, the one that reads features first.
     layers: Vec<Py<Layer>>,

@@ -15,7 +15,7 @@ use crate::memory::Pool;
 use crate::rows::{Classes, Features, Labels, gather};
 use crate::subgraph::{Numbering, Subgraph};
 
-/// What all epochs of a loader share.
+/// Plan that all epochs of a loader share.
 pub struct Plan {
     pub dataset: Dataset,
     pub fanouts: Fanouts,
@@ -32,7 +32,7 @@ pub struct Plan {
     pub features: Option<(FeatureTable, bool)>,
     pub labels: Option<Labels>,
     pub threads: usize,
-    /// Where feature rows go.
+    /// Memory for feature rows.
     pub pool: Arc<Pool>,
 }
 
@@ -57,7 +57,7 @@ impl Plan {
 pub struct Made {
     /// All vertices, the seeds first.
     pub vertices: Vec<i64>,
-    /// Where each seed lies in the list of seeds.
+    /// Position of each seed in the list of seeds.
     pub inputs: Vec<i64>,
     /// Its edges.
     pub edges: Edges,
@@ -149,7 +149,7 @@ fn make(
     })
 }
 
-/// What is drawn of a layer's in-edges, and what becomes of their ids.
+/// Draws of each layer: its key, its in-edges, and whether their ids are kept.
 pub fn draws(plan: &Plan, step: Step) -> impl Iterator<Item = (StreamKey, Draw<'static>, EdgeIds<'static>)> {
     let ids = |keep| if keep { EdgeIds::Keep } else { EdgeIds::Drop };
     step.layers(&plan.fanouts).map(move |(key, fanout)| (key, Draw::new(fanout), ids(plan.edge_ids)))

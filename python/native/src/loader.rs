@@ -1,4 +1,4 @@
-//! What Python holds: a loader, and its epochs, which are iterators.
+//! Objects that Python holds: a loader, and its epochs, which are iterators.
 //!
 //! With `prefetch` above 0 a thread of its own stays up to so many mini-batches ahead of Python; with 0 a mini-batch is made when it is
 //! asked for. Both give the same. Threads begin with an epoch and end with it, so a loader can be copied into another process by `fork`.

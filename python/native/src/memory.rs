@@ -42,7 +42,7 @@ impl Pool {
     }
 }
 
-/// What owns the memory of an array: goes back to the pool with the last array that shows it.
+/// Owner of an array's memory, which goes back to the pool with the last array that shows it.
 #[pyclass(frozen, module = "gsplit._native")]
 pub struct Memory {
     values: Vec<f32>,

@@ -12,7 +12,7 @@ use crate::memory::Pool;
 pub struct Features {
     /// A buffer that begins with the rows, one after the other.
     pub memory: Vec<f32>,
-    /// What they are made of.
+    /// Kind of their values.
     pub kind: Kind,
     /// Number of rows.
     pub rows: usize,
@@ -84,7 +84,7 @@ pub enum Classes {
 }
 
 impl Labels {
-    /// Those of `vertices`.
+    /// Labels of `vertices`.
     pub fn of(&self, vertices: &[u32]) -> Classes {
         match self {
             Self::One(classes) => Classes::One(vertices.iter().map(|&v| classes[v as usize].into()).collect()),

@@ -26,7 +26,7 @@ pub struct Subgraph {
     pub num_edges: Vec<usize>,
 }
 
-/// Where the vertices of the present mini-batch are in its list.
+/// Positions of vertices in the list of the present mini-batch.
 #[derive(Default)]
 pub struct Numbering {
     positions: Vec<u32>,

@@ -20,7 +20,7 @@ const LARGEST: f32 = 127.0;
 /// lowest bits. There is no faster way in plain SSE2.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 * 2^23
 
-/// What was lost when features were stored in a type with fewer bits.
+/// Loss of features that are stored in a type with fewer bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Narrowing {
@@ -32,7 +32,7 @@ pub struct Narrowing {
     pub max_abs_value: f64,
 }
 
-/// What pieces of rows have lost so far. Values that are not finite count as stored exactly.
+/// Loss of pieces of rows so far. Values that are not finite count as stored exactly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loss {
     max_error: f64,

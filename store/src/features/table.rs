@@ -13,11 +13,11 @@ use crate::arrow::{ArrowFile, Batch};
 use crate::mmap::{PREFIX, SharedMemory};
 use crate::{Checksum, Error, Result, RowIndex};
 
-/// Where each batch of rows begins in memory.
+/// Alignment of each batch of rows in memory.
 const ALIGN: usize = 64;
 
 /// Makes memory of so many bytes for a table, filled by what it is given.
-type Memory<'a> = dyn Fn(&FeatureTable, usize, &dyn Fn(&mut [u8])) -> std::io::Result<Buffer> + 'a;
+type Allocate<'a> = dyn Fn(&FeatureTable, usize, &dyn Fn(&mut [u8])) -> std::io::Result<Buffer> + 'a;
 
 /// Feature rows of all vertices, or in a shard of its own, mapped; or some columns of them ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub struct FeatureTable {
     scales: Vec<Buffer>,
     /// All values and all scales, where each lie in one piece.
     whole: Option<(Buffer, Buffer)>,
-    /// Which row is a vertex's, where not all vertices have one.
+    /// Row of each vertex, where not all vertices have one.
     index: Option<RowIndex>,
-    /// Which columns are stored, where others are not.
+    /// Columns that are stored, where others are not.
     held: Option<Range<usize>>,
     /// State of the file when it was opened: another after every write, and of every other file.
     state: Option<[i64; 5]>,
@@ -79,7 +79,7 @@ impl FeatureTable {
         Self { dim, held: Some(held), index: Some(RowIndex::none()), ..self }
     }
 
-    /// Where the row of vertex `v` is stored.
+    /// Position at which the row of vertex `v` is stored.
     #[inline]
     fn position(&self, v: u32) -> Option<usize> {
         self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v))
@@ -154,7 +154,7 @@ impl FeatureTable {
     }
 
     /// The same rows in memory that `make` has of so many bytes, filled as it is told.
-    fn copied(&self, make: &Memory<'_>) -> std::io::Result<Self> {
+    fn copied(&self, make: &Allocate<'_>) -> std::io::Result<Self> {
         if let Some(held) = &self.held {
             return Ok(self.columns(held.clone()).copied(make)?.within(held.clone(), self.dim));
         }
@@ -203,7 +203,7 @@ impl FeatureTable {
         bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
     }
 
-    /// What each row's values are to be multiplied by, where they are i8 and lie in one piece. `None` in a shard.
+    /// Factor of each row's values, where they are i8 and lie in one piece. `None` in a shard.
     pub fn scales(&self) -> Option<&[f32]> {
         let wanted = self.dtype == FeatureDtype::I8 && self.index.is_none();
         let (_, scales) = self.whole.as_ref().filter(|_| wanted)?;
@@ -235,7 +235,7 @@ impl FeatureTable {
         bytemuck::cast_slice(&batch.as_slice()[start..start + self.dim * self.dtype.bytes()])
     }
 
-    /// What the stored values of vertex `v` are to be multiplied by: 1 for every type but i8. NaN where a shard does not hold them.
+    /// Factor of the stored values of vertex `v`: 1 for every type but i8. NaN where a shard does not hold them.
     pub fn scale(&self, v: u32) -> f32 {
         if self.dtype != FeatureDtype::I8 {
             return 1.0;

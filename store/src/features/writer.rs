@@ -44,7 +44,7 @@ pub struct WrittenFeatures {
     pub rows: u64,
     /// The file's record.
     pub record: FileRecord,
-    /// What narrowing cost; `None` for f32.
+    /// Loss by narrowing; `None` for f32.
     pub narrowing: Option<Narrowing>,
 }
 
@@ -77,7 +77,7 @@ impl FeatureWriter {
         self.dtype
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -87,7 +87,7 @@ impl ColumnFile {
         Ok(bytemuck::cast_slice(self.bytes()))
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         self.map.path()
     }
@@ -119,7 +119,7 @@ impl<T: Element> Column<T> {
         Ok(Self { file, element: PhantomData })
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }

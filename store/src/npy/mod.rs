@@ -55,7 +55,7 @@ pub(crate) fn numeric_bytes(descr: &str) -> Option<usize> {
     }
 }
 
-/// What the header of a `.npy` file or `.npz` member says.
+/// Header of a `.npy` file or `.npz` member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NpyHeader {
     /// Type of the elements, as `<f4`.

@@ -16,7 +16,7 @@ struct RawWriter {
     path: PathBuf,
     out: BufWriter<File>,
     hasher: Hasher,
-    /// What the first chunk holds, header included: it is digested last.
+    /// The first chunk, header included: it is digested last.
     head: Vec<u8>,
     descr: &'static str,
     element_bytes: u64,
@@ -113,7 +113,7 @@ impl<T: Element> NpyWriter<T> {
         self.len() == 0
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.raw.path
     }
@@ -173,7 +173,7 @@ impl ColumnWriter {
         self.raw.elements() / self.width as u64
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.raw.path
     }

@@ -1,4 +1,4 @@
-//! What all rules of placement agree on: who loads a row, which rows are hottest, and how they are dealt to devices.
+//! Rules that all placements agree on: who loads a row, which rows are hottest, and how they are dealt to devices.
 //!
 //! `gsplit place` predicts what a rule serves, `gsplit train` follows it; both take the rows of each device from here.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Who loads a row.
+/// Ranks that load a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readers {

@@ -1,4 +1,4 @@
-//! What shards hold, and that nothing else can be read from them.
+//! Contents of shards, and that nothing else can be read from them.
 
 use std::fs;
 use std::path::Path;

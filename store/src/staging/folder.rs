@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// What a file is known by as long as nobody writes to it.
+/// Identity of a file, as long as nobody writes to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
@@ -103,7 +103,7 @@ impl Folder {
         }
     }
 
-    /// What `name` in it is; `None` if there is nothing.
+    /// Type of the file `name` in it; `None` if there is nothing.
     pub fn kind(&self, name: &OsStr) -> Result<Option<FileType>> {
         match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -112,7 +112,7 @@ impl Folder {
         }
     }
 
-    /// What the file `name` in it is known by whatever it is called; `None` if there is nothing.
+    /// Identity of the file `name` in it, whatever it is called; `None` if there is nothing.
     pub fn identity(&self, name: &OsStr) -> Option<Identity> {
         let found = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let changed = format!("{}.{:09}", found.st_mtime, found.st_mtime_nsec);

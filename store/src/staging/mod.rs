@@ -45,10 +45,10 @@ pub use lock::FolderLock;
 pub use target::{Mark, Target, artifact_around};
 pub use together::{commit_all, recover};
 
-/// What becomes a dataset.
+/// Content of a staging folder that becomes a dataset.
 pub(crate) const DATASET: &str = "dataset";
 
-/// Where the older artifact stands aside.
+/// Name under which the older artifact stands aside.
 const REPLACED: &str = "replaced";
 
 /// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible, so that an interrupt
@@ -132,12 +132,12 @@ impl Staging {
         }
     }
 
-    /// Where to write the file `name` of a folder: it may have folders, separated by `/`.
+    /// Path for writing the file `name` of a folder: it may have folders, separated by `/`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.file().join(name)
     }
 
-    /// Where to write the artifact that is a file.
+    /// Path for writing an artifact that is a file.
     pub fn file(&self) -> PathBuf {
         drop(OPEN.lock().unwrap_or_else(PoisonError::into_inner)); // waits for the exit after `remove_all`
         self.root().join(self.content)
@@ -156,7 +156,7 @@ impl Staging {
         Ok(path)
     }
 
-    /// What stands at the final path is known by; `None` if nothing does.
+    /// Identity of the thing at the final path; `None` if there is nothing.
     fn shown(&self) -> Result<Option<folder::Identity>> {
         Ok(self.folder.parent().identity(self.target.name()?))
     }

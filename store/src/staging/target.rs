@@ -1,4 +1,4 @@
-//! Where an artifact will stand, and what may stand there now.
+//! Target of an artifact: its path, and what may stand there now.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,7 +11,7 @@ use super::folder::Folder;
 use crate::document::Document;
 use crate::{Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
 
-/// By what gsplit knows a folder that it made: a file in it that has a word within its first bytes.
+/// Mark of a folder that gsplit made: a file in it that has a word within its first bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     /// Name of the file.
@@ -21,7 +21,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// That of a dataset in another tool's format.
+    /// The mark of a dataset in another tool's format.
     pub const EXPORT: Self = Self { file: "gsplit-export.json", word: "topology_checksum" };
 
     /// A document of the format `T` called `file`, of whatever version, sound or not.
@@ -43,7 +43,7 @@ impl Mark {
     }
 }
 
-/// Those of all artifacts that are folders, those of other crates included.
+/// Marks of all artifacts that are folders, those of other crates included.
 const MARKS: [Mark; 6] = [
     Mark::document::<DatasetManifest>("dataset.json"),
     Mark::document::<PresampleMeta>("presample.json"),
@@ -53,7 +53,7 @@ const MARKS: [Mark; 6] = [
     Mark::EXPORT,
 ];
 
-/// Where an artifact will stand.
+/// Path at which an artifact will stand.
 #[derive(Clone, Debug)]
 pub struct Target {
     path: PathBuf,
@@ -150,7 +150,7 @@ impl Target {
         self.mark.is_some()
     }
 
-    /// What it is called in the folder around it.
+    /// Name in the folder around it.
     pub(super) fn name(&self) -> Result<&OsStr> {
         let problem = || Error::Invalid(format!("{}: expected a path that ends in a name", self.path.display()));
         self.path.file_name().ok_or_else(problem)

@@ -56,7 +56,7 @@ fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// What a killed run leaves.
+/// Leaves a staging folder as a killed run does.
 fn abandon(target: &Path) {
     let staging = Staging::open(at(target), true, "artifact").unwrap();
     fs::create_dir(staging.path("")).unwrap();

@@ -27,7 +27,7 @@ use crate::{Error, Result, check};
 
 pub(super) const NOTE: &str = "together.json";
 
-/// Where an artifact that was taken back lies until its staging folder is cleared.
+/// Name of an artifact that was taken back, until its staging folder is cleared.
 const TAKEN: &str = "taken";
 
 /// Content of `together.json`, which lies beside the first.
@@ -66,12 +66,12 @@ pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
     stagings.iter().try_for_each(|staging| staging.folder.parent().sync()) // drop removes the rest, and what was replaced
 }
 
-/// What [`commit_all`] does, one after the other.
+/// Steps of [`commit_all`], one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The note is written.
     Note,
-    /// What stands in the place of this one steps aside.
+    /// The artifact in the place of this one steps aside.
     Aside(usize),
     /// This one appears.
     Show(usize),

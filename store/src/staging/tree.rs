@@ -26,7 +26,7 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path))
 }
 
-/// What is found in a folder, but for folders.
+/// Kind of an entry of a folder that is no folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A file of so many bytes.

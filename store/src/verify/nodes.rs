@@ -1,4 +1,4 @@
-//! What the parts of a dataset that have a row for each vertex must satisfy.
+//! Checks of the parts of a dataset that have a row for each vertex.
 
 use std::collections::BTreeSet;
 

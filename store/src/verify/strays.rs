@@ -1,4 +1,4 @@
-//! What lies in a dataset and is none of it: links, and files that no document lists.
+//! Strays in a dataset: links, and files that no document lists.
 //!
 //! Left out are unfinished work (`.NAME.partial` beside an artifact, which the next run resumes or removes) and hidden files
 //! at the top, but for links, which are told wherever they are.
@@ -83,7 +83,7 @@ impl Listed {
         Self::Names(names.map(|name| format!("{folder}{name}")).collect(), document)
     }
 
-    /// What is wrong with there being a file `name`.
+    /// The problem with a file `name`, if there is one.
     fn problem(&self, name: &str) -> Option<String> {
         let Self::Names(names, document) = self else { return None };
         let is_hidden = name.starts_with('.') && !name.contains('/');

@@ -1,4 +1,5 @@
-//! What has a row for each vertex or edge. A part that was added stays as it is: to open it again is an error.
+//! Columns: parts with a row for each vertex or edge. A part that was added stays as it is: to open it again is an
+//! error.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ impl DatasetWriter {
         self.staged(ORIGINAL_NAMES).map(Names::open).transpose()
     }
 
-    /// Where the file called `name` lies, if it was added.
+    /// Path of the file called `name`, if it was added.
     fn staged(&self, name: &str) -> Option<PathBuf> {
         self.has(name).then(|| self.staging.path(name))
     }
@@ -212,7 +213,7 @@ impl DatasetWriter {
         self.journal.staged.files.insert(name.into(), record);
     }
 
-    /// Where to write the file `name`: a file that is recorded is never touched again.
+    /// Path for writing the file `name`: a file that is recorded is never touched again.
     pub(crate) fn place(&self, name: &str) -> Result<PathBuf> {
         if self.journal.staged.files.contains_key(name) {
             return Err(Error::Invalid(format!("{}: {name} was added before", self.name)));

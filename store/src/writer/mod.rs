@@ -128,7 +128,7 @@ impl DatasetWriter {
         self.staging.keep(false);
     }
 
-    /// What was counted so far, by name.
+    /// Counts so far, by name.
     pub fn facts(&self) -> &BTreeMap<String, u64> {
         &self.journal.facts
     }

@@ -77,7 +77,7 @@ fn targets(hosts: u32, out: &Path) -> Vec<Target> {
     places(hosts, out).map(|place| dataset_target(&place)).collect()
 }
 
-/// What each shard is.
+/// Description of each shard.
 fn infos((dataset, map): (&Dataset, Option<&PartitionMap>), hosts: u32) -> Result<Vec<ShardInfo>> {
     dataset.expect_whole("rows")?;
     let by = match map {

@@ -27,13 +27,13 @@ pub use raw::{
     forget_gradient, gemm, give_back_memory, round_to_tf32, upload, values, values_mut, values_of,
 };
 
-/// What a backward function is given.
+/// Arguments of a backward function.
 pub struct Gradient {
     /// Gradient of the output, of its shape; perhaps not contiguous.
     pub output: Tensor,
     /// The tensors saved by [`attach`], in its order.
     pub saved: Vec<Tensor>,
-    /// Which inputs' gradients are asked for.
+    /// Inputs whose gradients are asked for.
     pub needed: Vec<bool>,
 }
 

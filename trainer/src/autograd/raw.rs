@@ -249,7 +249,7 @@ pub fn values_mut(tensor: &mut Tensor) -> Result<&mut [f32]> {
 
 /// A type of values that both torch and the kernels know.
 pub trait TensorValue: Pod {
-    /// What torch calls it.
+    /// Torch's name of the type.
     const KIND: Kind;
 }
 

@@ -138,9 +138,8 @@ impl Made {
                 let input_rows = InputRows::Read(rows.shallow_clone());
                 Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
             }
-            None => {
-                clock.phase(Phase::Load, |_| load(source, batch.sampled.clone(), &input, job.options.prefetch > 0, comm))?
-            }
+            None => clock
+                .phase(Phase::Load, |_| load(source, batch.sampled.clone(), &input, job.options.prefetch > 0, comm))?,
         };
         if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {
             *kept = Some(rows.shallow_clone());

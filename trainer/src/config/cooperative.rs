@@ -52,7 +52,7 @@ impl CooperativeConfig {
 }
 
 impl TrainConfig {
-    /// What is wrong with mini-batches that are made once, or with options that are for them alone, if anything.
+    /// The problem with mini-batches that are made once, or with options that are for them alone, if any.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
         let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } = &self.cooperative;
         let expansion = [

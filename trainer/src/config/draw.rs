@@ -1,4 +1,4 @@
-//! Which in-neighbours are drawn, and what their rows count in sums.
+//! Draws of in-neighbours, and the weights of their rows in sums.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub enum DrawKind {
 /// How many times more often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DrawFactor {
-    /// What the bytes ask for that were moved in the epoch before.
+    /// The factor that the bytes moved in the epoch before ask for.
     Auto,
     /// So many times, from 1.
     Fixed(f64),
@@ -97,7 +97,7 @@ impl TrainConfig {
         }
     }
 
-    /// What is wrong with what is drawn, and how it is summed, if anything.
+    /// The problem with what is drawn, and how it is summed, if any.
     pub(super) fn draw_problem(&self) -> Option<String> {
         let (kind, on_gpu) = (self.model.kind, self.device == Device::Cuda);
         if let Some(column) = self.edge_weights.as_ref().filter(|_| !kind.sums_sources()) {

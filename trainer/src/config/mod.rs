@@ -27,7 +27,7 @@ use crate::{Error, Result};
 /// Ranks are threads of one process: more than this is a mistake, and would exhaust it.
 const MAX_RANKS: usize = 256;
 
-/// Where ranks compute.
+/// Device that ranks compute on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
@@ -38,7 +38,7 @@ pub enum Device {
     Cuda,
 }
 
-/// Of checkpoints that were written before there were groups.
+/// The number of groups in checkpoints that were written before there were groups.
 fn one_group() -> usize {
     1
 }
@@ -47,7 +47,8 @@ fn one_group() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Who computes what [default: single; split with several ranks, as with --ranks, --partition or several GPUs]
+    /// Division of the work between ranks [default: single; split with several ranks, as with --ranks, --partition or
+    /// several GPUs]
     #[arg(long, value_enum, default_value = "split", hide_default_value = true)]
     pub parallelism: Parallelism,
     /// With split, how many layers are split, the lowest: their rows come from the ranks that own them. Above, each rank computes
@@ -70,7 +71,7 @@ pub struct TrainConfig {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default = "one_group")]
     pub groups: usize,
-    /// Where ranks compute
+    /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
     /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks, or
@@ -81,7 +82,7 @@ pub struct TrainConfig {
     #[command(flatten)]
     #[serde(default)]
     pub cooperative: CooperativeConfig,
-    /// Which model
+    /// The model
     #[command(flatten)]
     pub model: ModelConfig,
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
@@ -113,7 +114,7 @@ pub struct TrainConfig {
     /// How its learning rate changes
     #[command(flatten)]
     pub schedule: ScheduleConfig,
-    /// What is learnt
+    /// The task
     #[command(flatten)]
     pub task: TaskConfig,
     /// Seed of every random choice: weights, batches, samples, dropout
@@ -126,7 +127,7 @@ pub struct TrainConfig {
     /// Stop when the valid metric has not risen for this many evaluations in a row
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
-    /// What the valid metric must rise by to count as risen, for --patience
+    /// Least rise of the valid metric that counts, for --patience
     #[arg(long, value_name = "DELTA", default_value_t = 0.0)]
     pub min_delta: f64,
 }
@@ -206,7 +207,7 @@ impl TrainConfig {
         Err(Error::Option(problem))
     }
 
-    /// What is wrong with the groups of ranks, if anything.
+    /// The problem with the groups of ranks, if any.
     fn grouping_problem(&self) -> Option<String> {
         let (groups, ranks) = (self.groups, self.num_ranks());
         if groups > 1 && !self.parallelism.splits() {
@@ -223,7 +224,7 @@ impl TrainConfig {
         }
     }
 
-    /// What is wrong with the number of layers that are split, if anything.
+    /// The problem with the number of layers that are split, if any.
     fn splitting_problem(&self) -> Option<String> {
         let (split_layers, layers) = (self.split_layers?, self.model.layers);
         if !self.parallelism.splits() {
@@ -238,7 +239,7 @@ impl TrainConfig {
         }
     }
 
-    /// What is wrong with the options that the valid metric decides by, if anything.
+    /// The problem with the options that the valid metric decides by, if any.
     fn stopping_problem(&self) -> Option<String> {
         if self.patience == Some(0) {
             Some("--patience 0: expected 1 or more".to_string())

@@ -1,4 +1,4 @@
-//! Which model is trained.
+//! Options of the model that is trained.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ impl ModelKind {
     }
 }
 
-/// What is normalised before a hidden layer's activation.
+/// Normalisation before a hidden layer's activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormKind {
@@ -58,19 +58,19 @@ pub enum NormKind {
     Batch,
 }
 
-/// Which layers' rows the logits are made of.
+/// Layers whose rows make the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum JumpingKnowledge {
     /// The last layer's
     None,
-    /// Those of every layer, side by side
+    /// The rows of every layer, side by side
     Cat,
     /// The largest value of each column over all layers
     Max,
 }
 
-/// What the factors of dense products, and on a GPU all rows, are rounded to.
+/// Type that the factors of dense products, and on a GPU all rows, are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dtype {
@@ -86,7 +86,7 @@ pub enum Dtype {
     F16,
 }
 
-/// What a feature row is divided by before it is used.
+/// Norm that a feature row is divided by before it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureNorm {
@@ -128,7 +128,7 @@ pub struct ModelConfig {
     #[arg(long, value_name = "BY", value_enum, default_value = "none")]
     #[serde(default)]
     pub normalise_features: FeatureNorm,
-    /// What is normalised before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
+    /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
     #[arg(long, value_enum)]
     pub norm: Option<NormKind>,
     /// Add to each hidden layer what it reads for the vertex, by a trained matrix where widths differ
@@ -141,14 +141,14 @@ pub struct ModelConfig {
     /// same losses to the bit
     #[arg(long)]
     pub checkpoint_activations: bool,
-    /// What the factors of dense products, and on a GPU all rows, are rounded to
+    /// Type that the factors of dense products, and on a GPU all rows, are rounded to
     #[arg(long, value_enum, default_value = "f32")]
     #[serde(default)]
     pub dtype: Dtype,
 }
 
 impl ModelConfig {
-    /// What is wrong with these options, if anything.
+    /// The problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let attends = self.kind.attends();
         let extras = self.norm.is_some_and(|norm| norm != NormKind::None)

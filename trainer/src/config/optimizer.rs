@@ -1,4 +1,4 @@
-//! How the parameters are updated.
+//! Options of the optimizer.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub struct OptimizerConfig {
     /// Share of the second moment that adam and adamw keep in a step [default: 0.999]
     #[arg(long)]
     pub beta2: Option<f64>,
-    /// What adam and adamw add to the denominator [default: 1e-8]
+    /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[arg(long)]
     #[serde(alias = "epsilon")]
     pub adam_epsilon: Option<f64>,
@@ -75,7 +75,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// What is wrong with these options, if anything.
+    /// The problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let (sgd, adam) = (self.kind == OptimizerKind::Sgd, self.kind != OptimizerKind::Sgd);
         let foreign = [

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Device, FeatureNorm, ModelKind, TrainConfig};
 
-/// Who computes what.
+/// Division of the work between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallelism {
@@ -31,40 +31,40 @@ pub enum Parallelism {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Division {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Who computes the seeds, and which rows ranks bring each other.
+    /// Rows that ranks bring each other, and with them the owners of the seeds.
     pub rows: Shared,
-    /// Who computes the layer that reads features.
+    /// Ranks that compute the layer that reads features.
     pub bottom: Bottom,
-    /// Where mini-batches come from.
-    pub batches: Batches,
+    /// Origin of the mini-batches.
+    pub batches: BatchOrigin,
     /// Whether there may be several ranks.
     pub several: bool,
 }
 
-/// Which rows cross between ranks.
+/// Rows that cross between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// None: each rank takes an equal share of the seeds and computes all they need.
     Nothing,
     /// None: each rank takes the seeds that a partition map gives it.
     Seeds,
-    /// Those of the lowest layers, all unless `--split-layers` says how many, by a partition map that deals the seeds too.
+    /// The rows of the lowest layers, all unless `--split-layers` says how many, by a partition map that deals the seeds too.
     Layers,
 }
 
-/// Where mini-batches come from.
+/// Origin of mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batches {
+pub enum BatchOrigin {
     /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
     Drawn,
     /// They are made once; epochs shuffle their order.
     Made,
 }
 
-/// Who computes the bottom layer.
+/// Ranks that compute the bottom layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottom {
     /// The rank that computes the layer above, from whole feature rows.
@@ -75,16 +75,17 @@ pub enum Bottom {
 
 impl Parallelism {
     /// Its row.
-    pub fn row(self) -> Row {
-        let row = |name, rows| Row { name, rows, bottom: Bottom::Rows, batches: Batches::Drawn, several: true };
+    pub fn row(self) -> Division {
+        let row =
+            |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::Drawn, several: true };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
             Self::Data => row("data", Shared::Nothing),
-            Self::PushPull => Row { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
-            Self::Cooperative => Row { batches: Batches::Made, ..row("cooperative", Shared::Layers) },
+            Self::PushPull => Division { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
+            Self::Cooperative => Division { batches: BatchOrigin::Made, ..row("cooperative", Shared::Layers) },
             Self::Auto => row("auto", Shared::Nothing),
-            Self::Single => Row { several: false, ..row("single", Shared::Nothing) },
+            Self::Single => Division { several: false, ..row("single", Shared::Nothing) },
         }
     }
 
@@ -100,7 +101,7 @@ impl Parallelism {
 
     /// Whether mini-batches are made once, server by server.
     pub fn cooperates(self) -> bool {
-        self.row().batches == Batches::Made
+        self.row().batches == BatchOrigin::Made
     }
 
     /// Whether each rank reads some columns of the feature rows.
@@ -116,7 +117,7 @@ impl std::fmt::Display for Parallelism {
 }
 
 impl TrainConfig {
-    /// What cannot be computed by columns of the features, where it is to be, if anything.
+    /// The problem with computing by columns of the features, where it is asked for, if any.
     pub(super) fn columns_problem(&self) -> Option<String> {
         if !self.parallelism.slices_columns() {
             return None;

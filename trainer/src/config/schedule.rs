@@ -1,4 +1,4 @@
-//! How the learning rate changes in the course of a run.
+//! Options of the learning rate's schedule.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct ScheduleConfig {
     /// Epochs between two steps of the step schedule [default: 10]
     #[arg(long, value_name = "N")]
     pub step_epochs: Option<u32>,
-    /// What step and plateau multiply the rate by [default: 0.1]
+    /// Factor by which step and plateau multiply the rate [default: 0.1]
     #[arg(long, value_name = "FACTOR")]
     pub gamma: Option<f64>,
     /// Evaluations without a new best that plateau lets pass; one more lowers the rate [default: 10]
@@ -60,7 +60,7 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// What is wrong with these options, if anything.
+    /// The problem with these options, if any.
     pub(super) fn problem(&self, lr: f64) -> Option<String> {
         use ScheduleKind::{Cosine, Linear, Plateau, Step};
         let owners: [(&str, bool, &[ScheduleKind], &str); 5] = [

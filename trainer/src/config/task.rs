@@ -1,21 +1,21 @@
-//! What is learnt, and how it is scored.
+//! Options of the task: what is learnt, and how it is scored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
 
-/// What is learnt.
+/// Task that is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
     /// The classes of vertices: one each, or any number each, as the dataset's labels are
     #[default]
     Node,
-    /// Which pairs of vertices are edges; needs neither labels nor splits
+    /// Whether a pair of vertices is an edge; needs neither labels nor splits
     Link,
 }
 
-/// What makes a score of the rows of two vertices.
+/// Function that scores a pair of vertices from their rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ScorerKind {
@@ -26,11 +26,11 @@ pub enum ScorerKind {
     Mlp,
 }
 
-/// What is learnt, and how it is scored.
+/// Options of the task: what is learnt, and how it is scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
-    /// What is learnt; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
+    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
     #[arg(id = "task", long, value_name = "KIND", value_enum, default_value = "node")]
     pub kind: TaskKind,
     /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and roc-auc
@@ -39,7 +39,7 @@ pub struct TaskConfig {
     /// dataset's own split, else mrr]
     #[arg(long)]
     pub metric: Option<Metric>,
-    /// What scores a pair of vertices, with --task link
+    /// Function that scores a pair of vertices, with --task link
     #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
     #[serde(default)]
     pub scorer: ScorerKind,
@@ -89,7 +89,7 @@ impl TaskConfig {
         options.into_iter().find(|(_, set)| *set).map(|(option, _)| option)
     }
 
-    /// What is wrong with these options, if anything.
+    /// The problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         /// Random words of an evaluation edge, over the times that one is drawn again.
         const MOST_EVAL_NEGATIVES: usize = 10_000;

@@ -121,7 +121,7 @@ fn ranks<I: Iterator<Item = u32>>(
     })
 }
 
-/// What `work` finds for each of `count` items. The workers of `pass` take blocks of `size` in turn.
+/// Results of `work` for each of `count` items. The workers of `pass` take blocks of `size` in turn.
 fn by_blocks<T: Send + Copy>(
     pass: &mut LayerWise<'_>,
     count: usize,

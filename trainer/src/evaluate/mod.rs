@@ -1,15 +1,17 @@
 //! Scores of the valid and test splits, by exact inference.
 //!
-//! The ranks of a process share the work: rank 0's thread leads, and for every other rank of the process a thread computes at that
-//! rank's place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So what fails or stops
-//! does so on rank 0, and the others are told as always. Scores are counted as chunks come in, in the order of the vertices.
-//! Of ranks that are processes rank 0 evaluates alone, with the threads of its process or its GPU. On shards of a dataset it has not the
-//! rows for that: there all ranks evaluate together, each its own vertices, and add up what they counted.
+//! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread computes at that rank's
+//! place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So an error or a
+//! stop happens on rank 0, and reaches the others as always. Scores are counted as chunks come in, in the order of the
+//! vertices.
+//! With one process a rank, rank 0 evaluates alone, with the threads of its process or its GPU. On shards of a dataset
+//! it does not have the rows for that: there all ranks evaluate together, each its own vertices, and add up their
+//! counts.
 //!
-//! Why processes do not share it else: each would keep a table of its own of all hidden rows, on a host of eight GPUs eight times what
-//! one evaluation takes, where that of a large graph fills the host; and all rows of all layers would go from each to all others.
-//! Threads share one table. What is left are graphs whose rows fit every GPU, on several hosts: there `gsplit infer` scores
-//! checkpoints beside the training.
+//! Why processes share the work on shards only: each would keep a table of all hidden rows. On a host of eight GPUs
+//! that is eight times the memory of one evaluation, and the table of a large graph fills the host. All rows of all
+//! layers would also go from each process to all others. Threads share one table. Graphs whose rows fit every GPU, on
+//! several hosts, could gain: there `gsplit infer` scores checkpoints beside the training.
 
 mod links;
 mod score;

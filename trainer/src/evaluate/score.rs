@@ -1,4 +1,4 @@
-//! When a run is evaluated, and by whom.
+//! Evaluation in the course of a run: the epochs at which it happens, and the workers that do it.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Com
     }
 }
 
-/// Those who evaluate `model`, which is rank 0's: a worker for each rank of this process.
+/// Workers that evaluate `model`, which is rank 0's: one for each rank of this process.
 fn team<'m>(run: &'m Run<'_>, model: &'m Model) -> Result<Team<'m>> {
     let others = run.places[run.here()][1..].iter().map(|place| {
         let other = run.model(place);

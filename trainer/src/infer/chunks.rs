@@ -1,7 +1,8 @@
-//! The vertices of a layer in chunks of bounded edges, given to whoever asks next, and shown in their order.
+//! Chunks of a layer's vertices. Each has a bounded number of edges. Workers take the next chunk when they are free,
+//! and chunks are shown in the order of their vertices.
 //!
-//! Where chunks end depends on the graph and the room alone, so that each row is computed in the same chunk by any number of
-//! workers. Who takes a chunk takes the room for its rows with it.
+//! The ends of chunks depend on the graph and the room alone, so each row is computed in the same chunk by any number
+//! of workers. A worker that takes a chunk also gets the room for its rows.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -42,10 +43,10 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Who is shown chunks, one at a time and in the order of their vertices, on any worker's thread.
+/// Callback that is shown chunks, one at a time and in the order of their vertices, on any worker's thread.
 pub type Visit<'v> = dyn FnMut(Chunk<'_>) -> Result<()> + Send + 'v;
 
-/// What bounds the chunks of a layer.
+/// Bounds of the chunks of a layer.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
     /// In-neighbours.
@@ -98,7 +99,7 @@ struct Left<'t, T> {
     slots: Option<(Slots<'t, T>, usize)>,
 }
 
-/// Whose chunk is shown next, and to whom.
+/// The chunk that is shown next, and the callback.
 struct Turn<'t> {
     number: usize,
     visit: Option<&'t mut Visit<'t>>,
@@ -119,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'t, T: Cell> Chunks<'t, T> {
-    /// Those of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
+    /// The chunks of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
     pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t, T>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
         Self {
             bounds,
@@ -154,7 +155,7 @@ impl<'t, T: Cell> Chunks<'t, T> {
     /// Shows the chunk of that number, once those before it were; does nothing once another worker has `failed`.
     ///
     /// # Errors
-    /// Those of who is shown it.
+    /// Errors of the callback that is shown it.
     pub fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
         let mut turn = lock(&self.turn);
         while turn.number != number {

@@ -1,12 +1,12 @@
-//! The rows of a finished layer, for the layer above: in the memory of the GPUs that compute, where each has room for all of
-//! them, else in the host's, where those fit, else in a file that is mapped.
+//! Rows of a finished layer, for the layer above. They lie in the memory of the GPUs that compute, where each has room
+//! for all of them; else in the host's memory, where they fit; else in a file that is mapped.
 //!
-//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and a slot is written by whoever has
-//! it. On several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own, so that layers above
-//! read rows at home: a layer reads each row once an edge and chunk, but it is written once. Rows lie in the type of the place's
-//! rows, as they do in training, and are read as f32.
-//! The file never has a name: it goes with the map, whatever becomes of the process. GPUs read rows
-//! in the host's memory over the bus where the driver can pin them; other rows are gathered by the host.
+//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and one worker writes
+//! each slot. With several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own. So
+//! the layers above read rows at home: a row is read once for each edge and chunk, but written once. Rows have the type
+//! of the place's rows, as in training, and are read as f32.
+//! The file has no name, so it disappears with the map, however the process ends. GPUs read rows in the host's memory
+//! over the bus where the driver can pin them; other rows are gathered by the host.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ use crate::operator::Row;
 use crate::operator::{Place, link};
 use crate::{Error, Result};
 
-/// Where the rows of a finished layer are to lie.
+/// Home of the rows of a finished layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<'a> {
     /// The memory of each GPU that computes.
@@ -42,14 +42,14 @@ pub trait Cell: Row + Widen {}
 impl<T: Row + Widen> Cell for T {}
 
 /// All rows on one GPU.
-pub struct OnGpu<T: Pod> {
+pub struct HiddenOnGpu<T: Pod> {
     gpu: Gpu,
     rows: DeviceBuffer<T>,
-    /// Where other GPUs' rows arrive, which does not wait for what is computed here.
+    /// Stream on which other GPUs' rows arrive, which does not wait for what is computed here.
     arriving: Gpu,
 }
 
-impl<T: Pod> Drop for OnGpu<T> {
+impl<T: Pod> Drop for HiddenOnGpu<T> {
     /// The memory is freed in the order of `gpu`, behind what still arrives.
     fn drop(&mut self) {
         let _ = self.gpu.wait_for(&self.arriving);
@@ -62,7 +62,7 @@ pub struct InMemory(Vec<u32>, usize);
 /// Rows of all vertices, one after the other.
 pub enum Hidden<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu<T>>),
+    Device(Vec<HiddenOnGpu<T>>),
     /// In memory.
     Memory(InMemory),
     /// In a file.
@@ -95,11 +95,11 @@ impl<T: Cell> Hidden<T> {
 
 /// How chunks of a layer read the rows of the one below.
 pub enum HiddenReader<'a, T: Pod> {
-    /// By each GPU, in its memory.
-    Device(&'a [OnGpu<T>]),
-    /// By GPUs, in the host's memory.
+    /// Read by each GPU, in its memory.
+    Device(&'a [HiddenOnGpu<T>]),
+    /// Read by GPUs, in the host's memory.
     Pinned(MappedHost<'a, T>),
-    /// By the host.
+    /// Read by the host.
     Host(&'a [T]),
 }
 
@@ -138,14 +138,14 @@ impl<T: Cell> HiddenReader<'_, T> {
     }
 }
 
-fn table_of<'a, T: Pod>(tables: &'a [OnGpu<T>], gpu: &Gpu) -> Option<&'a OnGpu<T>> {
+fn table_of<'a, T: Pod>(tables: &'a [HiddenOnGpu<T>], gpu: &Gpu) -> Option<&'a HiddenOnGpu<T>> {
     tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
 /// [`Hidden`] rows under way.
 pub enum HiddenWriter<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu<T>>),
+    Device(Vec<HiddenOnGpu<T>>),
     /// In memory.
     Memory(InMemory),
     /// In a file in this folder.
@@ -195,7 +195,7 @@ impl<T: Cell> HiddenWriter<T> {
         match self {
             Self::Device(tables) => {
                 let slots =
-                    tables.iter_mut().map(|OnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
+                    tables.iter_mut().map(|HiddenOnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
                 Slots::Device(slots.collect())
             }
             Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
@@ -218,19 +218,19 @@ impl<T: Cell> HiddenWriter<T> {
 }
 
 /// Room for `len` values on each GPU of `places`.
-fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<OnGpu<T>>, GpuError> {
-    let mut tables: Vec<OnGpu<T>> = Vec::new();
+fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<HiddenOnGpu<T>>, GpuError> {
+    let mut tables: Vec<HiddenOnGpu<T>> = Vec::new();
     for gpu in places.iter().filter_map(Place::gpu) {
         if table_of(&tables, gpu).is_none() {
             let (rows, arriving) = (gpu.alloc(len)?, gpu.side_stream()?);
             arriving.wait_for(gpu)?;
-            tables.push(OnGpu { gpu: gpu.clone(), rows, arriving });
+            tables.push(HiddenOnGpu { gpu: gpu.clone(), rows, arriving });
         }
     }
     Ok(tables)
 }
 
-/// What of [`HiddenWriter`]'s room is left.
+/// Room of [`HiddenWriter`] that is left.
 pub enum Slots<'t, T> {
     /// On each GPU: it, the stream on which rows arrive from others, and the room.
     Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
@@ -299,8 +299,8 @@ impl<T: Cell> Slot<'_, T> {
         match (self, place) {
             (Self::Device(parts), Place::Device(gpu, device, _)) => {
                 let rows = device_values_of::<T>(*device, &rows)?;
-                for (there, arriving, mut part) in parts {
-                    match there.is_same_device(gpu) {
+                for (other, arriving, mut part) in parts {
+                    match other.is_same_device(gpu) {
                         true => part.copy_from(gpu, rows)?,
                         false => part.copy_from_other(arriving, gpu, rows)?,
                     }

@@ -2,19 +2,19 @@
 //!
 //! Returns: the rows of the layers that are asked for, chunk by chunk in the order of the vertices.
 //! Input: a model at each place that computes, all on the host or all on GPUs, and a graph with its features.
-//! Idea: a layer over all vertices before the next one begins, so that nothing is computed twice. Vertices go through a
-//! layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's layers are the same
-//! code in both. Workers take chunks as they come to them and write rows to one table; the layer ends when all have. Where the
-//! rows of two layers do not fit the memory, finished layers lie in a mapped file.
-//! On a GPU the host relabels and sends edges; rows of finished layers stay on the GPUs, on each all of them, where they fit half of
-//! what it has left, and the host waits for the rows that somebody looks at alone, so it prepares a chunk while another is
-//! computed.
-//! Cost: one pass over the edges a layer, and one row a sampled edge and chunk read from memory or disk. Memory: a chunk's
-//! rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows of bf16 or f16, on
-//! GPUs), on every GPU if there.
+//! Idea: a layer is computed for all vertices before the next one begins, so that nothing is computed twice. Vertices
+//! go through a layer in chunks of bounded edges. A chunk is relabelled as in training, so a model's layers are the
+//! same code in both. Workers take the next chunk when they are free and write rows to one table; the layer ends when
+//! all chunks are done. Where the rows of two layers do not fit the memory, finished layers lie in a mapped file.
+//! On a GPU the host relabels and sends edges. Rows of finished layers stay on the GPUs, all of them on each, where
+//! they fit half of the memory that is left. The host waits only for rows that somebody looks at, so it prepares a
+//! chunk while another is computed.
+//! Cost: one pass over the edges for each layer, and one row read from memory or disk for each edge and chunk. Memory:
+//! a chunk's rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows
+//! of bf16 or f16, on GPUs), on every GPU if they lie there.
 //! Results do not depend on the number of workers and threads, nor on where the rows lie. A budget below a few hundred
-//! megabytes for each worker makes the chunks smaller, which may change the last bits: a layer chooses the cheaper order of its
-//! products by the shapes.
+//! megabytes for each worker makes the chunks smaller, which may change the last bits: a layer chooses the cheaper
+//! order of its products by the shapes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub struct Room<'a> {
     pub scratch: Option<&'a Path>,
     /// Bytes of the GPU's memory, half of them for finished layers; four fifths of what is free when `None`.
     pub device_bytes: Option<u64>,
-    /// What to do where a GPU has not the memory.
+    /// Remedy where a GPU has not the memory.
     pub remedy: &'static str,
 }
 
@@ -74,7 +74,7 @@ impl<'a> LayerWise<'a> {
     /// The model of `team` over `graph`. `stop` becomes true when the run is to stop.
     ///
     /// # Errors
-    /// What the driver says of the GPUs' memory.
+    /// Errors of the driver about the GPUs' memory.
     pub fn new(team: Team<'a>, graph: Graph<'a>, room: Room<'a>, stop: Option<&'static AtomicBool>) -> Result<Self> {
         let mut device = None;
         for (gpu, workers) in sharing(&team.places()) {
@@ -106,7 +106,7 @@ impl<'a> LayerWise<'a> {
     /// last layer computes, all when `None`; the layers below it cover every vertex. `stage` counts [`Self::num_rows`].
     ///
     /// # Errors
-    /// Those of the layers and of `visit`; [`Error::Inference`] where a GPU has not the memory.
+    /// Errors of the layers and of `visit`; [`Error::Inference`] where a GPU has not the memory.
     pub fn run(
         &mut self,
         lowest: usize,
@@ -198,7 +198,7 @@ impl<'a> LayerWise<'a> {
         matches!(self.home(), Home::Disk(_))
     }
 
-    /// Where finished layers lie: two at a time.
+    /// Home of finished layers, two at a time.
     fn home(&self) -> Home<'a> {
         let model = self.model();
         let hidden = model.num_layers() - 1;
@@ -250,7 +250,7 @@ impl<'a> LayerWise<'a> {
         layer.checked_sub(1).map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
     }
 
-    /// What becomes true when the run is to stop.
+    /// Flag that becomes true when the run is to stop.
     pub fn stop(&self) -> Option<&'static AtomicBool> {
         self.stop
     }

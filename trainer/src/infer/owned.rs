@@ -1,12 +1,12 @@
-//! Exact inference by all ranks together, each over the vertices that it owns: for hosts of which none has the rows of all.
+//! Exact inference by all ranks together, each over the vertices that it owns: for hosts none of which has all rows.
 //!
-//! Returns: the rows of the last layer, on each rank those of its own vertices. Input: a model with the same parameters on every rank, a
-//! graph, who owns which vertex, and the feature rows of the own ones.
-//! Idea: layer after layer, as [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks, of which each
-//! computes its own: it is sampled with all in-edges, and the rows below are exchanged, as one layer of a mini-batch is. The host
-//! samples, also for GPUs.
-//! Cost: one pass over the edges a layer; a row crosses to another rank once for each chunk in which that reads it. Memory: a chunk's
-//! rows, and those of two layers of the own vertices, on the host.
+//! Returns: the rows of the last layer, on each rank those of its own vertices. Input: a model with the same parameters
+//! on every rank, a graph, the owner of each vertex, and the feature rows of the own vertices.
+//! Idea: layer after layer, as [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks;
+//! each rank computes its own vertices of it. A chunk is sampled with all in-edges, and the rows below are exchanged,
+//! like one layer of a mini-batch. The host samples, also for GPUs.
+//! Cost: one pass over the edges for each layer; a row crosses to another rank once for each chunk in which that rank
+//! reads it. Memory: a chunk's rows, and those of two layers of the own vertices, on the host.
 
 use std::sync::atomic::AtomicBool;
 
@@ -28,8 +28,8 @@ use crate::{Error, Result};
 /// All in-neighbours are taken, so nothing is drawn.
 const WHOLE: Step = Step { seed: 0, epoch: 0, step: 0 };
 
-/// Who is shown rows of the last layer: vertices, ascending, and a row for each.
-type Visit<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
+/// Callback that is shown rows of the last layer: vertices, ascending, and a row for each.
+type VisitRows<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
 
 /// A model over a whole graph, of which this rank has its own vertices' rows.
 pub struct OwnedLayers<'a> {
@@ -38,7 +38,7 @@ pub struct OwnedLayers<'a> {
     graph: Graph<'a>,
     owners: &'a [u16],
     comm: &'a dyn Communicator,
-    /// Which of the own rows is a vertex's.
+    /// Row of each own vertex.
     index: RowIndex,
     num_own: usize,
     sampler: BatchSampler<'a>,
@@ -68,12 +68,12 @@ impl<'a> OwnedLayers<'a> {
     /// ranks. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
     ///
     /// # Errors
-    /// Those of the layers and of the communicator; [`Error::Interrupted`].
-    pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
+    /// Errors of the layers and of the communicator; [`Error::Interrupted`].
+    pub fn run(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         with_row!(self.model.place().row_kind(), |T| self.layers::<T>(wanted, stage, visit))
     }
 
-    fn layers<T: Cell>(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
+    fn layers<T: Cell>(&mut self, wanted: &[u32], stage: &dyn Stage, visit: &mut VisitRows<'_>) -> Result<()> {
         let top = self.model.num_layers() - 1;
         let mut below: Option<Hidden<T>> = None;
         for layer in 0..top {

@@ -10,7 +10,7 @@ use gsplit_store::staging::commit_all;
 use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
 use serde::{Serialize, Serializer};
 
-use super::table::{Cells, Ids, Table, Values};
+use super::table::{Cells, OutputIds, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
@@ -22,7 +22,7 @@ use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
 
-/// Which vertices are wanted.
+/// Vertices that are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wanted {
     /// Every vertex
@@ -36,7 +36,7 @@ pub enum Wanted {
     Test,
 }
 
-/// What is written of a vertex's logits.
+/// Form in which a vertex's logits are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Predict {
     /// The class of the largest logit, in .parquet with its name where classes have names; where vertices can have several, 0 or 1
@@ -49,7 +49,7 @@ pub enum Predict {
     Probabilities,
 }
 
-/// What to infer, and where to.
+/// Options of inference, and of its output.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct InferConfig {
     /// Folder that `gsplit train --checkpoint` wrote: its newest checkpoint, or one of them
@@ -61,7 +61,7 @@ pub struct InferConfig {
     /// File for the predictions, .npy or .parquet
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// What the predictions are
+    /// Form of the predictions
     #[arg(long, value_enum, default_value = "class")]
     pub predict: Predict,
     /// File for the rows that the last product reads: those of the last hidden layer, or what --jumping-knowledge makes of all
@@ -78,13 +78,14 @@ pub struct InferConfig {
     /// Replace the files that are there
     #[arg(long)]
     pub force: bool,
-    /// Where to compute
+    /// Device to compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
     /// With --device cuda, the GPUs that share the work, by their numbers: 1, or 0,1,2,3 [default: 0]
     #[arg(long, value_name = "N,...", visible_alias = "gpu")]
     pub gpus: Option<GpuList>,
-    /// What the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in f16]
+    /// Type that the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in
+    /// f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
     /// The place of each of `gpus`, whatever the device; its own when `None`.
@@ -101,7 +102,7 @@ fn as_shown<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S:
     serializer.collect_str(&path.display())
 }
 
-/// What was done.
+/// Result of inference.
 #[derive(Clone, Debug, Serialize)]
 pub struct InferSummary {
     /// The checkpoint used.
@@ -115,7 +116,7 @@ pub struct InferSummary {
     pub spilled: bool,
     /// Names of the classes, where those of the training had names.
     pub class_names: Option<Vec<String>>,
-    /// What the scores are.
+    /// Metric of the scores.
     pub metric: Option<Metric>,
     /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
     pub scores: Vec<(Split, Option<f64>)>,
@@ -152,7 +153,7 @@ pub fn infer(
         Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
     });
     let mut scores = scored.transpose()?;
-    let ids = Ids::open(dataset)?;
+    let ids = OutputIds::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
@@ -195,7 +196,7 @@ pub fn infer(
     })
 }
 
-/// Where `config` wants it computed, of a model that was trained in `dtype`: a place for each worker.
+/// Places that `config` asks for, of a model that was trained in `dtype`: one for each worker.
 fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     let dtype = config.dtype.unwrap_or(trained);
     let gpus = config.gpus.as_ref().map_or(&[0][..], |GpuList(gpus)| gpus);
@@ -224,7 +225,7 @@ fn features(dataset: &Dataset, place: &Place, memory: u64) -> Result<FeatureTabl
     }
 }
 
-/// Where the embeddings are among the rows that layers hand out.
+/// Place of the embeddings among the rows that layers hand out.
 struct Embedding {
     layer: usize,
     columns: Range<usize>,
@@ -293,8 +294,8 @@ fn labels(
     }
     let labels = Labels::open(dataset)?;
     if (labels.classes(), labels.several()) != (trained.outputs(), trained.several()) {
-        let (here, there) = (labels.classes(), trained.outputs());
-        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({there})"));
+        let (here, trained_on) = (labels.classes(), trained.outputs());
+        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({trained_on})"));
         return Ok(None);
     }
     let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));
@@ -302,8 +303,8 @@ fn labels(
     Ok(Some((labels, metric)))
 }
 
-/// Where finished layers are kept while they are needed, in files without a name. Fails where none can be made, which is better
-/// known before the work.
+/// Folder in which finished layers are kept while they are needed, in files without a name. Fails where none can be made, which
+/// is better known before the work.
 fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
     let beside = |out: &PathBuf| match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -327,7 +328,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a Ids, embedded: Range<usize>) -> Result<Self> {
+    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
         let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
         let (name, values) = match predict {
             Predict::Class if several => ("class", Values::Classes(classes)),

@@ -30,7 +30,7 @@ use crate::{Error, Result};
 /// About the bytes of a row group, before compression.
 const GROUP_BYTES: usize = 1 << 25;
 
-/// What a row holds beside the id.
+/// Values of a row beside the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values<'a> {
     /// One class, i32, and the names of all where they have names.
@@ -80,16 +80,16 @@ impl<'a> Values<'a> {
 /// Rows of one chunk.
 #[derive(Clone, Copy, Debug)]
 pub enum Cells<'a> {
-    /// Of [`Values::Class`].
+    /// Values of [`Values::Class`].
     Class(&'a [i32]),
-    /// Of [`Values::Classes`].
+    /// Values of [`Values::Classes`].
     Classes(&'a [u8]),
-    /// Of [`Values::Real`].
+    /// Values of [`Values::Real`].
     Real(&'a [f32]),
 }
 
 /// The original ids of a dataset.
-pub enum Ids {
+pub enum OutputIds {
     /// The dataset's own.
     Own,
     /// Numbers.
@@ -98,8 +98,8 @@ pub enum Ids {
     Names(Names),
 }
 
-impl Ids {
-    /// Those of `dataset`.
+impl OutputIds {
+    /// The ids of `dataset`.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         if let Some(names) = dataset.original_names()? {
             return Ok(Self::Names(names));
@@ -123,7 +123,7 @@ pub fn ids_beside(out: &Path, string_ids: bool) -> Option<PathBuf> {
 
 /// A file under construction, and that of its ids. Dropped, it leaves nothing.
 pub struct Table<'a> {
-    ids: &'a Ids,
+    ids: &'a OutputIds,
     values: Values<'a>,
     writer: Writer,
     /// The values, then the ids where they have a file of their own.
@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, [`Error::Store`] if something stands there.
-    pub fn begin(out: &Path, name: &str, values: Values<'a>, ids: &'a Ids, force: bool) -> Result<Self> {
+    pub fn begin(out: &Path, name: &str, values: Values<'a>, ids: &'a OutputIds, force: bool) -> Result<Self> {
         let parquet = match out.extension().and_then(|end| end.to_str()) {
             Some("npy") => false,
             Some("parquet") => true,
@@ -154,7 +154,7 @@ impl<'a> Table<'a> {
                 return Err(Error::Option(format!("{}: {problem}", out.display())));
             }
         };
-        let finals = [Some(out.to_path_buf()), ids_beside(out, matches!(ids, Ids::Names(_)))];
+        let finals = [Some(out.to_path_buf()), ids_beside(out, matches!(ids, OutputIds::Names(_)))];
         let begin = |path| Staging::begin(Target::file(path), force);
         let files = finals.into_iter().flatten().map(begin).collect::<gsplit_store::Result<Vec<_>>>()?;
         let writer = match parquet {
@@ -162,7 +162,7 @@ impl<'a> Table<'a> {
             false => {
                 let column = ColumnWriter::create(files[0].file(), values.descr(), values.width())?;
                 let ids = match ids {
-                    Ids::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?)),
+                    OutputIds::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?)),
                     _ => NpyIds::Numbers(NpyWriter::create(files[1].file())?),
                 };
                 Writer::Npy(Box::new((column, ids)))
@@ -182,7 +182,7 @@ impl<'a> Table<'a> {
                     Cells::Real(values) => column.push(bytemuck::cast_slice(values))?,
                 }
                 match (ids, self.ids) {
-                    (NpyIds::Names(out), Ids::Names(names)) => {
+                    (NpyIds::Names(out), OutputIds::Names(names)) => {
                         vertices.iter().try_for_each(|&v| out.push(names.get(v)?))?;
                     }
                     (NpyIds::Numbers(out), ids) => {
@@ -224,8 +224,8 @@ impl<'a> Table<'a> {
     }
 }
 
-fn parquet_writer(path: &Path, name: &str, values: Values<'_>, ids: &Ids) -> Result<Writer> {
-    let id = if matches!(ids, Ids::Names(_)) { DataType::Utf8 } else { DataType::Int64 };
+fn parquet_writer(path: &Path, name: &str, values: Values<'_>, ids: &OutputIds) -> Result<Writer> {
+    let id = if matches!(ids, OutputIds::Names(_)) { DataType::Utf8 } else { DataType::Int64 };
     let value = match values.is_list() {
         true => DataType::FixedSizeList(item(values), values.width() as i32),
         false => values.item(),
@@ -248,8 +248,8 @@ fn item(values: Values<'_>) -> Arc<Field> {
     Arc::new(Field::new("item", values.item(), false))
 }
 
-fn id_column(ids: &Ids, vertices: &[u32]) -> Result<ArrayRef> {
-    if let Ids::Names(names) = ids {
+fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
+    if let OutputIds::Names(names) = ids {
         let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
         return Ok(Arc::new(StringArray::from(names)));
     }

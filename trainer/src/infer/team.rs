@@ -1,4 +1,4 @@
-//! Who computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
+//! Team that computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
 //!
 //! A worker more takes a copy of the parameters on its place, and of the host's threads its share.
 
@@ -35,25 +35,25 @@ impl<'a> Team<'a> {
         &self.sources[0]
     }
 
-    /// Where each computes.
+    /// Places of the workers.
     pub fn places(&self) -> Vec<Place> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }
 
-    /// `work` by every worker at the same time; what each returned. The flag that it is given becomes true once another worker has
+    /// Results of `work`, done by every worker at the same time. The flag that it is given becomes true once another worker has
     /// failed: then nobody needs its work any more.
     ///
     /// # Errors
-    /// That of the first worker which has one; [`Error::Rank`] for a worker that panicked.
+    /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.
     pub fn each<R: Send>(
         &mut self,
         work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let threads = tch::get_num_threads().max(1) as usize;
-        let share = threads / self.sources.len();
+        let portion = threads / self.sources.len();
         let failed = AtomicBool::new(false);
         let work = |rank: usize, model: &Model, source: &FeatureSource<'_>| {
-            set_torch_threads(share);
+            set_torch_threads(portion);
             let result = catch_unwind(AssertUnwindSafe(|| work(model, source, &failed)))
                 .unwrap_or_else(|panic| Err(Error::of_panic(&*panic, rank)));
             failed.fetch_or(result.is_err(), Ordering::Relaxed);

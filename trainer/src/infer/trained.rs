@@ -49,7 +49,7 @@ impl Trained {
         Ok(Self { path, checkpoint })
     }
 
-    /// Where it lies.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

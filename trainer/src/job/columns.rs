@@ -46,7 +46,7 @@ impl EdgeColumns {
         self.drawn_by.is_none() && self.summed_by.is_none()
     }
 
-    /// Those of `graph`, which has the edges at `positions` of the graph that these are of.
+    /// The columns of `graph`, whose edges are those at `positions` of the graph of these.
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) unless there is a position for each edge.

@@ -29,19 +29,19 @@ pub struct Artifacts {
     owners: Option<Vec<u16>>,
     links: Option<LinkSplit>,
     columns: EdgeColumns,
-    /// Those of the edges that are not held out, where some are.
+    /// The columns of the edges that are not held out, where some are.
     of_kept: Option<EdgeColumns>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
-    /// What is trained on.
+    /// Dataset that is trained on.
     pub dataset: &'a Dataset,
     /// Partition map, links and columns of edges that it reads.
     pub artifacts: &'a Artifacts,
-    /// What decides its losses.
+    /// Options that decide its losses.
     pub config: &'a TrainConfig,
-    /// What surrounds it.
+    /// Options that change no result.
     pub options: &'a RunOptions,
     /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
@@ -49,19 +49,19 @@ pub struct Job<'a> {
     pub whole: Graph<'a>,
     /// Feature rows.
     pub features: FeatureTable,
-    /// What is learnt.
+    /// Task to learn.
     pub task: Task<'a>,
     /// Width of the last layer's rows: the number of classes, or --hidden where links are learnt.
     pub outputs: usize,
     /// How the valid and test splits are scored.
     pub metric: Metric,
-    /// What an epoch goes through: vertices, or positions of edges.
+    /// Items of an epoch: vertices, or positions of edges.
     pub train: Items<'a>,
     /// Vertices of the valid split, if there is one and vertices are classified.
     pub valid: Option<Column<u32>>,
     /// Vertices of the test split, as `valid`.
     pub test: Option<Column<u32>>,
-    /// Who holds which vertex's rows.
+    /// Holders of each frontier's rows.
     pub frontiers: Frontiers<'a>,
     /// The part of each vertex, where there is a partition map.
     pub parts: Option<&'a [u16]>,
@@ -181,7 +181,7 @@ fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
     Ok(train)
 }
 
-/// What an epoch goes through.
+/// Items of an epoch.
 pub enum Items<'a> {
     /// A file of the dataset.
     Mapped(Column<u32>),
@@ -220,7 +220,7 @@ impl Job<'_> {
         }
     }
 
-    /// What the model reads and returns.
+    /// Widths of the model's input and output.
     pub fn shape(&self) -> Shape {
         let several = self.task.labels().is_some_and(Labels::several);
         Shape { features: self.features.dim(), outputs: self.outputs, several }

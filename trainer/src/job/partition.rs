@@ -1,4 +1,4 @@
-//! Which partition map a run goes by.
+//! Choice of a run's partition map.
 
 use std::time::SystemTime;
 
@@ -79,7 +79,7 @@ fn made_at(dataset: &Dataset, map: &PartitionMap) -> Option<SystemTime> {
     PartitionMap::folder(dataset, map.key()).join("partition.json").metadata().and_then(|file| file.modified()).ok()
 }
 
-/// What to know of `map` before a run with it: which it is, if nobody named it, and that it was cut by mini-batches of another kind.
+/// Notes on `map` before a run with it: its key, if no option named it, and that it was cut by mini-batches of another kind.
 pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Vec<String> {
     let (key, path) = (map.key(), shell_path(dataset.path()));
     let chosen = (config.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))

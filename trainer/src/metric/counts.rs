@@ -4,13 +4,13 @@ use gsplit_kernels::{CommError, Communicator};
 
 /// How often each class was predicted and how often it was right.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct ClassCounts {
     right: Vec<u64>,
     predicted: Vec<u64>,
     actual: Vec<u64>,
 }
 
-impl Counts {
+impl ClassCounts {
     /// None yet of `classes`.
     pub fn new(classes: usize) -> Self {
         Self { right: vec![0; classes], predicted: vec![0; classes], actual: vec![0; classes] }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::labels::Labels;
 use crate::{Error, Result};
 
-/// What valid and test scores are; larger is better for all of them.
+/// Metric of valid and test scores; larger is better for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Share of the vertices classified rightly; where a vertex can have several classes, with all of them right.
@@ -57,7 +57,7 @@ impl Metric {
         !matches!(self, Self::Mrr | Self::Hits(_))
     }
 
-    /// That of links: the one of the command line, or of the dataset's own split, or the mean reciprocal rank.
+    /// The metric of links: the one of the command line, or of the dataset's own split, or the mean reciprocal rank.
     ///
     /// # Errors
     /// [`Error::Option`] if it is ROC-AUC, and there are no pairs that are no links to score against all links.

@@ -4,11 +4,11 @@ use gsplit_store::{ClassLabels, Dataset, MultiLabels};
 
 use crate::{Error, Result};
 
-/// What node classification learns.
+/// Labels that node classification learns.
 pub enum Labels {
     /// Class of every vertex, or in a shard of its own, -1 for unlabelled.
     One {
-        /// By vertex.
+        /// Classes by vertex.
         class: ClassLabels,
         /// Number of classes.
         classes: usize,

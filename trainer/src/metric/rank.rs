@@ -1,4 +1,4 @@
-//! Where a positive stands among its negatives.
+//! Rank of a positive among its negatives.
 
 use rayon::prelude::*;
 
@@ -17,7 +17,7 @@ pub struct SharedNegatives {
 }
 
 impl SharedNegatives {
-    /// Of these scores.
+    /// The negatives with these scores.
     pub fn new(mut scores: Vec<f32>) -> Self {
         // Adding 0 turns -0 into 0.
         scores.par_iter_mut().for_each(|score| *score += 0.0);

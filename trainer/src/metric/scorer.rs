@@ -1,8 +1,8 @@
-//! From logits and labels to a score.
+//! Score of logits against labels.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 
-use super::counts::Counts;
+use super::counts::ClassCounts;
 use super::{Metric, roc_auc};
 use crate::Result;
 use crate::metric::labels::Labels;
@@ -16,12 +16,12 @@ pub struct Scorer<'a> {
     vertices: u64,
 }
 
-/// What a metric needs.
+/// Counts that a metric needs.
 enum Seen {
     /// Vertices that were right.
     Right(u64),
     /// Decisions by class.
-    Counts(Counts),
+    Classes(ClassCounts),
     /// Score and label of each decision, by class.
     Scores(Vec<Vec<(f32, bool)>>),
 }
@@ -36,7 +36,7 @@ impl<'a> Scorer<'a> {
         let seen = match (metric, labels) {
             (Metric::RocAuc, Labels::One { .. }) => Seen::Scores(vec![Vec::new()]),
             (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.classes()]),
-            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Counts(Counts::new(labels.classes())),
+            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes(ClassCounts::new(labels.classes())),
             _ => Seen::Right(0),
         };
         Ok(Self { metric, labels, seen, vertices: 0 })
@@ -57,14 +57,14 @@ impl<'a> Scorer<'a> {
                 let all = (0..).zip(logits).all(|(class, &logit)| (logit > 0.0) == labels.has(v, class));
                 *right += u64::from(all);
             }
-            (Seen::Counts(counts), Labels::One { .. }) => {
+            (Seen::Classes(counts), Labels::One { .. }) => {
                 let predicted = largest(logits);
                 counts.add(predicted, true, predicted == actual);
                 if predicted != actual {
                     counts.add(actual, false, true);
                 }
             }
-            (Seen::Counts(counts), Labels::Several(labels)) => {
+            (Seen::Classes(counts), Labels::Several(labels)) => {
                 for (class, &logit) in (0u32..).zip(logits) {
                     counts.add(class as usize, logit > 0.0, labels.has(v, class));
                 }
@@ -82,12 +82,12 @@ impl<'a> Scorer<'a> {
     /// Adds what the other ranks of `comm` have counted, of other vertices. Collective.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         comm.all_reduce_sum_u64(std::slice::from_mut(&mut self.vertices))?;
         match &mut self.seen {
             Seen::Right(right) => comm.all_reduce_sum_u64(std::slice::from_mut(right))?,
-            Seen::Counts(counts) => counts.reduce(comm)?,
+            Seen::Classes(counts) => counts.reduce(comm)?,
             Seen::Scores(classes) => {
                 for scores in classes {
                     let own: Vec<[f32; 2]> =
@@ -108,8 +108,8 @@ impl<'a> Scorer<'a> {
         let single = !self.labels.several();
         match self.seen {
             Seen::Right(right) => Some(right as f64 / self.vertices as f64),
-            Seen::Counts(counts) if self.metric == Metric::MacroF1 => Some(counts.macro_f1(single)),
-            Seen::Counts(counts) => Some(counts.micro_f1()),
+            Seen::Classes(counts) if self.metric == Metric::MacroF1 => Some(counts.macro_f1(single)),
+            Seen::Classes(counts) => Some(counts.micro_f1()),
             Seen::Scores(mut classes) => {
                 let areas: Vec<f64> = classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();
                 (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)

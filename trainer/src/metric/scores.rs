@@ -46,7 +46,7 @@ impl<'a> Scores<'a> {
     /// Adds what the other ranks of `comm` have counted. Collective.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         self.splits.iter_mut().try_for_each(|(_, _, scorer)| scorer.reduce(comm))
     }

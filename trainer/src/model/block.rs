@@ -3,13 +3,13 @@
 //! A block computes in two parts, between which batch norm takes its statistics over all ranks:
 //!
 //! ```text
-//! body   sums = layer(mixed rows) + residual
-//! tail   rows = dropout(activation(norm(sums)))
+//! body   pre_activation = layer(mixed rows) + residual
+//! tail   rows = dropout(activation(norm(pre_activation)))
 //! ```
 //!
 //! Where nothing has to happen between them, the tail is part of the body and fused into it as far as it goes. In
 //! pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm → ReLU → dropout → convolution → addition)
-//! the residual is the *sums* of the block below, in others its rows.
+//! the residual is the *pre-activation* of the block below, in others its rows.
 
 use tch::Tensor;
 
@@ -19,27 +19,27 @@ use crate::Result;
 use crate::operator::Place;
 use crate::operator::{Activation, Finish, Moments, Rows, linear};
 
-/// What is added to a layer's result.
+/// Row that is added to a layer's result.
 pub enum Residual {
     /// Nothing.
     None,
     /// The row that the layer reads for the vertex.
     Identity,
-    /// That row times a matrix, where widths differ: `[in, out]`.
+    /// The row that the layer reads, times a matrix, where widths differ: `[in, out]`.
     Projection(Tensor),
-    /// The sums of the block below.
-    Sums,
+    /// The pre-activation of the block below.
+    PreActivation,
 }
 
 /// A layer and what surrounds it.
 pub struct Block {
     /// Aggregates and transforms.
     pub layer: Box<dyn Layer>,
-    /// What is added.
+    /// Added to the layer's result.
     pub residual: Residual,
-    /// What normalises.
+    /// Normalisation.
     pub norm: Norm,
-    /// What follows.
+    /// Applied last.
     pub activation: Activation,
     /// Whether dropout comes last.
     pub dropout: bool,
@@ -48,7 +48,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The rows of the frontier, f32 `[num_frontier, out]`, or their sums if the tail stands apart. `below` are the sums of the block
+    /// The rows of the frontier, f32 `[num_frontier, out]`, or their pre-activations if the tail stands apart. `below` are those of the block
     /// below, `[num_frontier, out]`, where they are the residual.
     pub fn body(
         &self,
@@ -64,7 +64,7 @@ impl Block {
                 (Residual::Projection(weight), _) => {
                     Some(linear(edges.place(), &own()?, weight, None, Finish::default())?)
                 }
-                (Residual::Sums, Some(below)) => Some(below.shallow_clone()),
+                (Residual::PreActivation, Some(below)) => Some(below.shallow_clone()),
                 _ => None,
             })
         };
@@ -83,15 +83,21 @@ impl Block {
         if plain && !self.tail {
             return layer(finish);
         }
-        let mut sums = layer(Finish::default())?;
+        let mut pre_activation = layer(Finish::default())?;
         if let Some(residual) = residual()? {
-            sums = sums.f_add(&residual)?;
+            pre_activation = pre_activation.f_add(&residual)?;
         }
-        if self.tail { Ok(sums) } else { self.norm.apply(place, &sums, None, finish) }
+        if self.tail { Ok(pre_activation) } else { self.norm.apply(place, &pre_activation, None, finish) }
     }
 
-    /// The rows that `sums`, which are at `place`, become. Batch norm takes `moments`, or those it has kept.
-    pub fn tail(&self, place: &Place, sums: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
-        self.norm.apply(place, sums, moments, finish)
+    /// The rows that `pre_activation`, which is at `place`, becomes. Batch norm takes `moments`, or those it has kept.
+    pub fn tail(
+        &self,
+        place: &Place,
+        pre_activation: &Tensor,
+        moments: Option<&Moments>,
+        finish: Finish,
+    ) -> Result<Tensor> {
+        self.norm.apply(place, pre_activation, moments, finish)
     }
 }

@@ -1,4 +1,4 @@
-//! From a configuration to the blocks of a model.
+//! Builds the blocks of a model from its configuration.
 
 use gsplit_store::attempt;
 
@@ -78,7 +78,7 @@ fn block(
     let layer: Box<dyn Layer> = match (make, kind) {
         (Some(make), _) => make.make(&mut named, shape),
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
-        (_, ModelKind::SagePool) => Box::new(pool::Pool::new(&mut named, input, out)),
+        (_, ModelKind::SagePool) => Box::new(pool::SagePool::new(&mut named, input, out)),
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),
         (_, ModelKind::Sgc) => Box::new(gcn::Gcn::simplified(&mut named, index, config.layers, in_dim, classes)),
         (_, ModelKind::Gin) => Box::new(gin::Gin::new(&mut named, input, out)),
@@ -91,7 +91,7 @@ fn block(
         return Block { layer, residual, norm, activation, dropout: false, tail: false };
     }
     let residual = match () {
-        () if pre_activation && index > 0 => Residual::Sums,
+        () if pre_activation && index > 0 => Residual::PreActivation,
         () if pre_activation || !config.residual => Residual::None,
         () if input == out => Residual::Identity,
         () => Residual::Projection(named.glorot("residual", [input, out])),
@@ -120,7 +120,7 @@ impl ModelConfig {
 
 /// Refuses a model that the machine would never have the memory for, before training dies of it half-way.
 pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
-    /// What a rank holds of each parameter while it updates: value, gradient (twice), two moments, change.
+    /// Copies of each parameter that a rank holds while it updates: value, gradient (twice), two moments, change.
     const COPIES: f64 = 6.0;
     let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
     let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();

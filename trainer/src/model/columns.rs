@@ -10,7 +10,7 @@
 //! | sync | the sum over ranks, which is not the layer's business |
 //! | apply | [`ByColumns::complete`]: what is not linear, and the bias, once |
 //!
-//! What attends to rows reduces their projection, before any score: a sum of softmaxes is no softmax of sums.
+//! Layers with attention reduce the projection of rows, before any score: a sum of softmaxes is no softmax of sums.
 
 use std::ops::Range;
 
@@ -26,19 +26,19 @@ pub trait ByColumns {
     /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
     fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
 
-    /// What the values at `columns` of the rows of the mixed frontier add to the linear step; `mixed` has these values alone. Never
-    /// called without rows or columns.
+    /// Summands of the linear step from the values at `columns` of the rows of the mixed frontier; `mixed` has these values
+    /// alone. Never called without rows or columns.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
 
-    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the sums over all columns of what
+    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the totals over all columns of what
     /// [`ByColumns::partial`] returned.
     ///
     /// # Errors
-    /// Those of the operators.
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor>;
+    /// Errors of the operators.
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor>;
 }
 
 /// The rows of `weight`, `[input, output]`, that belong to `columns` of the input.
@@ -81,8 +81,8 @@ impl Model {
         Ok(shapes)
     }
 
-    /// What `columns` of the features add to these matrices, one behind the other: f32, one dimension. `mixed` are the rows of the
-    /// mixed frontier with these columns alone, of which there is at least one.
+    /// Summands of these matrices from `columns` of the features, one behind the other: f32, one dimension. `mixed` are the rows
+    /// of the mixed frontier with these columns alone, of which there is at least one.
     pub(crate) fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
         let block = &self.blocks[0];
         let mut parts = block.by_columns()?.partial(edges, mixed, columns.clone())?;
@@ -93,17 +93,17 @@ impl Model {
                 let weight = rows_of(weight, &columns)?;
                 parts.push(linear(edges.place(), &own()?, &weight, None, Finish::default())?);
             }
-            Residual::None | Residual::Sums => {}
+            Residual::None | Residual::PreActivation => {}
         }
         let flat = parts.iter().map(|part| part.f_flatten(0, -1)).collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::f_cat(&flat, 0)? })
     }
 
-    /// As [`Model::body`] of the bottom layer, from `sums`, what [`Model::partial`] returned for each column, summed.
+    /// As [`Model::body`] of the bottom layer, from `totals`: the results of [`Model::partial`] summed over all columns.
     pub(crate) fn complete(
         &self,
         edges: &LayerEdges<'_>,
-        sums: &Tensor,
+        totals: &Tensor,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
@@ -115,7 +115,7 @@ impl Model {
         self.body_of(0, frontier, dropout, |finish| {
             let (mut parts, mut start) = (Vec::new(), 0);
             for [rows, width] in self.partial_shapes(&edges.edges)? {
-                let part = sums.f_narrow(0, start, (rows * width) as i64)?;
+                let part = totals.f_narrow(0, start, (rows * width) as i64)?;
                 parts.push(part.f_view([rows as i64, width as i64])?);
                 start += (rows * width) as i64;
             }

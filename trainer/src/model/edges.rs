@@ -1,4 +1,4 @@
-//! What a layer knows of its neighbourhoods: the sampled edges, and the degrees of the whole graph.
+//! Neighbourhoods as a layer knows them: the sampled edges, and the degrees of the whole graph.
 //!
 //! A sum over sampled in-edges stands for the sum over all of them: with d in-edges in the graph, s of them sampled, each
 //! counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the estimator of
@@ -28,7 +28,7 @@ pub struct LayerEdges<'a> {
     vertices: Ids,
     graph: Graph<'a>,
     /// The graph as the GPU reads it, where it sampled the layer.
-    there: Option<DeviceGraph<'a>>,
+    graph_on_gpu: Option<DeviceGraph<'a>>,
     /// The mini-batch and the layer, while training.
     trained_at: Option<(Step, u8)>,
 }
@@ -44,9 +44,14 @@ impl<'a> LayerEdges<'a> {
         Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }
 
-    /// As [`LayerEdges::new`], with edges that were made before, on a GPU if it reads the graph `there`.
-    pub(crate) fn made(graph: Graph<'a>, there: Option<DeviceGraph<'a>>, edges: Arc<Edges>, vertices: Ids) -> Self {
-        Self { edges, vertices, graph, there, trained_at: None }
+    /// As [`LayerEdges::new`], with edges that were made before, on a GPU with the graph as the GPU reads it.
+    pub(crate) fn made(
+        graph: Graph<'a>,
+        graph_on_gpu: Option<DeviceGraph<'a>>,
+        edges: Arc<Edges>,
+        vertices: Ids,
+    ) -> Self {
+        Self { edges, vertices, graph, graph_on_gpu, trained_at: None }
     }
 
     /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
@@ -54,14 +59,14 @@ impl<'a> LayerEdges<'a> {
         Self { trained_at: Some((step, index as u8)), ..self.clone() }
     }
 
-    /// Dropout of a share of `probability` of the shares of [`attention`](crate::operator::attention()): the same whichever rank
+    /// Dropout of a fraction `probability` of the weights of [`attention`](crate::operator::attention()): the same whichever rank
     /// computes an edge. `None` while the model is not trained.
     pub fn attention_dropout(&self, probability: f32) -> Option<Dropout> {
         let (step, layer) = self.trained_at.filter(|_| probability > 0.0)?;
         Some(Dropout { ids: self.vertices.clone(), probability, key: step.key(Stream::Attention, layer) })
     }
 
-    /// Where rows of the layer are, and where it computes.
+    /// Place of the layer's rows, and of its computation.
     pub fn place(&self) -> &Place {
         self.edges.place()
     }
@@ -81,7 +86,7 @@ impl<'a> LayerEdges<'a> {
     /// [`Error::Option`](crate::Error::Option) beyond any memory.
     pub fn degrees(&self) -> Result<Tensor> {
         let targets = self.edges.num_targets();
-        if let (Some(graph), Some((gpu, device, _))) = (&self.there, self.edges.on_device()) {
+        if let (Some(graph), Some((gpu, device, _))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let vertices = self.vertices.on_gpu(gpu)?.part(0, targets)?;
             return filled_on(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
         }
@@ -95,7 +100,7 @@ impl<'a> LayerEdges<'a> {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is no row of the mixed frontier.
     pub fn symmetric(&self) -> Result<(Arc<Edges>, Tensor)> {
-        if let (Some(graph), Some((gpu, device, edges))) = (&self.there, self.edges.on_device()) {
+        if let (Some(graph), Some((gpu, device, edges))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let degrees = graph.degrees(gpu, self.vertices.on_gpu(gpu)?)?;
             let mut with_loops = None;
             let weights = filled_on(device, &[edges.num_edges() + edges.num_targets()], |out| {

@@ -1,6 +1,6 @@
 //! Graph attention (Veličković et al., ICLR 2018), each vertex attending to itself and its sampled in-neighbours:
 //! z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each head; h'(v) = Σ softmax(score) z(u) + b.
-//! The heads' results are concatenated. In training, dropout may take some of the shares (section 3.3).
+//! The heads' results are concatenated. In training, dropout may take some of the attention weights (section 3.3).
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub struct Gat {
 
 impl Gat {
     /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values, which
-    /// drops a share of `attention_dropout` of the shares.
+    /// drops a fraction `attention_dropout` of the attention weights.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
         let each = out / heads;
         Self {
@@ -67,8 +67,8 @@ impl ByColumns for Gat {
         Ok(vec![linear(edges.place(), &mixed.held()?, &weight, None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
         let dropout = edges.attention_dropout(self.attention_dropout);
-        attention(&edges.edges, &sums[0], &self.attention_source, &self.attention_target, &self.bias, dropout, finish)
+        attention(&edges.edges, &totals[0], &self.attention_source, &self.attention_target, &self.bias, dropout, finish)
     }
 }

@@ -1,6 +1,6 @@
 //! Dynamic graph attention (Brody, Alon and Yahav, ICLR 2022, "GATv2"), each vertex attending to itself and its sampled
 //! in-neighbours: l = W_source h + b_source, r = W_target h + b_target; score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head;
-//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated. In training, dropout may take some of the shares.
+//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated. In training, dropout may take some of the attention weights.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub struct GatV2 {
 
 impl GatV2 {
     /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values, which
-    /// drops a share of `attention_dropout` of the shares.
+    /// drops a fraction `attention_dropout` of the attention weights.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
         Self {
             weight_source: named.glorot("weight_source", [input, out]),
@@ -85,10 +85,10 @@ impl ByColumns for GatV2 {
         Ok(vec![product(&mixed, &self.weight_source)?, product(&own, &self.weight_target)?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
         let rounded = || Finish::rounding(edges.place());
-        let sources = biased(edges.place(), &sums[0], Some(&self.bias_source), rounded())?;
-        let targets = biased(edges.place(), &sums[1], Some(&self.bias_target), rounded())?;
+        let sources = biased(edges.place(), &totals[0], Some(&self.bias_source), rounded())?;
+        let targets = biased(edges.place(), &totals[1], Some(&self.bias_target), rounded())?;
         self.attended(edges, [&sources, &targets], finish)
     }
 }

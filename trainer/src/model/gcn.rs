@@ -97,7 +97,7 @@ impl ByColumns for Gcn {
         Ok(vec![if weight.is_some() { part } else { in_place(&part, &columns, self.out)? }])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
-        biased(edges.place(), &sums[0], self.bias.as_ref(), finish)
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+        biased(edges.place(), &totals[0], self.bias.as_ref(), finish)
     }
 }

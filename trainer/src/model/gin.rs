@@ -98,8 +98,8 @@ impl ByColumns for Gin {
         Ok(vec![self.first_product(edges, mixed, &weight, None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
-        let hidden = biased(edges.place(), &sums[0], Some(&self.bias_1), relu(edges))?;
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+        let hidden = biased(edges.place(), &totals[0], Some(&self.bias_1), relu(edges))?;
         linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 }

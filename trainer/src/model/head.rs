@@ -1,4 +1,4 @@
-//! From the seeds' hidden rows to logits, where the last layer is a hidden one.
+//! Head: logits from the seeds' hidden rows, where the last layer is a hidden one.
 //!
 //! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer side by side, or the largest of each column,
 //! then one product. A seed is in every local frontier of its rank, so this moves nothing between ranks.
@@ -62,8 +62,8 @@ impl Head {
         }
     }
 
-    /// What logits need of the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing but
-    /// the logits themselves remain of `cat`, unless its rows are [shown](Head::shown).
+    /// Input of the logits from the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing
+    /// but the logits themselves remain of `cat`, unless its rows are [shown](Head::shown).
     pub fn gather(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
         match (self.mode, below) {
             (JumpingKnowledge::Cat, Some(below)) if self.shown => Ok(Tensor::f_cat(&[below, rows], 1)?),

@@ -1,8 +1,9 @@
-//! A model layer by layer over full neighbourhoods, when nothing is trained.
+//! Inference with a model, layer by layer over full neighbourhoods.
 //!
-//! Between layers stands one *state* row a vertex. In most models it is the layer's row. It grows by what later layers need
-//! of earlier ones: pre-activation models keep the sums that they add to, and jumping knowledge what it has gathered
-//! so far. After the last layer the state is the logits, and where it is to be shown, what the head reads.
+//! Between layers each vertex has one *state* row. In most models it is the layer's row. It is longer where later
+//! layers need something of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping
+//! knowledge the rows gathered so far. After the last layer the state is the logits, followed, where it is shown, by
+//! the input of the head.
 
 use tch::Tensor;
 
@@ -38,7 +39,7 @@ impl Model {
     fn next_state(&self, index: usize, edges: &LayerEdges<'_>, below: Rows<'_>) -> Result<Tensor> {
         let block = &self.blocks[index];
         let targets = edges.edges.num_targets() as i64;
-        let (mut sums_below, mut gathered) = (None, None);
+        let (mut pre_activation_below, mut gathered) = (None, None);
         let out = match below {
             Rows::Hidden(state) if index > 0 => {
                 let width = self.width(index - 1) as i64;
@@ -48,12 +49,12 @@ impl Model {
                 }
                 let rows = match self.pre_activation {
                     true => {
-                        sums_below = Some(rows.f_narrow(0, 0, targets)?);
+                        pre_activation_below = Some(rows.f_narrow(0, 0, targets)?);
                         self.blocks[index - 1].tail(edges.place(), &rows, None, self.plain_finish(index - 1))?
                     }
                     false => rows,
                 };
-                block.body(edges, Rows::Hidden(&rows), sums_below.as_ref(), self.plain_finish(index))?
+                block.body(edges, Rows::Hidden(&rows), pre_activation_below.as_ref(), self.plain_finish(index))?
             }
             below => block.body(edges, below, None, self.plain_finish(index))?,
         };

@@ -1,4 +1,4 @@
-//! From stored feature rows to those that the bottom layer reads: normalised, and with dropout while training.
+//! Input of the bottom layer: stored feature rows, normalised, and with dropout while training.
 //!
 //! Rows are changed where they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is the same
 //! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be
@@ -15,7 +15,7 @@ use crate::Result;
 use crate::config::{FeatureNorm, ModelConfig};
 use crate::operator::gather_features;
 
-/// What becomes of feature rows.
+/// Changes of feature rows before the model reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     normalise: FeatureNorm,
@@ -64,7 +64,7 @@ impl Input {
     ///
     /// # Errors
     /// As [`Input::read`]; what the GPU reports.
-    pub fn apply_there(
+    pub fn apply_on_gpu(
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
@@ -123,10 +123,10 @@ mod tests {
         for input in [Input::new(&config), training] {
             let gpu = gsplit_gpu_sim::under_test(1);
             let stored: Vec<f32> = [rows[2], rows[1], rows[0]].concat();
-            let (vertices, mut there) = (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
-            input.apply_there(&gpu, vertices.slice(), &mut there.slice_mut(), 5).unwrap();
+            let (vertices, mut on_gpu) = (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
+            input.apply_on_gpu(&gpu, vertices.slice(), &mut on_gpu.slice_mut(), 5).unwrap();
             let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-            assert_eq!(bits(there.to_vec().unwrap()), bits(read(input, &[2, 1, 0])));
+            assert_eq!(bits(on_gpu.to_vec().unwrap()), bits(read(input, &[2, 1, 0])));
         }
         assert!(mask.contains(&0.0) && mask.contains(&2.0));
     }

@@ -84,13 +84,13 @@ pub trait Layer: Send {
     /// `[num_frontier, out]`, f32 or as `finish` rounds them, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
     ///
     /// # Errors
-    /// Those of the operators: shapes that do not fit.
+    /// Errors of the operators: shapes that do not fit.
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
 
-    /// What follows a hidden layer of this kind.
+    /// Activation after a hidden layer of this kind.
     fn activation(&self) -> Activation {
         Activation::Relu
     }
@@ -101,7 +101,7 @@ pub trait Layer: Send {
     }
 }
 
-/// Where a layer stands.
+/// Shape of a layer, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerShape {
     /// Its number, from 0 at the features.
@@ -138,16 +138,16 @@ impl std::fmt::Debug for OwnLayer {
     }
 }
 
-/// What dropout needs to know.
+/// Parameters of dropout.
 #[derive(Clone, Copy, Debug)]
 pub struct DropoutKey {
-    /// Share of zeroed values.
+    /// Fraction of zeroed values.
     pub probability: f64,
-    /// Of the mini-batch.
+    /// The mini-batch.
     pub step: Step,
 }
 
-/// Whose rows a layer computes.
+/// Vertices whose rows a layer computes.
 pub struct Frontier {
     /// The vertices: dropout is drawn by vertex, so it is the same whichever rank computes a row.
     pub vertices: Ids,
@@ -165,7 +165,7 @@ impl<T: Into<Ids>> From<T> for Frontier {
 pub struct Model {
     place: Place,
     blocks: Vec<Block>,
-    /// Whether what a block adds to is the sums of the block below, not its rows.
+    /// Whether a block adds to the pre-activation of the block below, not to its rows.
     pre_activation: bool,
     head: Option<Head>,
     classes: usize,
@@ -176,7 +176,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Where its parameters are, and where it computes.
+    /// Place of its parameters, and of its computation.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -191,12 +191,12 @@ impl Model {
         &self.parameters
     }
 
-    /// What becomes of feature rows before the model reads them, while it is not trained.
+    /// Changes of feature rows before the model reads them, while it is not trained.
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
-    /// What scores pairs of the rows that the model returns, where links are learnt.
+    /// Scorer of pairs of the rows that the model returns, where links are learnt.
     pub(crate) fn pair_scorer(&self) -> &PairScorer {
         &self.pair_scorer
     }
@@ -216,12 +216,12 @@ impl Model {
         self.blocks[index].tail
     }
 
-    /// Whether layer `index` adds the sums of the one below, which are its first rows.
+    /// Whether layer `index` adds the pre-activation of the one below, which is in its first rows.
     pub fn adds_sums(&self, index: usize) -> bool {
-        matches!(self.blocks[index].residual, Residual::Sums)
+        matches!(self.blocks[index].residual, Residual::PreActivation)
     }
 
-    /// Whether the tail of layer `index` needs the moments of its sums over all ranks, while training.
+    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks, while training.
     pub fn needs_moments(&self, index: usize) -> bool {
         self.blocks[index].norm.needs_moments()
     }
@@ -231,9 +231,9 @@ impl Model {
         self.blocks[index].norm.observe(moments)
     }
 
-    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail
+    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the pre-activations that its tail
     /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the
-    /// frontier's rows of the sums of the layer below, where they are added. An empty frontier gives an empty tensor without gradient.
+    /// frontier's rows of the pre-activation of the layer below, where it is added. An empty frontier gives an empty tensor without gradient.
     pub fn body<'a>(
         &self,
         index: usize,
@@ -250,7 +250,7 @@ impl Model {
         self.body_of(index, frontier.into(), dropout, body)
     }
 
-    /// What `body` makes of layer `index`; nothing of an empty frontier.
+    /// Result of layer `index`; nothing for an empty frontier.
     fn body_of(
         &self,
         index: usize,
@@ -265,11 +265,11 @@ impl Model {
         self.rounded(index, !self.has_tail(index), rows)
     }
 
-    /// The rows of layer `index` from its sums, of the same shape. While training, batch norm takes `moments`.
+    /// The rows of layer `index` from its pre-activation, of the same shape. While training, batch norm takes `moments`.
     pub fn tail(
         &self,
         index: usize,
-        sums: &Tensor,
+        pre_activation: &Tensor,
         moments: Option<&Moments>,
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
@@ -278,7 +278,8 @@ impl Model {
         if frontier.vertices.is_empty() {
             return self.rounded(index, true, self.no_rows(index));
         }
-        let rows = self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))?;
+        let rows =
+            self.blocks[index].tail(&self.place, pre_activation, moments, self.finish(index, frontier, dropout))?;
         self.rounded(index, true, rows)
     }
 

@@ -10,10 +10,10 @@ use crate::config::NormKind;
 use crate::operator::Place;
 use crate::operator::{Finish, Moments, biased, layer_norm, standardise};
 
-/// Share of a mini-batch in the running statistics.
+/// Weight of a mini-batch in the running statistics.
 const MOMENTUM: f64 = 0.1;
 
-/// What is done to a layer's sums before its activation.
+/// Normalisation of a layer's pre-activations before its activation.
 pub enum Norm {
     /// Nothing.
     None,

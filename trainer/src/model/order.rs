@@ -7,7 +7,7 @@
 use crate::Result;
 use crate::operator::{Edges, Rows};
 
-/// What comes first.
+/// Step that comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Rows of the input's width are aggregated.

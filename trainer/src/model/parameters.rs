@@ -33,7 +33,7 @@ impl Parameters {
         Named { parameters: self, prefix, centred: false }
     }
 
-    /// Where the tensors are.
+    /// Place of the tensors.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -81,8 +81,8 @@ impl Named<'_> {
         self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
     }
 
-    /// What a layer adds to all of its rows: a row of zeros, trained unless batch norm follows. That takes it away again, so its
-    /// gradient would be the rounding errors of zero, which Adam makes as large as any other.
+    /// Bias of a layer, added to all of its rows: a row of zeros, trained unless batch norm follows. That takes it away again, so
+    /// its gradient would be the rounding errors of zero, which Adam makes as large as any other.
     pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
         match self.centred {
             true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.place.device()),

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::operator::{Finish, Rows, aggregate_max, finished, linear};
 
 /// One GraphSAGE-pool layer.
-pub struct Pool {
+pub struct SagePool {
     weight_pool: Tensor,
     bias_pool: Tensor,
     weight_self: Tensor,
@@ -19,7 +19,7 @@ pub struct Pool {
     out: usize,
 }
 
-impl Pool {
+impl SagePool {
     /// A layer from rows of `input` values, pooled as wide, to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Pool {
     }
 }
 
-impl Layer for Pool {
+impl Layer for SagePool {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let edges = &edges.edges;
         let mixed = mixed.held()?;

@@ -88,7 +88,7 @@ impl ByColumns for Sage {
         Ok(vec![self.products(edges, mixed, weights.each_ref(), None, Finish::default())?])
     }
 
-    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
-        biased(edges.place(), &sums[0], Some(&self.bias), finish)
+    fn complete(&self, edges: &LayerEdges<'_>, totals: &[Tensor], finish: Finish) -> Result<Tensor> {
+        biased(edges.place(), &totals[0], Some(&self.bias), finish)
     }
 }

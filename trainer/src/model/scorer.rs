@@ -1,6 +1,6 @@
-//! What scores a pair of vertices from their rows: the dot product, or a trained perceptron over the elementwise product of
-//! both, as OGB's link examples have it (Hu et al., 2020, the class `LinkPredictor`):
-//! s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c) + b, with dropout after the ReLU while training.
+//! Scorer of a pair of vertices by their rows: the dot product, or a trained perceptron over the elementwise product of both, as
+//! OGB's link examples have it (Hu et al., 2020, the class `LinkPredictor`): s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c) + b, with
+//! dropout after the ReLU while training.
 //!
 //! Both are symmetric in u and v. Cost of the perceptron: a product of `[pairs, dim]` and `[dim, hidden]`, and back two.
 

@@ -97,7 +97,7 @@ fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
     edges.factors().map(|factors| edges.place().upload(factors)).transpose()
 }
 
-/// What becomes of the rows of a target's sources.
+/// Reduction of the rows of a target's sources.
 #[derive(Clone, Copy)]
 struct Aggregating {
     reduce: Reduce,
@@ -117,12 +117,12 @@ impl Aggregating {
 
     fn forward(self, edges: &Edges, rows: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
         let (_, dim) = rows.shape()?;
-        let Some((gpu, device, there)) = edges.on_device() else {
+        let Some((gpu, device, on_gpu)) = edges.on_device() else {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
         let rows = rows.held()?;
-        let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
+        let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         let shape = [edges.num_targets(), op.out_dim(dim)];
         with_row!(rows.kind(), |T| with_row!(self.to, |O| filled_of::<O>(device, &shape, |out| {
             Ok(op.forward(gpu, device_values_of::<T>(device, &rows)?, dim, out)?)
@@ -138,11 +138,11 @@ impl Aggregating {
         (dim, kind): (usize, Kind),
     ) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
-        let Some((gpu, device, there)) = edges.on_device() else {
+        let Some((gpu, device, on_gpu)) = edges.on_device() else {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
         };
-        let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
+        let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
             Ok(op.backward(gpu, device_values_of::<T>(device, given)?, dim, out)?)
         })))
@@ -150,12 +150,12 @@ impl Aggregating {
 
     fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
         let (_, dim) = shape("rows to aggregate", rows)?;
-        let Some((gpu, device, there)) = edges.on_device() else {
+        let Some((gpu, device, on_gpu)) = edges.on_device() else {
             let op = self.on_host(edges.on_host()?, Some(values(weights)?));
             let fill = |out: &mut [f32]| Ok(op.weights_backward(values(rows)?, values(given)?, dim, out)?);
             return filled(&[edges.num_edges()], fill);
         };
-        let op = self.on_device(there, Some(device_values(device, weights)?));
+        let op = self.on_device(on_gpu, Some(device_values(device, weights)?));
         let [rows, given] = [device_values(device, rows)?, device_values(device, given)?];
         filled_on(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
     }
@@ -183,7 +183,7 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     let (_, dim) = shape("rows to aggregate", &x)?;
     let (of_targets, of_sources) = ([edges.num_targets(), dim], [edges.num_sources(), dim]);
     let edges = edges.clone();
-    let Some((gpu, device, there)) = edges.on_device() else {
+    let Some((gpu, device, on_gpu)) = edges.on_device() else {
         let mut picked = vec![0u32; edges.num_targets() * dim];
         let output = filled(&of_targets, |out| Ok(maxima(edges.on_host()?, values(&x)?, dim, out, &mut picked)?))?;
         return attach(&[rows], &[], output, move |gradient| {
@@ -196,15 +196,15 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     let mut picked = gpu.alloc(edges.num_targets() * dim)?;
     let output = with_row!(x.kind(), |T| filled_of::<T>(device, &of_targets, |out| {
         let x = device_values_of::<T>(device, &x)?;
-        Ok(aggregate_max_on_device(gpu, there, x, dim, out, &mut picked.slice_mut())?)
+        Ok(aggregate_max_on_device(gpu, on_gpu, x, dim, out, &mut picked.slice_mut())?)
     }))?;
     let edges = edges.clone();
     attach(&[rows], &[], output, move |gradient| {
         let given = gradient.output.contiguous();
-        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let of_rows = with_row!(given.kind(), |T| filled_of::<T>(device, &of_sources, |out| {
             let given = device_values_of::<T>(device, &given)?;
-            Ok(aggregate_max_backward_on_device(gpu, there, picked.slice(), given, dim, out)?)
+            Ok(aggregate_max_backward_on_device(gpu, on_gpu, picked.slice(), given, dim, out)?)
         }))?;
         Ok(vec![Some(of_rows)])
     })

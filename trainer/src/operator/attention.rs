@@ -16,10 +16,10 @@ use crate::{Error, Result};
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
-/// For each target and head `finish`(Σ share · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
+/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
 /// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
 /// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
-/// vertices are those of the targets, zeroes some of the shares, and lets the others grow. On the host, shares are in proportion to the
+/// vertices are those of the targets, zeroes some of the weights, and lets the others grow. On the host, weights are in proportion to the
 /// edges' factors.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn attention(
     let (inputs, form) = ([rows, by_source, by_target, bias], Form { heads, head_dim, dropout });
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
-        Some(there) => with_row!(rows.kind(), |T| on_device::<T>(edges, there, inputs, form, finish)),
+        Some(on_gpu) => with_row!(rows.kind(), |T| on_device::<T>(edges, on_gpu, inputs, form, finish)),
     }
 }
 
@@ -60,24 +60,24 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     };
     let from_source = scores(&a_source, values(&z)?)?;
     let from_target = scores(&a_target, &values(&z)?[..own(values(&z)?)])?;
-    let mut shares = Buffer::new(op.num_shares())?;
+    let mut weights = Buffer::new(op.num_weights())?;
     let output = filled_with_room([targets, dim], finish.room, |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
-        op.forward(values(&z)?, scores, out, shares.as_mut_slice())?;
+        op.forward(values(&z)?, scores, out, weights.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
-    let shares = shares.into_tensor(&[op.num_shares() as i64])?;
+    let weights = weights.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
-    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
+    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
     let edges = edges.clone();
     attach(&inputs, &saved, output, move |gradient| {
-        let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
+        let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (z, op) = (values(z)?, form.over(&edges)?);
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
-        let mut scratch = Buffer::new(op.num_shares())?;
+        let mut scratch = Buffer::new(op.num_weights())?;
         let of_rows = filled(&[edges.num_sources(), dim], |rows| {
             let out = AttentionGradient {
                 rows: &mut *rows,
@@ -85,7 +85,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
                 from_target: of_target.as_mut_slice(),
             };
             let scores = [values(from_source)?, values(from_target)?];
-            op.backward(z, scores, values(shares)?, values(&given)?, scratch.as_mut_slice(), out)?;
+            op.backward(z, scores, values(weights)?, values(&given)?, scratch.as_mut_slice(), out)?;
             // Scores are made of the rows too.
             op.add_scores_backward(of_source.as_slice(), values(a_source)?, rows)?;
             op.add_scores_backward(of_target.as_slice(), values(a_target)?, rows)?;
@@ -103,13 +103,13 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 /// As [`on_host`], of rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
-    (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
+    (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
     form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (form.over_there(edges, gpu, there)?, there.num_targets(), form.dim());
+    let (op, targets, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
@@ -119,22 +119,22 @@ fn on_device<T: Row>(
     };
     let from_source = scores(&a_source, rows)?;
     let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
-    let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
-    let sums = filled_on(device, &[targets, dim], |out| {
+    let mut weights = Tensor::f_empty([op.num_weights() as i64], (Kind::Float, device))?;
+    let pre_activation = filled_on(device, &[targets, dim], |out| {
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
-        Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut shares)?)?)
+        Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
-    let output = finish.apply(edges.place(), sums, Some(&b))?;
+    let output = finish.apply(edges.place(), pre_activation, Some(&b))?;
     let result = output.shallow_clone();
-    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
+    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
     let edges = edges.clone();
     attach(&inputs, &saved, output, move |gradient| {
-        let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
+        let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = form.over_there(&edges, gpu, there)?;
-        let there = |tensor| device_values(device, tensor);
+        let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
+        let values = |tensor| device_values(device, tensor);
         let rows = device_values_of::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
         let mut of_target = gpu.alloc(from_target.numel())?;
@@ -144,10 +144,10 @@ fn on_device<T: Row>(
                 from_source: of_source.slice_mut(),
                 from_target: of_target.slice_mut(),
             };
-            let scores = [there(from_source)?, there(from_target)?];
+            let scores = [values(from_source)?, values(from_target)?];
             // Scores are made of the rows too.
-            let vectors = Some([there(a_source)?, there(a_target)?]);
-            Ok(op.backward(gpu, (rows, vectors), scores, there(shares)?, there(&given)?, out)?)
+            let vectors = Some([values(a_source)?, values(a_target)?]);
+            Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
         })?;
         let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
             filled_on(device, &[heads, head_dim], |out| {
@@ -160,11 +160,11 @@ fn on_device<T: Row>(
     })
 }
 
-/// What attention is beside its edges.
+/// Form of attention beside its edges.
 pub(super) struct Form {
     pub heads: usize,
     pub head_dim: usize,
-    /// Of the shares; its vertices start with those of the targets.
+    /// Dropout of the attention weights; its vertices start with those of the targets.
     pub dropout: Option<Dropout>,
 }
 
@@ -187,18 +187,18 @@ impl Form {
         Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
     }
 
-    pub fn over_there<'a>(&'a self, edges: &Edges, gpu: &Gpu, there: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+    pub fn over_on_gpu<'a>(&'a self, edges: &Edges, gpu: &Gpu, on_gpu: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
         if edges.factors().is_some() {
             return Err(Error::Option("attention with factors of edges is for --device cpu".into()));
         }
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {
                 let vertices = ids.on_gpu(gpu)?;
-                Some((vertices.part(0, there.num_targets().min(vertices.len()))?, *probability, *key))
+                Some((vertices.part(0, on_gpu.num_targets().min(vertices.len()))?, *probability, *key))
             }
             None => None,
         };
         let Self { heads, head_dim, .. } = *self;
-        Ok(DeviceAttention { edges: there, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+        Ok(DeviceAttention { edges: on_gpu, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
     }
 }

@@ -1,9 +1,11 @@
-//! Which engine computes dense products fastest on this machine: timed once, then read from a file.
+//! Choice of the engine that computes dense products fastest on this machine: timed once, then read from a file.
 //!
-//! Returns: the engine, and the GFLOP/s of each. Idea: the products of a mini-batch, forwards and backwards, by each engine in turn;
-//! the fastest of a few rounds counts, since other work only slows them. The first engine stays unless another is clearly faster. Two runs whose engines differ differ in the last bits of their sums; so the first choice is kept
-//! (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of threads. Where nothing can be
-//! kept, and in builds without optimisation, nothing is timed. Cost: a second or two, once.
+//! Returns: the engine, and the GFLOP/s of each. Idea: each engine in turn computes the products of a mini-batch,
+//! forwards and backwards. The fastest of a few rounds counts, since other work only slows them. The first engine stays
+//! unless another is clearly faster. Two runs with different engines differ in the last bits of their sums. So the
+//! first choice is kept (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of
+//! threads. Where no file can be kept, and in builds without optimisation, nothing is timed. Cost: a second or two,
+//! once.
 
 use std::fs;
 use std::io::Write;
@@ -29,13 +31,13 @@ const CLEARLY: f64 = 1.1;
 /// The engine for one type of factors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Of this type.
+    /// Type of the factors.
     pub dtype: Dtype,
     /// The processor, as the system names it.
     pub processor: String,
     /// The fastest.
     pub engine: Engine,
-    /// What each reached, by all threads of that time; empty where none was timed.
+    /// Rate that each reached, by all threads of that time; empty where none was timed.
     pub gflops: Vec<(Engine, f64)>,
 }
 
@@ -80,7 +82,7 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
     keep().unwrap_or_else(|_| untimed(dtype))
 }
 
-/// Of products of these shapes.
+/// The calibration for products of these shapes.
 fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     let engines = Engine::candidates(dtype);
     let threads = tch::get_num_threads();

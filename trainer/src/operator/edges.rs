@@ -1,4 +1,4 @@
-//! The edges that operators work on, where they work.
+//! Edges that operators work on, on the host or on a GPU.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::operator::Place;
 #[derive(Debug)]
 pub struct Edges {
     place: Place,
-    /// Of edges that were made on a GPU, a copy that is made when it is first asked for.
+    /// Edges on the host: for those made on a GPU a copy, made when it is first asked for.
     host: OnceLock<gsplit_kernels::HostEdges>,
     device: Option<DeviceEdges>,
     /// Factor of each edge, if they are not all 1.
@@ -89,8 +89,8 @@ impl Edges {
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
     pub fn on_host(&self) -> Result<&gsplit_kernels::HostEdges> {
-        if let (None, Some((gpu, _, there))) = (self.host.get(), self.on_device()) {
-            let lists = [there.indptr().to_vec(gpu)?, there.sources().to_vec(gpu)?];
+        if let (None, Some((gpu, _, on_gpu))) = (self.host.get(), self.on_device()) {
+            let lists = [on_gpu.indptr().to_vec(gpu)?, on_gpu.sources().to_vec(gpu)?];
             let [indptr, sources] = lists;
             let host = gsplit_kernels::HostEdges::new(indptr, sources, self.sources)?;
             return Ok(self.host.get_or_init(|| host));
@@ -106,7 +106,7 @@ impl Edges {
         }
     }
 
-    /// Where they are, and with them the tensors that operators take and return.
+    /// Place of the edges, and of the tensors that operators take and return.
     pub fn place(&self) -> &Place {
         &self.place
     }

@@ -1,4 +1,4 @@
-//! What computes dense products on the host.
+//! Engines that compute dense products on the host.
 //!
 //! Which engine is fastest depends on the processor: torch's MKL uses AVX-512 on Intel's processors only, and instructions for bf16 are
 //! twice as fast as those for f32 on some processors, slower on others. So the engines are timed once on a machine (`calibrate.rs`), and the
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::calibrate::calibrated;
 use crate::config::Dtype;
 
-/// What computes dense products on the host.
+/// Engine that computes dense products on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -30,7 +30,7 @@ pub enum Engine {
     TorchOfRounded,
 }
 
-/// Whose engine computes dense products.
+/// Library whose engine computes dense products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Products {
     /// The gemm crate's, in tiles
@@ -56,7 +56,8 @@ impl Engine {
         Self::candidates(dtype).into_iter().find(|engine| engine.takes_tiles()).unwrap_or(Self::Gemm)
     }
 
-    /// That of `products` for factors of this type. `None` where there is no such engine, or this processor cannot.
+    /// The engine of `products` for factors of this type. `None` where there is no such engine, or this processor
+    /// cannot.
     pub fn named(products: Products, dtype: Dtype) -> Option<Self> {
         let engine = match (products, dtype == Dtype::Bf16) {
             (Products::Gemm, false) => Self::Gemm,
@@ -69,7 +70,7 @@ impl Engine {
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }
 
-    /// Those that compute with factors of this type on this processor. The first is taken unless another is clearly faster.
+    /// Engines that compute with factors of this type on this processor. The first is taken unless another is clearly faster.
     pub fn candidates(dtype: Dtype) -> Vec<Self> {
         match dtype {
             Dtype::F32 | Dtype::F16 => vec![Self::Gemm, Self::Torch],
@@ -92,7 +93,7 @@ impl Engine {
 /// How many threads torch's operators take that the calling thread runs.
 ///
 /// # Panics
-/// Where the system refuses a thread.
+/// If the system refuses a thread.
 pub fn set_torch_threads(threads: usize) {
     let threads = threads.max(1);
     try_threads(threads);

@@ -12,25 +12,25 @@ use crate::autograd::{attach, device_values, device_values_mut, device_values_of
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// What follows the sums of a layer.
+/// Steps after the pre-activations of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
     /// First.
     pub activation: Activation,
     /// Then.
     pub dropout: Option<Dropout>,
-    /// What the finished rows are rounded to, on a GPU: the type in which they pass to the next layer there.
+    /// Type that the finished rows are rounded to, on a GPU: in it they pass to the next layer.
     pub dtype: Dtype,
     /// Rows that the next exchange brings, for which room is left behind the finished ones, on the host.
     pub room: usize,
 }
 
-/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or a share of attention.
+/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or an attention weight.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Vertex of each row; for attention, first those of the targets.
     pub ids: Ids,
-    /// Share of the values that become zero; the others grow by 1 / (1 - share).
+    /// Fraction of the values that become zero; the others grow by 1 / (1 - fraction).
     pub probability: f32,
     /// Seed, epoch, step and layer.
     pub key: StreamKey,
@@ -78,7 +78,7 @@ impl Finish {
         };
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
-        let epilogue = self.epilogue_there(bias, ids);
+        let epilogue = self.epilogue_on_gpu(bias, ids);
         if self.dtype != Dtype::F32 {
             let (rows, shape) = (device_values(*device, &rows)?, [count, columns]);
             return with_row!(self.dtype.kind(), |O| {
@@ -91,7 +91,7 @@ impl Finish {
     }
 
     /// [`Finish::epilogue`] on a GPU, where `ids` are the vertices of the rows.
-    fn epilogue_there<'a>(
+    fn epilogue_on_gpu<'a>(
         &self,
         bias: Option<DeviceSlice<'a, f32>>,
         ids: Option<DeviceSlice<'a, u32>>,
@@ -114,7 +114,7 @@ impl Finish {
             });
         };
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
-        let epilogue = self.epilogue_there(None, ids);
+        let epilogue = self.epilogue_on_gpu(None, ids);
         with_row!(rows.kind(), |O| filled_on(*device, &shape, |out| {
             let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
             Ok(epilogue.backward(gpu, rows?, given?, dim, out)?)

@@ -1,7 +1,6 @@
-//! Vertices, where they are needed.
+//! Vertices of a mini-batch, on the host or on its GPU.
 //!
-//! A mini-batch that was sampled on a GPU has its vertices there, one that was sampled on the host has them there. Either
-//! copy is made from the other when somebody first asks for it, and kept: what asks, pays.
+//! A mini-batch has its vertices where it was sampled. The other side's copy is made on first use and kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +17,7 @@ pub struct Ids(Arc<Copies>);
 struct Copies {
     len: usize,
     host: OnceLock<Vec<u32>>,
-    /// Of which they are the first.
+    /// Ids on the GPU, the first of this buffer.
     device: OnceLock<Arc<DeviceBuffer<u32>>>,
 }
 
@@ -118,19 +117,19 @@ mod tests {
         let gpu = gsplit_gpu_sim::under_test(1);
         for values in [vec![], vec![4u32, 1, 7]] {
             let host = Ids::from(values.clone());
-            let there =
+            let on_gpu =
                 Ids::on_device(host.on_gpu(&gpu).unwrap().to_vec(&gpu).and_then(|ids| gpu.upload(&ids)).unwrap());
-            assert_eq!((there.len(), there.is_empty()), (values.len(), values.is_empty()));
-            assert_eq!(there.clone().on_host().unwrap(), values);
-            let address = there.on_gpu(&gpu).unwrap().address();
-            assert_eq!(there.on_gpu(&gpu).unwrap().address(), address, "one copy");
+            assert_eq!((on_gpu.len(), on_gpu.is_empty()), (values.len(), values.is_empty()));
+            assert_eq!(on_gpu.clone().on_host().unwrap(), values);
+            let address = on_gpu.on_gpu(&gpu).unwrap().address();
+            assert_eq!(on_gpu.on_gpu(&gpu).unwrap().address(), address, "one copy");
             for len in 0..=values.len() {
-                let first = there.first_on_device(len).unwrap();
+                let first = on_gpu.first_on_device(len).unwrap();
                 assert_eq!((first.len(), first.on_gpu(&gpu).unwrap().address()), (len, address));
                 assert_eq!(first.on_host().unwrap(), &values[..len]);
             }
-            assert!(there.first_on_device(4).is_err() && Ids::from(values.clone()).first_on_device(0).is_err());
-            assert_eq!(Ids::from(&there).on_host().unwrap(), host.on_host().unwrap());
+            assert!(on_gpu.first_on_device(4).is_err() && Ids::from(values.clone()).first_on_device(0).is_err());
+            assert_eq!(Ids::from(&on_gpu).on_host().unwrap(), host.on_host().unwrap());
         }
     }
 }

@@ -11,7 +11,7 @@
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::tiles::{self, Backward, Sizes};
+use super::tiles::{self, TileSizes, TilesBackward};
 use super::{Engine, Finish, filled_with_room, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
@@ -33,7 +33,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
         return Err(mismatch(format!("a product of f32 matrices, got one of {:?}", other.kind())));
     }
     let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
-    let sizes = Sizes { rows, input: width, output };
+    let sizes = TileSizes { rows, input: width, output };
     let result = match place {
         Place::Host(engine) if engine.takes_tiles() => {
             let bias = bias.map(|bias| bias.detach().contiguous());
@@ -77,7 +77,7 @@ fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
 }
 
 /// The gradients of input, weight and bias, as far as they are needed.
-fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let given = gradient.output.contiguous();
     let shapes = [vec![sizes.rows, sizes.input], vec![sizes.input, sizes.output], vec![sizes.output]];
@@ -86,7 +86,7 @@ fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) 
     found.resize_with(shapes.len(), || None);
     let mut places = found.iter_mut().map(|buffer| buffer.as_mut().map(Buffer::as_mut_slice));
     let mut next = || places.next().flatten();
-    let to = Backward {
+    let to = TilesBackward {
         x: values(x)?,
         w: values(w)?,
         y: values(y)?,

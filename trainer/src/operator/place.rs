@@ -1,4 +1,4 @@
-//! Where tensors lie and what computes with them: the host, or one GPU.
+//! Place of tensors, which also computes with them: the host, or one GPU.
 //!
 //! A [`Place`] goes with what lies there: a [`Model`](crate::model::Model) has one, so have the edges of a layer
 //! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their first argument. On the
@@ -20,7 +20,7 @@ use crate::autograd::{TensorValue, device_values_mut_of};
 use crate::config::Dtype;
 use crate::{Error, Result, autograd};
 
-/// Where tensors lie and what computes with them. Clones are the same place.
+/// Place of tensors, which also computes with them. Clones are the same place.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// The host; dense products by this engine.
@@ -30,7 +30,7 @@ pub enum Place {
 }
 
 impl Dtype {
-    /// What torch calls it.
+    /// Torch's name of the type.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::F32 => Kind::Float,
@@ -128,7 +128,7 @@ impl Place {
 /// Lets the GPUs of `places` read and copy each other's memory without the host, where they can; which pairs cannot, by position.
 ///
 /// # Errors
-/// What the driver says.
+/// Errors of the driver.
 pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
     let mut apart = Vec::new();
     let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
@@ -143,7 +143,7 @@ pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
 
 /// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).
 pub trait OwnPlaces: Debug + Send + Sync {
-    /// Where the rank or worker of this number computes.
+    /// Place at which the rank or worker of this number computes.
     ///
     /// # Errors
     /// Why it cannot.

@@ -1,4 +1,4 @@
-//! The rows that a layer reads: hidden ones, or features where they are stored.
+//! Rows that a layer reads: hidden ones, or features where they are stored.
 
 use gsplit_kernels::{Aggregation, ScaledRow, gather_rows};
 use gsplit_store::{FeatureDtype, FeatureTable};
@@ -18,7 +18,7 @@ pub enum Rows<'a> {
     Stored {
         /// The table.
         features: &'a FeatureTable,
-        /// Which of its rows, in order.
+        /// The rows to take, in order.
         vertices: &'a [u32],
     },
 }

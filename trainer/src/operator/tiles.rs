@@ -27,13 +27,13 @@ const GROUP_VALUES: usize = 1 << 24;
 
 /// The sizes of `x W`, with rows of `input` values and of `output` values.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct TileSizes {
     pub rows: usize,
     pub input: usize,
     pub output: usize,
 }
 
-impl Sizes {
+impl TileSizes {
     fn tile(&self) -> usize {
         (self.rows / GROUPS).next_multiple_of(TILE.1).clamp(TILE.1, TILE.0)
     }
@@ -97,14 +97,14 @@ fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
 /// `out`, `[rows, output]`, becomes the finished product of `x`, `[rows, input]`, and `w`, `[input, output]`.
 pub fn forward(
     engine: Engine,
-    sizes: Sizes,
+    sizes: TileSizes,
     x: &[f32],
     w: &[f32],
     bias: Option<&[f32]>,
     finish: &Finish,
     out: &mut [f32],
 ) -> Result<()> {
-    let Sizes { input, output, .. } = sizes;
+    let TileSizes { input, output, .. } = sizes;
     let (tile, epilogue, multiply) = (sizes.tile(), finish.epilogue(bias)?, multiply(engine));
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
         let rows = out.len() / output;
@@ -113,8 +113,8 @@ pub fn forward(
     })
 }
 
-/// What [`backward`] starts from, and what it is to fill.
-pub struct Backward<'a> {
+/// Input and output of [`backward`].
+pub struct TilesBackward<'a> {
     pub x: &'a [f32],
     pub w: &'a [f32],
     /// The finished rows and their gradient, both `[rows, output]`.
@@ -129,10 +129,10 @@ pub struct Backward<'a> {
 }
 
 /// Fills in the gradients.
-pub fn backward(engine: Engine, sizes: Sizes, mut to: Backward<'_>) -> Result<()> {
-    let Sizes { rows, input, output } = sizes;
+pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> Result<()> {
+    let TileSizes { rows, input, output } = sizes;
     let (tile, group, multiply) = (sizes.tile(), sizes.group(), multiply(engine));
-    let Backward { x, w, y, gradient, finish, .. } = to;
+    let TilesBackward { x, w, y, gradient, finish, .. } = to;
     let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
     let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
         Some(of_input) => of_input.chunks_mut((group * tile * input).max(1)).map(Some).collect(),

@@ -1,4 +1,4 @@
-//! Updates of the parameters, and what they need to go on exactly after a resume.
+//! Updates of the parameters, and the state that a resumed run needs to continue exactly.
 //!
 //! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
 //! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the
@@ -44,11 +44,11 @@ pub struct Optimizer {
     pub steps: u64,
     /// Gradients of all ranks whose updates are due, the oldest first.
     waiting: VecDeque<Tensor>,
-    /// Where gradients are f16.
+    /// Scale of the loss, where gradients are f16.
     scaling: Option<LossScale>,
 }
 
-/// What an update was like.
+/// Result of an update.
 #[derive(Debug)]
 pub struct Update {
     /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite where a gradient was not: then the
@@ -70,7 +70,7 @@ pub enum GradientNorm {
 }
 
 impl GradientNorm {
-    /// That of `gradient`, at `place`.
+    /// The norm of `gradient`, at `place`.
     fn of(place: &Place, gradient: &Tensor) -> Result<Self> {
         Ok(match place {
             Place::Host(_) => Self::Here(norm(autograd::values(gradient)?)),
@@ -96,7 +96,7 @@ impl GradientNorm {
     /// The norm. Waits for a GPU that computes it.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),
@@ -124,7 +124,7 @@ impl Optimizer {
         Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
-    /// What the loss of the next mini-batch is to be multiplied by.
+    /// Factor of the loss of the next mini-batch.
     pub fn loss_scale(&self) -> f32 {
         self.scaling.map_or(1.0, |scaling| scaling.scale)
     }
@@ -203,7 +203,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// What is to be subtracted from the flat parameters; moves the state on.
+    /// The change to subtract from the flat parameters; moves the state on.
     fn change(&mut self, parameters: &Parameters, mut gradient: Tensor, rate: f64) -> Result<Tensor, TchError> {
         let decay = self.config.weight_decay;
         let decoupled = self.config.kind == OptimizerKind::AdamW;

@@ -19,7 +19,7 @@ use std::f64::consts::PI;
 use crate::config::{ScheduleConfig, ScheduleKind, TrainConfig};
 use crate::{Error, Result};
 
-/// What an evaluation must be better by, relative to the best, to count for the plateau schedule.
+/// Least improvement, relative to the best, that counts for the plateau schedule.
 const BETTER: f64 = 1e-4;
 
 /// A schedule with what it depends on.
@@ -28,7 +28,7 @@ pub struct LearningRate {
     base: f64,
     schedule: ScheduleConfig,
     steps_per_epoch: u64,
-    /// Of linear and cosine.
+    /// Steps of linear and cosine.
     decay_steps: u64,
     reductions: u32,
 }

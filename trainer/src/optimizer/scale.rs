@@ -21,7 +21,7 @@ const LEAST: f32 = 1.0 / 16384.0;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
-    /// What the next loss is multiplied by, a power of two.
+    /// Factor of the next loss, a power of two.
     pub scale: f32,
     /// Good mini-batches since it last changed.
     pub good_steps: u32,

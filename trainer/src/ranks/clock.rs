@@ -17,12 +17,12 @@ pub struct Clock<'a> {
     phase_s: [f64; Phase::ALL.len()],
     waited: Duration,
     exchange_s: f64,
-    /// What was sent when the last phase ended.
+    /// Counts of what had been sent when the last phase ended.
     before: SentByRoute,
     sent: Traffic,
 }
 
-/// What a [`Clock`] counted.
+/// Readings of a [`Clock`].
 pub struct Counted {
     /// Seconds of exchanges, waits for other ranks included.
     pub exchange_s: f64,
@@ -31,7 +31,7 @@ pub struct Counted {
     /// All other seconds.
     pub compute_s: f64,
     phase_s: [f64; Phase::ALL.len()],
-    /// What was sent.
+    /// Counts of what was sent.
     pub sent: Traffic,
 }
 

@@ -16,22 +16,23 @@ pub struct Comms {
     sampling: Counted,
 }
 
-/// What a rank computes a mini-batch with.
+/// Communicators that a rank computes a mini-batch with.
 #[derive(Clone, Copy)]
 pub struct Ranks<'a> {
     /// All ranks.
     pub all: &'a dyn Communicator,
-    /// Those of this rank's group: all, if there is one group.
+    /// The ranks of this rank's group: all, if there is one group.
     pub group: &'a dyn Communicator,
 }
 
 impl Comms {
-    /// Those of a rank whose run is one group: `sampling` for mini-batches to come, `computing` for the rest.
+    /// The communicators of a rank whose run is one group: `sampling` for mini-batches to come, `computing` for the
+    /// rest.
     pub fn of_one_group(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>) -> Self {
         Self { all: Counted::new(computing), group: None, sampling: Counted::new(sampling) }
     }
 
-    /// Those of a rank in a group: `sampling` and `computing` are the group's.
+    /// The communicators of a rank in a group: `sampling` and `computing` are the group's.
     pub fn of_group(
         all: Box<dyn Communicator>,
         sampling: Box<dyn Communicator>,
@@ -69,7 +70,7 @@ impl Comms {
 }
 
 impl Ranks<'_> {
-    /// What this rank has sent with these so far.
+    /// Counts of what this rank has sent with these so far.
     pub fn sent(&self) -> SentByRoute {
         let (mut all, group) = (self.all.sent(), self.group.sent());
         if self.are_grouped() {

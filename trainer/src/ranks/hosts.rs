@@ -1,4 +1,4 @@
-//! Which ranks are on which host, and what there is to say about it.
+//! Hosts of the ranks, and a warning where a group reaches beyond one.
 //!
 //! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow beside those within one: a group
 //! should not reach beyond a host (GSplit, section 6.4).
@@ -10,7 +10,7 @@ use gsplit_store::Progress;
 
 use crate::{Result, TrainConfig};
 
-/// What a kernel draws when it starts: no other host has the same.
+/// File with an id that a kernel draws when it starts: no other host has the same.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// This host, by a name that no other has; empty where it does not say.
@@ -18,7 +18,7 @@ pub fn this() -> Vec<u8> {
     fs::read(BOOT).unwrap_or_default()
 }
 
-/// What lies between this rank and each, where ranks are processes. Tells `progress` on rank 0 where rows cross between hosts, and
+/// Routes between this rank and each, where ranks are processes. Tells `progress` on rank 0 where rows cross between hosts, and
 /// how they would not. Collective.
 pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<Vec<Route>> {
     // Hosts that do not say who they are count as one.
@@ -31,7 +31,7 @@ pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Prog
     Ok(hosts.iter().map(|host| if host == here { Route::Host } else { Route::Network }).collect())
 }
 
-/// What there is to say about ranks on `hosts`, in `groups` equal groups.
+/// Warning about ranks on `hosts`, in `groups` equal groups, if there is something to say.
 fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
     let beyond = |group: &[H]| group.iter().any(|host| *host != group[0]);
     let group = hosts.chunks(hosts.len() / groups).position(beyond)?;

@@ -1,4 +1,4 @@
-//! The ranks of a run: threads of a process, or processes on one host or several, and how they talk.
+//! The ranks of a run: threads of a process, or processes on one host or several; and the connections between them.
 //!
 //! ```text
 //! threads.rs      ranks that are threads of this process

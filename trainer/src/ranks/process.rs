@@ -162,22 +162,23 @@ fn check_groups(groups: usize, size: usize) -> Result<()> {
     }
 }
 
-/// What `rank` says, which has another number of groups than `other`.
+/// Error of `rank`, which has another number of groups than `other`.
 fn other_groups(rank: usize, groups: usize, other: usize, of_other: u64) -> Error {
     Error::Option(format!(
         "--groups {groups} of rank {rank} is {of_other} on rank {other}: start all with the same options"
     ))
 }
 
-/// What rank 0 tells another before NCCL joins them: 8 bytes for the number of groups, then the ids, of 128 bytes each.
+/// Message of rank 0 to another before NCCL joins them: 8 bytes for the number of groups, then the ids, of 128 bytes
+/// each.
 struct Invitation {
     groups: u64,
-    /// Of this rank's group, and of all ranks.
+    /// Ids of this rank's group, and of all ranks.
     ids: [NcclId; 2],
 }
 
 impl Invitation {
-    /// Those of all ranks, with ids of `new`.
+    /// The invitations of all ranks, with ids of `new`.
     fn for_all(size: usize, groups: usize, new: impl Fn() -> Result<NcclId>) -> Result<Vec<Vec<u8>>> {
         let of_groups = (0..groups).map(|_| new()).collect::<Result<Vec<NcclId>>>()?;
         let all = if groups == 1 { of_groups[0] } else { new()? };

@@ -1,8 +1,8 @@
 //! The ranks of a run as threads of this process: started, watched, and ended.
 //!
-//! Returns: what the first rank returned, or the first cause of a failure. Idea: a rank that fails tells the others, whose
-//! collectives then fail with its reason, so all end within one collective. One that hangs cannot be told: its thread cannot
-//! be ended either, so the program is, where the caller has said how.
+//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails tells the others.
+//! Their collectives then fail with its reason, so all end within one collective. A rank that hangs cannot be told, and
+//! its thread cannot be ended; so the program is ended, where the caller has said how.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -24,7 +24,7 @@ pub type Abandon = fn(&Error) -> !;
 /// reported. In a collective a rank waits for others for `timeout`.
 ///
 /// # Errors
-/// Those of `work`, and [`Error::Rank`] for one that panicked.
+/// Errors of `work`, and [`Error::Rank`] for one that panicked.
 pub fn on_threads<R: Send>(
     (ranks, groups): (usize, usize),
     timeout: Option<Duration>,
@@ -54,7 +54,7 @@ pub fn on_threads<R: Send>(
 /// `work` of one rank, whose failure or panic the others are told.
 ///
 /// # Errors
-/// Those of `work`, and [`Error::Rank`] if it panicked.
+/// Errors of `work`, and [`Error::Rank`] if it panicked.
 pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Result<R> {
     match catch_unwind(AssertUnwindSafe(|| work(comms))) {
         Ok(result) => {
@@ -89,7 +89,7 @@ fn comms((ranks, groups): (usize, usize), timeout: Option<Duration>) -> Vec<Comm
     }
 }
 
-/// What each rank has returned, in their order. One that still runs after the grace of another's failure hangs, or as good as.
+/// Results of the ranks, in their order. One that still runs after the grace of another's failure hangs, or as good as.
 fn collect<R>(
     receiver: &Receiver<(usize, Result<R>)>,
     ranks: usize,

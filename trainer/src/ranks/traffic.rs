@@ -1,4 +1,4 @@
-//! What ranks send to each other, by the part of a mini-batch that it is for and the route that it takes.
+//! Traffic between ranks, by the part of a mini-batch that it is for and the route that it takes.
 
 use gsplit_kernels::{Route, Sent, SentByRoute};
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl Traffic {
         }
     }
 
-    /// What was sent for `phase` by `route`.
+    /// Counts of what was sent for `phase` by `route`.
     pub fn of(&self, phase: Phase, route: Route) -> Sent {
         self.0[phase as usize][route as usize]
     }

@@ -1,4 +1,4 @@
-//! What GPUs can do: one alone, since those of a machine are taken to be alike, and the links between all of them.
+//! Rates of GPUs: of one alone, since those of a machine are taken to be alike, and of the links between all of them.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
@@ -17,7 +17,7 @@ const MESSAGES: usize = 100;
 /// Bytes of a GPU's memory that [`Sizes::LARGE`] needs, with room to spare.
 const ENOUGH: u64 = 2 << 30;
 
-/// What the GPUs of this machine reach.
+/// Rates that the GPUs of this machine reach.
 #[derive(Clone, Debug)]
 pub struct GpuRates {
     /// A GPU alone; `exchange` is what it receives from all others while they do the same, and the seconds of a short message.
@@ -35,7 +35,7 @@ pub struct GpuRates {
 /// A link between two GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct PairRate {
-    /// Which two.
+    /// The two GPUs.
     pub gpus: [usize; 2],
     /// Bytes a second, in one direction.
     pub bytes: f64,

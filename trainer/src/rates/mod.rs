@@ -1,4 +1,4 @@
-//! What this machine can do, measured with the kernels that train: its CPU in some seconds, its GPUs in some more ([`gpu`]).
+//! Rates of this machine, measured with the kernels that train: its CPU in some seconds, its GPUs in some more ([`gpu`]).
 //!
 //! Each rate is the best of a few rounds, since other work only slows them. Sizes are those of a mini-batch of 1024 seeds with fanouts
 //! 15,10,5 and 256 hidden values: larger than the caches of a core, smaller than memory.
@@ -29,7 +29,7 @@ const DEGREE: usize = 20;
 const RANKS: usize = 2;
 const EXCHANGED: usize = 8_192;
 
-/// What all ranks of a host reach together, or a GPU alone.
+/// Rates that all ranks of a host reach together, or a GPU alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Sampled edges a second.
@@ -50,7 +50,7 @@ impl Rates {
     /// Measures the CPU.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub fn measure() -> Result<Self> {
         set_torch_threads(rayon::current_num_threads());
         let [f32_place, bf16_place] = [Dtype::F32, Dtype::Bf16].map(|dtype| Place::Host(calibrated(dtype).engine));
@@ -62,7 +62,7 @@ impl Rates {
     }
 }
 
-/// What is measured.
+/// Sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     /// Rows of the matrices that are read at random.
@@ -175,8 +175,8 @@ fn stream(place: &Place, sizes: Sizes) -> Result<f64> {
     Ok(2.0 * 4.0 * (sizes.rows * WIDTH) as f64 / seconds)
 }
 
-/// What crosses between ranks that are threads in a second, as split training exchanges rows: gathered, sent, and back the same way,
-/// into memory that is used again; and how long an exchange takes that is empty.
+/// Bytes a second between ranks that are threads, as split training exchanges rows: gathered, sent, and back the same way, into
+/// memory that is used again; and the seconds of an exchange that is empty.
 fn exchange() -> Result<[f64; 2]> {
     let timed = |rows: usize, times: usize| -> Result<f64> {
         let ranks = Threads::group(RANKS);

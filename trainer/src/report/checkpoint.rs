@@ -39,7 +39,7 @@ const KEPT: usize = 2;
 /// Name of the link to the best.
 const BEST: &str = "best";
 
-/// What that link is called before it takes the place of another.
+/// Name of that link before it takes the place of another.
 const FRESH: &str = ".best.partial";
 
 fn name_of(epoch: u32) -> String {
@@ -52,7 +52,7 @@ fn name_of(epoch: u32) -> String {
 pub struct Checkpoint {
     /// The graph and training split.
     pub made_from: MadeFrom,
-    /// What else the losses depend on.
+    /// Other inputs that the losses depend on.
     pub inputs: Inputs,
     /// The whole configuration of the run.
     pub config: TrainConfig,
@@ -72,7 +72,7 @@ pub struct Checkpoint {
     pub tool_version: String,
 }
 
-/// What decides a run's losses beside its configuration, graph and seeds.
+/// Inputs that decide a run's losses beside its configuration, graph and seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
@@ -143,7 +143,7 @@ impl Inputs {
     }
 }
 
-/// Where a checkpoint stands.
+/// Target of a checkpoint.
 fn target(path: PathBuf) -> Target {
     Target::new(path, Mark::document::<Checkpoint>("checkpoint.json"))
 }
@@ -316,7 +316,7 @@ pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
     }
 }
 
-/// What to do about a damaged checkpoint.
+/// Remedy for a damaged checkpoint.
 const DAMAGED: &str = "delete this checkpoint to resume from the one before";
 
 /// The store's error with the remedy that a checkpoint needs.

@@ -30,7 +30,7 @@ fn add(work: &mut Work, mut other: Work) {
 /// One mini-batch on one rank.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// This rank's share of the global mini-batch's mean loss: the shares add up to it. Over several steps, of the mean over all of
+    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean over all of
     /// their losses.
     pub loss: f64,
     /// Number of losses of the global mini-batch, those of its labelled seeds or of its pairs; over several steps, the sum. The same on
@@ -40,7 +40,7 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16; over several steps, after the last.
+    /// Scale of the next loss, where gradients are f16; over several steps, after the last.
     pub loss_scale: Option<f64>,
     /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; over several steps, how often. Such a step
     /// has neither loss nor norm.
@@ -49,9 +49,9 @@ pub struct StepReport {
     pub correct: u64,
     /// Decisions about labelled seeds.
     pub counted: u64,
-    /// What was done.
+    /// Work done.
     pub work: Work,
-    /// Where the time went.
+    /// Seconds by activity.
     pub timings: Timings,
 }
 
@@ -67,8 +67,8 @@ impl StepReport {
         }
     }
 
-    /// How many of `steps` the norms are of, at least 1.
-    pub fn counted_of(&self, steps: u64) -> f64 {
+    /// Number of `steps` that were not skipped, at least 1.
+    pub fn num_finite(&self, steps: u64) -> f64 {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
@@ -109,7 +109,7 @@ impl StepReport {
         EpochReport {
             epoch,
             loss: self.loss,
-            gradient_norm: self.gradient_norm / self.counted_of(steps),
+            gradient_norm: self.gradient_norm / self.num_finite(steps),
             learning_rate: self.learning_rate,
             loss_scale: self.loss_scale,
             skipped: self.skipped,
@@ -153,7 +153,7 @@ pub struct Summary {
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
-    /// What GPUs kept of the feature rows, where they kept any or it was counted what they would have found.
+    /// Feature rows that GPUs kept, where they kept any or it was counted what they would have found.
     pub cache: Option<CacheSummary>,
     /// Epochs that were found done.
     pub resumed_after: u32,
@@ -161,8 +161,8 @@ pub struct Summary {
     pub best: Option<EpochReport>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
-    /// What `valid` and `test` are.
+    /// Metric of `valid` and `test`.
     pub metric: Metric,
-    /// Where mini-batches were sampled from: by GPUs, or by the host.
+    /// Memory that mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyStorage,
 }

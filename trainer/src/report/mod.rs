@@ -1,4 +1,4 @@
-//! What a run tells and keeps: counters, logs, checkpoints.
+//! Reports of a run: counters, logs, checkpoints.
 
 pub mod checkpoint;
 mod counters;

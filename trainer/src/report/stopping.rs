@@ -1,4 +1,4 @@
-//! What follows from the epochs so far: which was best by the valid metric, whether to stop, how long the rest takes.
+//! Conclusions from the epochs so far: which was best by the valid metric, whether to stop, how long the rest takes.
 //!
 //! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides as one that was never
 //! interrupted.

@@ -1,4 +1,4 @@
-//! Where graph and feature rows lie, and how they come to the rank that computes.
+//! Residence of graph and feature rows, and their way to the rank that computes.
 //!
 //! ```text
 //! places.rs       the host or the GPU that a rank computes on

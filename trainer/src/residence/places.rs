@@ -1,4 +1,4 @@
-//! Which place each rank of a run computes at.
+//! Places at which the ranks of a run compute.
 
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::job::options::RunOptions;

@@ -1,4 +1,4 @@
-//! What to do about an error that ended a run: options that the run could have had otherwise, and what is left of it.
+//! Advice on an error that ended a run: options to change, and checkpoints that are left.
 //!
 //! The place of the error knows neither, so it is said where the run ends. An option that is to be given is one that was not;
 //! one that is to be left out is one that was.
@@ -25,7 +25,7 @@ impl Error {
     }
 }
 
-/// What is left of an interrupted run, and how to go on.
+/// Rest of an interrupted run, and how to go on.
 fn left(kept: bool, options: &RunOptions) -> String {
     match (&options.checkpoint, kept) {
         (None, _) => "nothing is kept, a run with --checkpoint DIR can be resumed".into(),
@@ -37,7 +37,7 @@ fn left(kept: bool, options: &RunOptions) -> String {
     }
 }
 
-/// What a run in less of a GPU's memory looks like.
+/// Options of a run that takes less of a GPU's memory.
 fn less_memory(config: &TrainConfig, options: &RunOptions) -> String {
     let more = if options.cache.is_some() { "--fanouts, --hidden or --cache" } else { "--fanouts or --hidden" };
     let again = if config.model.checkpoint_activations { "" } else { ", or pass --checkpoint-activations" };

@@ -42,7 +42,7 @@ const MOST_NUMBERING: u64 = 1 << 30;
 const SAMPLED_BYTES: [u64; 2] = [12, 16];
 
 impl DeviceRoom {
-    /// What is left of the GPUs of `places`, which are those of this process's ranks. Where nothing asks for more than an eighth
+    /// Bytes left on the GPUs of `places`, those of this process's ranks. Where nothing asks for more than an eighth
     /// of what is free, nothing is tried, and there is half of it. Collective among processes.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl DeviceRoom {
         Ok(Self::each(&places[here], &gpus, |which, ranks| left[which] / ranks))
     }
 
-    /// By the position of each place's GPU among `gpus` and the number of ranks there.
+    /// Bytes of each place by the position of its GPU among `gpus` and the number of ranks on it.
     fn each(places: &[Place], gpus: &[(&Gpu, u64)], bytes: impl Fn(usize, u64) -> u64) -> Self {
         let of = |place: &Place| {
             let gpu = place.gpu()?;
@@ -114,7 +114,7 @@ fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u6
     }
 }
 
-/// Whether it `is` so in one of the processes that are ranks: what is collective is done by all. Collective.
+/// Logical OR of `is` over all processes. Collective.
 fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
     let Some(process) = &options.process else { return Ok(is) };
     let mut count = [if is { 1.0 } else { 0.0 }];

@@ -1,4 +1,4 @@
-//! What a run needs, opened and checked before the first mini-batch.
+//! Inputs of a run, opened and checked before the first mini-batch.
 //!
 //! ```text
 //! setup.rs        dataset, map, caches, checkpoint: all that is opened

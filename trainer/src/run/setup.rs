@@ -1,4 +1,4 @@
-//! What the ranks of a run share: opened, checked and put in place, in the order in which users should hear what is wrong.
+//! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
-use crate::residence::cache::{Caches, Counted};
+use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::places;
 use crate::residence::source::{FeatureSource, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
@@ -27,11 +27,11 @@ use crate::{Error, Result, TrainConfig};
 pub struct Run<'a> {
     /// Data and options, as every rank sees them.
     pub job: &'a Job<'a>,
-    /// What a checkpoint records of it.
+    /// Record of the inputs for checkpoints.
     pub inputs: Inputs,
     /// Threads of the whole run; all of them evaluate.
     pub threads: usize,
-    /// Those that do not sample.
+    /// Threads that do not sample.
     pub compute_threads: usize,
     /// The place of each rank, those of other processes too.
     pub places: Vec<Place>,
@@ -39,11 +39,11 @@ pub struct Run<'a> {
     pub sources: Vec<FeatureSource<'a>>,
     /// Its columns of them, where each trains on some.
     slices: Vec<FeatureSource<'a>>,
-    /// Where each rank samples from.
+    /// Graph that each rank samples from.
     pub topology: Topology<'a>,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// Where it goes on.
+    /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
@@ -61,7 +61,7 @@ impl Run<'_> {
         &self.sources[rank - self.here().start]
     }
 
-    /// What `rank`, one of this process, trains on: its feature rows, or its columns of them.
+    /// Rows that `rank`, one of this process, trains on: all columns, or its own.
     pub fn trained_on(&self, rank: usize) -> &FeatureSource<'_> {
         self.slices.get(rank - self.here().start).unwrap_or_else(|| self.source(rank))
     }
@@ -86,7 +86,7 @@ impl Run<'_> {
     }
 }
 
-/// What `work` makes of the run that `config` and `options` ask for on `dataset`. Collective over the processes of a run.
+/// Opens the run that `config` and `options` ask for on `dataset`, and returns what `work` makes of it. Collective over the processes of a run.
 ///
 /// # Errors
 /// [`Error::Option`] and [`Error::Data`] for what does not fit together; those of `work`.
@@ -145,7 +145,7 @@ pub fn with_run<R>(
         }
     }
     resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
-    let count = |rank| caches.as_ref().map(|caches| Counted::new(caches, rank, job.graph.num_vertices()));
+    let count = |rank| caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, job.graph.num_vertices()));
     let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
     let here = options.ranks_here(places.len());
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();

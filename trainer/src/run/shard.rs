@@ -59,7 +59,7 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
     Ok(())
 }
 
-/// What is wrong with a run on a `shard` that was cut by columns.
+/// Problem of a run on a `shard` that was cut by columns, if there is one.
 fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, options: &RunOptions) -> Option<String> {
     let (held, dim) = shard.columns()?;
     let (parallelism, origin, ranks) = (config.parallelism, dataset.name(), config.num_ranks());

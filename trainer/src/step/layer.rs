@@ -8,7 +8,7 @@
 //! backward   the same way back: tail, body, then the rows that were read
 //! ```
 //!
-//! Steps that a reader may skip: [`Layer::residual`] (rows that a residual adds), [`Layer::read_again`] (activation
+//! Steps that a reader may skip: [`LayerTape::residual`] (rows that a residual adds), [`LayerTape::read_again`] (activation
 //! checkpointing), `moments.rs` (batch norm over ranks), and in `body` the bottom layer by columns (P3).
 
 use tch::Tensor;
@@ -50,12 +50,12 @@ pub(super) struct Below {
 }
 
 /// Layer `index` of `pass`, from the features upwards.
-pub(super) struct Layer<'p, 'a> {
+pub(super) struct LayerTape<'p, 'a> {
     pub pass: &'p Pass<'a>,
     pub index: usize,
 }
 
-impl Layer<'_, '_> {
+impl LayerTape<'_, '_> {
     /// The layer as it was sampled.
     pub fn sampled(&self) -> &SampledLayer {
         let layers = &self.pass.batch.sampled.layers;
@@ -177,7 +177,7 @@ impl Layer<'_, '_> {
 
     /// Vertices of its rows, with room for what the exchange above brings.
     fn frontier(&self) -> Frontier {
-        let above = Layer { pass: self.pass, index: self.index + 1 };
+        let above = LayerTape { pass: self.pass, index: self.index + 1 };
         let is_top = above.index == self.pass.model.num_layers();
         let room = if is_top { 0 } else { above.sampled().exchange.rows_received() };
         Frontier { vertices: self.sampled().frontier.clone(), room }
@@ -207,7 +207,7 @@ impl Layer<'_, '_> {
         let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| self.follows_from_tape()) else {
             return Ok(None);
         };
-        let below = Layer { pass: self.pass, index: self.index - 1 };
+        let below = LayerTape { pass: self.pass, index: self.index - 1 };
         let rows = recorded(false, || below.tail(&tail.pre_activation, tail.moments.as_ref()))?;
         Ok(Some(rows.set_requires_grad(true)))
     }

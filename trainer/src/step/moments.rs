@@ -3,13 +3,13 @@
 use gsplit_kernels::DeviceOwners;
 use tch::{Kind, Tensor};
 
-use super::layer::Layer;
+use super::layer::LayerTape;
 use crate::operator::Moments;
 use crate::ranks::comms::Ranks;
 use crate::sample::SampledLayer;
 use crate::{Exchange, Result};
 
-impl Layer<'_, '_> {
+impl LayerTape<'_, '_> {
     /// Moments of `pre_activation` over all ranks, where the layer normalises by them. Collective then.
     pub(super) fn moments(&self, pre_activation: &Tensor, comm: Ranks<'_>) -> Result<Option<Moments>> {
         let model = self.pass.model;

@@ -17,7 +17,7 @@
 use gsplit_kernels::Graph;
 use tch::{Kind, Tensor};
 
-use super::layer::{Below, Layer, Taped, with_first};
+use super::layer::{Below, LayerTape, Taped, with_first};
 use crate::batch::PushPull;
 use crate::model::{DropoutKey, Model};
 use crate::operator::Ids;
@@ -52,8 +52,8 @@ impl<'a> Pass<'a> {
         &self.batch.sampled.layers[0].frontier
     }
 
-    fn layer(&self, index: usize) -> Layer<'_, 'a> {
-        Layer { pass: self, index }
+    fn layer(&self, index: usize) -> LayerTape<'_, 'a> {
+        LayerTape { pass: self, index }
     }
 }
 

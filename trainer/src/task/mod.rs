@@ -1,4 +1,4 @@
-//! What a model is trained for: the labels or links, the loss of a mini-batch and its gradient.
+//! Task of a model: the labels or links, the loss of a mini-batch and its gradient.
 //!
 //! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
 //! with the gradient of those rows.
@@ -17,7 +17,7 @@ use crate::Result;
 use crate::metric::labels::Labels;
 use crate::model::{DropoutKey, Model};
 
-/// What is learnt.
+/// Task that is learnt.
 pub enum Task<'a> {
     /// Classes of vertices.
     Nodes(Labels),
@@ -35,11 +35,11 @@ impl Task<'_> {
     }
 }
 
-/// What a mini-batch is to learn.
+/// Targets of a mini-batch.
 pub enum Targets<'a> {
     /// The classes of its seeds.
     Nodes(NodeTargets<'a>),
-    /// Which pairs of vertices are edges.
+    /// Whether pairs of vertices are edges.
     Links(Box<LinkBatch>),
 }
 
@@ -70,11 +70,11 @@ impl Targets<'_> {
     }
 }
 
-/// What came of a mini-batch on this rank.
+/// Loss of a mini-batch on this rank, and its score.
 #[derive(Debug, Default)]
 pub struct Loss {
-    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's share of the global mini-batch's mean
-    /// loss: the shares add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
+    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's part of the global mini-batch's mean
+    /// loss: the parts add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
     /// classes where it can have several, and for each pair of vertices. To read them is to wait for them.
     pub numbers: Option<Tensor>,
     /// Decisions.
@@ -83,7 +83,7 @@ pub struct Loss {
     pub gradient: Option<Tensor>,
 }
 
-/// What a model reads and returns, whatever lies between.
+/// Shape of a model's input and output, whatever lies between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {

@@ -1,4 +1,4 @@
-//! Where rows are read from and how far ahead mini-batches are prepared changes no loss.
+//! Losses do not depend on where rows are read from and how far ahead mini-batches are prepared.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

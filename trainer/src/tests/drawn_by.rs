@@ -79,9 +79,9 @@ fn differential_edges_of_weight_0_are_as_if_they_were_not() {
 #[test]
 fn attention_over_draws_by_weight_is_refused_on_gpus() {
     for [drawn, _] in configs() {
-        let there = TrainConfig { device: Device::Cuda, ..drawn };
-        let attends = matches!(there.model.kind, ModelKind::Gat | ModelKind::Gatv2);
-        match there.check() {
+        let on_gpu = TrainConfig { device: Device::Cuda, ..drawn };
+        let attends = matches!(on_gpu.model.kind, ModelKind::Gat | ModelKind::Gatv2);
+        match on_gpu.check() {
             Ok(()) => assert!(!attends),
             Err(error) => {
                 let line = error.to_string();

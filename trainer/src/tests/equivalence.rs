@@ -159,7 +159,8 @@ fn loss_and_gradients_are_equal_for_every_parallelism_and_model() {
     }
 }
 
-/// Of 3 layers `split_layers` are split. With mini-batches of `sizes` seeds: of 2 most ranks have none.
+/// Losses and gradients with `split_layers` of 3 layers split. With mini-batches of `sizes` seeds: of 2 most ranks have
+/// none.
 fn loss_and_gradients_are_equal(
     (model, [edge_weights, draw_by]): (&ModelConfig, [Option<&str>; 2]),
     ranks: &[usize],

@@ -59,7 +59,7 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
     work(Team::new(&first, others, &sources))
 }
 
-/// What of `wanted` the last two layers return, and whether it needed the disk.
+/// Rows of `wanted` that the last two layers return, and whether they needed the disk.
 fn rows(job: &Job<'_>, places: &[Place], room: Room<'_>, wanted: Option<&[u32]>) -> ([Vec<f32>; 2], bool) {
     with_team(job, places, |team| {
         let mut pass = LayerWise::new(team, job.graph, room, None).unwrap();
@@ -151,7 +151,7 @@ fn workers_on_gpus_compute_what_one_does_to_the_bit() {
     }
 }
 
-/// What lies between layers is rounded as in training, and takes 2 bytes a value wherever it lies.
+/// Rows between layers are rounded as in training, and take 2 bytes a value wherever they lie.
 #[test]
 fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
     let fixture = dataset(99, 120, 4);

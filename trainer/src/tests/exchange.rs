@@ -27,7 +27,7 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
     Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
 }
 
-/// What `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
+/// Rows that `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
 fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
     let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
     exchange.forward(comm, &mut rows, DIM).unwrap();
@@ -139,15 +139,15 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             let gpu = place.gpu().unwrap();
             let (vertices, owners) = (gpu.upload(&mixed).unwrap(), gpu.upload(&part).unwrap());
             let shuffled = |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
-            let there = shuffled(DeviceOwners::Map(owners.slice()));
-            assert_same_index(&there, &host, &format!("{ranks} ranks, {cut:?}"));
-            for exchange in [&host.exchange, &there.exchange] {
+            let on_gpu = shuffled(DeviceOwners::Map(owners.slice()));
+            assert_same_index(&on_gpu, &host, &format!("{ranks} ranks, {cut:?}"));
+            for exchange in [&host.exchange, &on_gpu.exchange] {
                 let forward = exchange.forward_at(&place, comm, Some(bring(&x)), DIM).unwrap();
                 let backward = exchange.backward_at(&place, comm, bring(&y), DIM).unwrap();
                 let [forward, backward] = [forward, backward].map(|rows| to_rows(&on_host(&rows).unwrap()).unwrap());
                 assert_eq!((forward, backward), expected, "{ranks} ranks, {cut:?}");
             }
-            let by_host = (forward(&there.exchange, comm, &x, read), backward(&there.exchange, comm, &y, rows));
+            let by_host = (forward(&on_gpu.exchange, comm, &x, read), backward(&on_gpu.exchange, comm, &y, rows));
             assert_eq!(by_host, expected, "{ranks} ranks, {cut:?}");
             let in_turn = Exchange::shuffle(comm, &mixed, |v| v as usize % ranks).unwrap();
             assert_same_index(&shuffled(DeviceOwners::InTurn), &in_turn, "in turn");

@@ -1,5 +1,5 @@
-//! What trains on GPUs, by torch's CUDA part and CUDA itself as tests have them: a test starts its own program again, with them, and
-//! passes if that does.
+//! Training on GPUs, with torch's CUDA part and CUDA itself as tests have them: a test starts its own program again, with them,
+//! and passes if that does.
 
 use std::process::Command;
 
@@ -54,8 +54,8 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
     assert!(output.status.success() && enough, "{}\n{said}", output.status);
 }
 
-/// Where both take memory from one pool, as `before_cuda` has it; otherwise torch fails for lack of what kernels have freed. What the host
-/// brings goes through pinned memory.
+/// Both take memory from one pool, as `before_cuda` has it; otherwise torch fails for lack of what kernels have freed. Copies
+/// from the host go through pinned memory.
 #[test]
 fn torch_finds_what_kernels_have_freed_in_one_pool() {
     const SHARED: &str = "GSPLIT_TEST_SHARED";
@@ -93,7 +93,7 @@ fn torch_finds_what_kernels_have_freed_in_one_pool() {
     }
 }
 
-/// What a step copies goes through pinned memory: torch is asked for no copy, and the driver makes all others so.
+/// Copies of a step go through pinned memory: torch is asked for no copy, and the driver makes all others so.
 #[test]
 fn no_step_copies_from_memory_that_is_not_pinned() {
     use crate::config::{ModelKind, Parallelism};

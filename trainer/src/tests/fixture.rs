@@ -31,7 +31,7 @@ impl Place {
         Self::Device(gsplit_gpu_sim::emulated(order), tch::Device::Cpu, Dtype::F32)
     }
 
-    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    /// The GPU of a test: an emulated one, or GPU 0 where `GSPLIT_TEST_GPU` is set.
     pub fn under_test(order: u32) -> Self {
         match std::env::var_os("GSPLIT_TEST_GPU") {
             None => Self::emulated(order),
@@ -188,7 +188,7 @@ pub fn add_community_features(writer: &mut DatasetWriter) {
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
 }
 
-/// Of a dataset that a test made.
+/// The provenance of a dataset that a test made.
 pub fn provenance() -> Provenance {
     Provenance {
         tool_version: String::new(),

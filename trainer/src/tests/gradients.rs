@@ -199,8 +199,8 @@ impl Reference<'_> {
             let square = |tensor: Tensor| tensor.view([N as i64, N as i64]);
             let rows = rows.chunk(heads as i64, 1).swap_remove(head);
             let scores = scores(head as i64, &rows).where_self(&square(Tensor::from_slice(&edges)), &absent);
-            let shares = scores.softmax(1, Kind::Double) * square(Tensor::from_slice(&kept)).to_kind(Kind::Double);
-            shares.matmul(&rows)
+            let weights = scores.softmax(1, Kind::Double) * square(Tensor::from_slice(&kept)).to_kind(Kind::Double);
+            weights.matmul(&rows)
         };
         Tensor::cat(&(0..heads).map(of_head).collect::<Vec<_>>(), 1)
     }

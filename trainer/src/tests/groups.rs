@@ -23,7 +23,7 @@ fn grouped(dataset: &Dataset, base: &TrainConfig, groups: usize, ranks: usize, c
     TrainConfig { parallelism: Parallelism::Split, ranks: Some(groups * ranks), groups, partition, ..base.clone() }
 }
 
-/// What is counted exactly.
+/// Counts that are exact.
 fn counts(summary: &Summary) -> Vec<(u64, u64)> {
     summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect()
 }

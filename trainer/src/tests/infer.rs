@@ -67,7 +67,7 @@ fn layers_on_disk_change_nothing() {
     }
 }
 
-/// What [`LayerWise`] hands out of a model's last two layers, and whether it needed the disk.
+/// Rows that [`LayerWise`] hands out of a model's last two layers, and whether they needed the disk.
 fn last_two(model: &Model, job: &Job<'_>, source: &FeatureSource<'_>, room: Room<'_>) -> ([Vec<f32>; 2], bool) {
     let mut pass = LayerWise::new(Team::new(model, Vec::new(), from_ref(source)), job.graph, room, None).unwrap();
     let (mut rows, lowest) = ([Vec::new(), Vec::new()], model.num_layers() - 2);

@@ -47,7 +47,7 @@ fn shaken(model: Model) -> Model {
     model
 }
 
-/// What a formula is made of: the parameters by name, the rows, and the edges of the sample.
+/// Input of a formula: the parameters by name, the rows, and the edges of the sample.
 struct Given {
     parameters: BTreeMap<String, Tensor>,
     rows: Tensor,
@@ -103,8 +103,8 @@ impl Given {
                 [t as i64].into_iter().chain(SOURCES[of_target.clone()].iter().map(|&s| i64::from(s))).collect();
             let scores: Vec<Tensor> = sources.iter().map(|&s| score(t as i64, s)).collect();
             let counts: Vec<f64> = [1.0].into_iter().chain(of_target.map(|edge| self.factor(edge))).collect();
-            let shares = (Tensor::stack(&scores, 0) + Tensor::from_slice(&counts).log()).softmax(0, Kind::Double);
-            (of.index_select(0, &Tensor::from_slice(&sources)) * shares.view([-1, 1])).sum_dim_intlist(
+            let weights = (Tensor::stack(&scores, 0) + Tensor::from_slice(&counts).log()).softmax(0, Kind::Double);
+            (of.index_select(0, &Tensor::from_slice(&sources)) * weights.view([-1, 1])).sum_dim_intlist(
                 0,
                 false,
                 Kind::Double,

@@ -195,12 +195,12 @@ fn differential_ranks_on_gpus_have_the_losses_of_the_host() {
             (config.draw, config.edge_weights) = (draw, edge_weights.map(String::from));
         });
         let host = run(&fixture, &config, &cached(RowPlacement::Peer, 30)).unwrap();
-        let there = RunOptions { places: emulated(1), ..cached(RowPlacement::Peer, 30) };
-        let there = run(&fixture, &config, &there).unwrap();
-        assert_eq!(found(&host), found(&there), "{kind:?}");
-        for (host, there) in host.epochs.iter().zip(&there.epochs) {
-            assert!((host.loss - there.loss).abs() < 1e-5 * host.loss, "{kind:?}: {} {}", host.loss, there.loss);
-            assert_eq!((host.valid, host.draw_factor), (there.valid, there.draw_factor));
+        let on_gpu = RunOptions { places: emulated(1), ..cached(RowPlacement::Peer, 30) };
+        let on_gpu = run(&fixture, &config, &on_gpu).unwrap();
+        assert_eq!(found(&host), found(&on_gpu), "{kind:?}");
+        for (host, on_gpu) in host.epochs.iter().zip(&on_gpu.epochs) {
+            assert!((host.loss - on_gpu.loss).abs() < 1e-5 * host.loss, "{kind:?}: {} {}", host.loss, on_gpu.loss);
+            assert_eq!((host.valid, host.draw_factor), (on_gpu.valid, on_gpu.draw_factor));
         }
     }
 }

@@ -128,10 +128,10 @@ fn oracle_the_loss_of_several_classes_is_its_formula() {
     let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
     let logits = &g.logits(60, 3)[..seeds.len() * 3];
     let targets = NodeTargets { labels: &labels, labelled: 50 };
-    let logits_there = from_rows(logits.to_vec(), seeds.len(), 3).unwrap();
-    let found = targets.loss(&Place::host(), &logits_there, &seeds, 1.0).unwrap();
+    let logits_tensor = from_rows(logits.to_vec(), seeds.len(), 3).unwrap();
+    let found = targets.loss(&Place::host(), &logits_tensor, &seeds, 1.0).unwrap();
     let place = Place::under_test(1);
-    let on_gpu = targets.loss(&place, &place.bring(&logits_there).unwrap(), &seeds, 1.0).unwrap();
+    let on_gpu = targets.loss(&place, &place.bring(&logits_tensor).unwrap(), &seeds, 1.0).unwrap();
     let numbers = Vec::<f64>::try_from(found.numbers.unwrap()).unwrap();
     assert_eq!(Vec::<f64>::try_from(on_gpu.numbers.unwrap()).unwrap(), numbers);
     let gradient = to_rows(found.gradient.as_ref().unwrap()).unwrap();

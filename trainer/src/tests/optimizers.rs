@@ -27,10 +27,10 @@ fn gradient(step: u32, index: u32, shape: &[i64]) -> Tensor {
     Tensor::from_slice(&values).view(shape)
 }
 
-/// Gives the parameters the gradients of `step`, times `share`.
-fn give_gradients(parameters: &Parameters, step: u32, share: f64) {
+/// Gives the parameters the gradients of `step`, times `factor`.
+fn give_gradients(parameters: &Parameters, step: u32, factor: f64) {
     for (index, (_, tensor)) in parameters.iter().enumerate() {
-        (tensor * gradient(step, index as u32, &tensor.size()) * share).sum(tch::Kind::Float).backward();
+        (tensor * gradient(step, index as u32, &tensor.size()) * factor).sum(tch::Kind::Float).backward();
     }
 }
 

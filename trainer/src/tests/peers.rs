@@ -23,7 +23,7 @@ use crate::residence::cache::Caches;
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{Error, FeatureStorage, Process, RunOptions, Summary, TopologyStorage};
 
-/// Of one epoch on `ranks`.
+/// Options of one epoch on `ranks`.
 fn quick(parallelism: Parallelism, ranks: usize) -> TrainConfig {
     changed(&config(ModelKind::Sage, parallelism, ranks), |config| (config.eval_every, config.epochs) = (0, 1))
 }

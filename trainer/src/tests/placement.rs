@@ -1,4 +1,4 @@
-//! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
+//! Rows and losses do not depend on where feature rows lie; how many come from where is what a count by hand finds.
 
 use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
@@ -16,7 +16,7 @@ use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
-use crate::residence::cache::{Caches, Counted};
+use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
@@ -62,7 +62,7 @@ fn by_loads(n: usize) -> Vec<u32> {
     order
 }
 
-/// What each of `ranks` is to keep in room for `rows`.
+/// Rows that each of `ranks` is to keep in room for `rows`.
 fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usize) -> Vec<Vec<u32>> {
     let order = by_loads(dataset.num_vertices());
     let list = |rank: usize| -> Vec<u32> {
@@ -132,7 +132,8 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
         let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
-        let counted = caches.as_ref().map(|caches| Counted::new(caches, rank, dataset.num_vertices()).hits(&vertices));
+        let counted =
+            caches.as_ref().map(|caches| SimulatedCache::new(caches, rank, dataset.num_vertices()).hits(&vertices));
         assert_eq!(counted.unwrap_or_default(), hits, "{what}, rank {rank}, counted");
     }
 }

@@ -16,7 +16,7 @@ use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
 use crate::{Error, Process, RunOptions, Summary};
 
-/// What `work` returns in each of so many processes, in equal groups, which are given their ends of the communicators.
+/// Results of `work` in each of so many processes, in equal groups, which are given their ends of the communicators.
 pub fn in_processes<R: Send>(
     (ranks, groups): (usize, usize),
     work: impl Fn(usize, Arc<Process>) -> R + Sync,
@@ -38,7 +38,7 @@ pub fn in_processes<R: Send>(
     })
 }
 
-/// What each of the processes of a run on `config` returns, of which each has its `options`.
+/// Results of the processes of a run on `config`, of which each has its `options`.
 pub fn outcomes(
     fixture: &Fixture,
     config: &TrainConfig,

@@ -60,7 +60,7 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let gpu = place.gpu().unwrap();
         let (indptr, indices) =
             (gpu.upload(graph.indptr).unwrap(), gpu.map_host_or_copy(graph.indices, u64::MAX).unwrap());
-        let there = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+        let graph_on_gpu = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
         let owners = gpu.upload(&part).unwrap();
         let owners = Some(owners.slice());
         let excluded = ExcludedEdges::new((0..graph.num_edges() as u64).step_by(3).collect());
@@ -81,7 +81,7 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         for (frontiers, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 2 } else { 6 }) {
             let ownership = frontiers.seeds();
             on_ranks(ranks, |comm| {
-                let on_device = OnDevice { graph: there, owners };
+                let on_device = OnDevice { graph: graph_on_gpu, owners };
                 let mut device = BatchSampler::on_device(&place, on_device, at == 1).unwrap();
                 let mut host = on_host(graph);
                 for (step, batch) in [&order[..30], &order[..2]].into_iter().enumerate() {

@@ -31,7 +31,7 @@ fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
     shards.into_iter().map(alone).collect()
 }
 
-/// What each rank of a run on `config` returns, on the dataset that `of` gives it.
+/// Results of the ranks of a run on `config`, on the dataset that `of` gives each.
 fn outcomes<'d>(
     config: &TrainConfig,
     options: &RunOptions,

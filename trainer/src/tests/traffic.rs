@@ -18,7 +18,7 @@ use crate::sample::{BatchSampler, sample};
 
 const RANKS: usize = 3;
 
-/// What `run` sent in its first epoch, the parameters of its model, and what crossed for each layer.
+/// Traffic of `run` in its first epoch, the parameters of its model, and the rows that crossed for each layer.
 fn sent(fixture: &super::fixture::Fixture, config: &TrainConfig) -> (Traffic, u64, Vec<LayerRows>) {
     let summary = run(fixture, config, &RunOptions::default()).unwrap();
     let work = summary.epochs[0].work.clone();

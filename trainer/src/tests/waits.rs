@@ -1,5 +1,5 @@
-//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs. Launches
-//! are those of kernels, copies and fills through `Gpu`, not torch's own.
+//! Waits of a training step on GPUs: the copies to the host, and the counts that the next launch needs. Launches are those of
+//! kernels, copies and fills through `Gpu`, not torch's own.
 
 use clap::ValueEnum;
 use gsplit_gpu_sim::{GpuCounts, counts};
@@ -24,8 +24,8 @@ use crate::{RowPlacement, RunOptions};
 /// Steps before the one that is counted.
 const WARM_UP: u32 = 2;
 
-/// What `seen` says of each rank's streams before a step, and after it: of that which computes, and of that on which mini-batches are made
-/// ahead, if they are. Some other steps were before.
+/// Results of `seen` for each rank's streams before a step, and after it: of that which computes, and of that on which
+/// mini-batches are made ahead, if they are. Some other steps were before.
 pub(super) fn one_step<T: Send>(
     config: &TrainConfig,
     prefetch: usize,
@@ -82,7 +82,7 @@ pub(super) fn one_step<T: Send>(
     })
 }
 
-/// What each rank does in one step, on each stream.
+/// Counts of what each rank does in one step, on each stream.
 fn counted(config: &TrainConfig, prefetch: usize) -> Vec<Vec<GpuCounts>> {
     let difference = |[before, after]: [GpuCounts; 2]| GpuCounts {
         taken: after.taken - before.taken,
@@ -178,7 +178,7 @@ fn batch_norm_waits_for_no_sums() {
 fn no_model_waits_for_more() {
     let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 1, 96);
     check(&ModelKind::value_variants().iter().map(single).collect::<Vec<_>>());
-    // Dropout of shares is drawn by the softmax.
+    // Dropout of attention weights is drawn by the softmax.
     for kind in [ModelKind::Gat, ModelKind::Gatv2] {
         let (with, ..) = single(&kind);
         let without = changed(&with, |config| config.model.attention_dropout = 0.0);

@@ -15,25 +15,25 @@ fn repeated(few: &HostEdges, count: impl Fn(usize) -> usize) -> HostEdges {
     HostEdges::new(indptr, sources, few.num_sources()).unwrap()
 }
 
-/// What static attention returns, and its gradients.
+/// Result of static attention, and its gradients.
 fn attended(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> [Vec<f32>; 4] {
-    let (out, shares) = forward(op, inputs);
+    let (out, weights) = forward(op, inputs);
     let [mut rows, mut from_source, mut from_target] = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
     let into = AttentionGradient { rows: &mut rows, from_source: &mut from_source, from_target: &mut from_target };
-    let (gradient, mut scratch) = (values(4, out.len()), vec![f32::NAN; shares.len()]);
-    op.backward(&inputs[0], [&inputs[1], &inputs[2]], &shares, &gradient, &mut scratch, into).unwrap();
+    let (gradient, mut scratch) = (values(4, out.len()), vec![f32::NAN; weights.len()]);
+    op.backward(&inputs[0], [&inputs[1], &inputs[2]], &weights, &gradient, &mut scratch, into).unwrap();
     [out, rows, from_source, from_target]
 }
 
-/// What dynamic attention returns, and its gradients.
+/// Result of dynamic attention, and its gradients.
 fn attended_dynamically(op: &Attention<'_>, [sources, targets, vector]: &[Vec<f32>; 3]) -> [Vec<f32>; 4] {
     let rows = DynamicRows { sources, targets, vector };
-    let (mut out, mut shares) = (vec![f32::NAN; targets.len()], vec![f32::NAN; op.num_shares()]);
-    op.forward_dynamic(rows, &mut out, &mut shares).unwrap();
+    let (mut out, mut weights) = (vec![f32::NAN; targets.len()], vec![f32::NAN; op.num_weights()]);
+    op.forward_dynamic(rows, &mut out, &mut weights).unwrap();
     let (mut of_sources, mut of_targets) = (vec![f32::NAN; sources.len()], vec![f32::NAN; targets.len()]);
-    let (mut of_vector, mut scratch) = (vec![f32::NAN; targets.len()], vec![f32::NAN; shares.len()]);
+    let (mut of_vector, mut scratch) = (vec![f32::NAN; targets.len()], vec![f32::NAN; weights.len()]);
     let into = DynamicGradient { sources: &mut of_sources, targets: &mut of_targets, vector: &mut of_vector };
-    op.backward_dynamic(rows, &shares, &values(4, out.len()), &mut scratch, into).unwrap();
+    op.backward_dynamic(rows, &weights, &values(4, out.len()), &mut scratch, into).unwrap();
     [out, of_sources, of_targets, of_vector]
 }
 

@@ -27,9 +27,9 @@ fn naive(op: &Attention<'_>, [sources, targets, vector]: [&[f64]; 3]) -> Vec<f64
             let raised: Vec<f64> = of.iter().map(|&source| raised(source)).collect();
             let total: f64 = raised.iter().sum();
             for (edge, (source, raised)) in of.iter().zip(&raised).enumerate() {
-                let share = raised / total * factors[edge * op.heads + head];
+                let weight = raised / total * factors[edge * op.heads + head];
                 for column in columns.clone() {
-                    out[target * dim + column] += share * sources[source * dim + column];
+                    out[target * dim + column] += weight * sources[source * dim + column];
                 }
             }
         }
@@ -70,9 +70,9 @@ fn rows([sources, targets, vector]: &[Vec<f32>; 3]) -> DynamicRows<'_> {
 
 fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
     let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
-    let mut shares = vec![f32::NAN; op.num_shares()];
-    op.forward_dynamic(rows(inputs), &mut out, &mut shares).unwrap();
-    (out, shares)
+    let mut weights = vec![f32::NAN; op.num_weights()];
+    op.forward_dynamic(rows(inputs), &mut out, &mut weights).unwrap();
+    (out, weights)
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn oracle_forward_is_the_formula() {
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_formula() {
     for_each_case(|name, op, inputs| {
-        let (out, shares) = forward(op, &inputs);
+        let (out, weights) = forward(op, &inputs);
         let gradient = values(4, out.len());
         let found = on_any_threads(|| {
             let (mut of_sources, mut of_targets) = (vec![f32::NAN; inputs[0].len()], vec![f32::NAN; out.len()]);
-            let (mut of_vector, mut scratch) = (vec![f32::NAN; out.len()], vec![f32::NAN; shares.len()]);
+            let (mut of_vector, mut scratch) = (vec![f32::NAN; out.len()], vec![f32::NAN; weights.len()]);
             let into = DynamicGradient { sources: &mut of_sources, targets: &mut of_targets, vector: &mut of_vector };
-            op.backward_dynamic(rows(&inputs), &shares, &gradient, &mut scratch, into).unwrap();
+            op.backward_dynamic(rows(&inputs), &weights, &gradient, &mut scratch, into).unwrap();
             let mut vector = vec![f32::NAN; op.dim()];
             crate::column_sums(&of_vector, &mut vector).unwrap();
             [of_sources, of_targets, vector]
@@ -101,7 +101,7 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
         let inputs = inputs.each_ref().map(|values| wide(values));
         for (which, found) in found.iter().enumerate() {
             let slopes = slopes(|inputs| naive(op, inputs), &inputs, which, &gradient, 7, 1e-6);
-            // Where a target has one edge its share is 1, and gradients are sums that cancel.
+            // Where a target has one edge its weight is 1, and gradients are sums that cancel.
             let scale = slopes.iter().fold(0.1, |largest: f64, (_, slope)| largest.max(slope.abs()));
             for (at, slope) in slopes {
                 let off = (f64::from(found[at]) - slope).abs();
@@ -117,20 +117,20 @@ fn wrong_sizes_are_refused() {
     let op =
         Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
-    let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
+    let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
     let good = DynamicRows { sources: &[1.0, 2.0, 3.0, 4.0], targets: &[0.0; 4], vector: &[1.0; 2] };
-    op.forward_dynamic(good, &mut out, &mut shares).unwrap();
-    assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));
+    op.forward_dynamic(good, &mut out, &mut weights).unwrap();
+    assert_eq!((out, weights), ([0.0, 0.0, 1.0, 2.0], [1.0]));
     for bad in [
         DynamicRows { sources: &[0.0; 3], ..good },
         DynamicRows { targets: &[0.0; 2], ..good },
         DynamicRows { vector: &[0.0; 1], ..good },
     ] {
-        assert!(length(op.forward_dynamic(bad, &mut out, &mut shares)));
+        assert!(length(op.forward_dynamic(bad, &mut out, &mut weights)));
     }
-    assert!(length(op.forward_dynamic(good, &mut out[1..], &mut shares)));
+    assert!(length(op.forward_dynamic(good, &mut out[1..], &mut weights)));
     assert!(length(op.forward_dynamic(good, &mut out, &mut [])));
-    assert!(length(Attention { factors: Some(&[1.0; 2]), ..op }.forward_dynamic(good, &mut out, &mut shares)));
+    assert!(length(Attention { factors: Some(&[1.0; 2]), ..op }.forward_dynamic(good, &mut out, &mut weights)));
     let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward_dynamic(DynamicRows { sources: &[0.0; 2], ..good }, &mut out, &mut [0.0; 3]);

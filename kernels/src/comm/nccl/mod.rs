@@ -1,38 +1,40 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: what lies in host memory goes over the host ([`Sockets`]). For what lies on GPUs (`devices`) each rank first tells the others
-//! over the host, by one message, what it will send them. So ranks in different collectives and messages of another size are noticed,
-//! for which NCCL itself would wait for ever. Then all ranks are here, and each launches one group of sends and receives.
+//! Idea: values in host memory go over the host ([`Sockets`]). For values on GPUs (`devices`) each rank first tells the
+//! others over the host, by one message, how much it will send them. So ranks in different collectives and messages of
+//! another size are noticed; NCCL itself would wait for ever for these. Then all ranks are here, and each launches one
+//! group of sends and receives.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
-//! On each GPU at most one group of NCCL's is under way: who launches two communicators' groups at a time must do so in one order
-//! on all ranks, else they wait for each other for ever. So one thread of a rank has communicators of NCCL, and it waits until a group
-//! has ended before it begins the next.
-//! A rank that fails tells the others over the host, which find out while they wait.
-//! Cost: a message to each other rank. The host waits until the group has ended: only so it can give up and say so.
-//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the host would have to
-//! wait for each call to end in any case; and the watching thread would have to give up the communicator while the computing one
-//! calls it, which only real GPUs can show to be right. Ranks that are threads do not wait for GPUs (`copies.rs`).
+//! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
+//! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank has the
+//! communicators of NCCL, and it waits until a group has ended before it begins the next.
+//! A rank that fails tells the others over the host, which learn of it while they wait.
+//! Cost: a message to each other rank. The host waits until the group has ended: only so can it give up and say so.
+//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the
+//! host would have to wait for each call to end in any case; and the watching thread would have to give up the
+//! communicator while the computing one calls it, which only real GPUs can show to be right. Ranks that are threads do
+//! not wait for GPUs (`copies.rs`).
 
-mod messages;
+mod transfers;
 
 use std::fmt::Debug;
 
-use super::exchange::{Exchange, check_message, or_leave};
+use super::messages::{Messages, check_message, or_leave};
 use super::wait::Limit;
 use super::{DeviceExchange, Sockets, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
-pub(crate) use messages::Message;
-use messages::{receives, sends};
+pub(crate) use transfers::Transfer;
+use transfers::{receives, sends};
 
 /// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
 pub(crate) trait Transport: Send + Sync + Debug {
-    /// Launches all `messages` on the stream of `gpu`, behind what is there. The caller keeps them until they are done or the
+    /// Launches all `transfers` on the stream of `gpu`, behind what is there. The caller keeps them until they are done or the
     /// transport was given up.
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError>;
+    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError>;
 
-    /// Whether the `messages` that were started have arrived and left. Waits for nothing.
-    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError>;
+    /// Whether the `transfers` that were started have arrived and left. Waits for nothing.
+    fn is_done(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError>;
 
     /// Gives up: nothing that was started touches memory any more, and nothing can be started.
     fn abort(&self);
@@ -41,7 +43,7 @@ pub(crate) trait Transport: Send + Sync + Debug {
 /// One process's end of a group. See the module's documentation.
 pub struct Nccl {
     transport: Box<dyn Transport>,
-    host: Box<dyn Exchange>,
+    host: Box<dyn Messages>,
 }
 
 impl Nccl {
@@ -51,8 +53,8 @@ impl Nccl {
     /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it; [`CommError::PeerFailed`];
     /// [`CommError::Gpu`] without NCCL, and with what it says.
     pub fn join(gpu: &Gpu, id: NcclId, host: Sockets) -> Result<Self, CommError> {
-        let (rank, size) = (Exchange::rank(&host), Exchange::size(&host));
-        let name = Exchange::name(&host, rank);
+        let (rank, size) = (Messages::rank(&host), Messages::size(&host));
+        let name = Messages::name(&host, rank);
         let mut wait = host.limit().start();
         let end = NcclEnd::join(gpu, id, rank, size, || {
             wait.pause();
@@ -75,7 +77,7 @@ impl Nccl {
     }
 
     /// The ranks of `host`, whose bytes `transport` moves.
-    pub(super) fn over(transport: Box<dyn Transport>, host: Box<dyn Exchange>) -> Self {
+    pub(super) fn over(transport: Box<dyn Transport>, host: Box<dyn Messages>) -> Self {
         Self { transport, host }
     }
 
@@ -94,10 +96,10 @@ impl Nccl {
         messages.try_for_each(|(from, (&sent, &expected))| check_message(self, from, sent as usize, expected))
     }
 
-    /// Waits until the started `messages` are done.
-    fn finish(&self, gpu: &Gpu, called: &'static str, messages: &mut [Message<'_>]) -> Result<(), CommError> {
+    /// Waits until the started `transfers` are done.
+    fn finish(&self, gpu: &Gpu, called: &'static str, transfers: &mut [Transfer<'_>]) -> Result<(), CommError> {
         let mut wait = self.limit().start();
-        while !self.transport.is_done(gpu, messages).map_err(|error| self.failure(error))? {
+        while !self.transport.is_done(gpu, transfers).map_err(|error| self.failure(error))? {
             let expired = || wait.expired(self.name(self.host.rank()), called, Vec::new);
             if let Some(failed) = self.failed().or_else(expired) {
                 return Err(failed);
@@ -121,19 +123,19 @@ impl Nccl {
         self.announce(CALLED, send_bytes, recv_bytes)?;
         let (me, bytes) = (self.host.rank(), send_bytes[self.host.rank()]);
         let (from, to) = (starts(send_bytes)[me], starts(recv_bytes)[me]);
-        let mut messages = Vec::new();
+        let mut transfers = Vec::new();
         let prepared = || {
             recv.reborrow().part(to, to + bytes)?.copy_from(gpu, send.part(from, from + bytes)?)?;
-            sends(me, send, send_bytes, &mut messages)?;
-            receives(me, recv, recv_bytes, &mut messages)?;
-            if messages.is_empty() { Ok(()) } else { self.transport.start(gpu, &mut messages) }
+            sends(me, send, send_bytes, &mut transfers)?;
+            receives(me, recv, recv_bytes, &mut transfers)?;
+            if transfers.is_empty() { Ok(()) } else { self.transport.start(gpu, &mut transfers) }
         };
         prepared().map_err(|error| self.failure(error))?;
-        if messages.is_empty() { Ok(()) } else { self.finish(gpu, CALLED, &mut messages) }
+        if transfers.is_empty() { Ok(()) } else { self.finish(gpu, CALLED, &mut transfers) }
     }
 }
 
-impl Exchange for Nccl {
+impl Messages for Nccl {
     fn rank(&self) -> usize {
         self.host.rank()
     }
@@ -204,7 +206,7 @@ impl Drop for Nccl {
     }
 }
 
-/// What ends a wait in NCCL.
+/// Error that ends a wait in NCCL.
 struct Refused(CommError);
 
 impl From<GpuError> for Refused {

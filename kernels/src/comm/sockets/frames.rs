@@ -1,4 +1,4 @@
-//! What goes over a connection between two processes of a run, once they have met.
+//! Frames of a connection between two processes of a run, once they have met.
 //!
 //! ```text
 //! finished   3                                                                    1 byte
@@ -27,12 +27,12 @@ pub(super) enum Frame {
     Message { channel: u8, called: u8, bytes: Vec<u8> },
 }
 
-/// That this process has finished.
+/// The frame that says that this process has finished.
 pub(super) fn finished() -> Vec<u8> {
     vec![FINISHED]
 }
 
-/// That `rank` has failed.
+/// The frame that says that `rank` has failed.
 pub(super) fn failed(rank: usize, reason: &str) -> Vec<u8> {
     let end = reason.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|&end| end <= MOST).last();
     let reason = &reason.as_bytes()[..end.unwrap_or(0)];

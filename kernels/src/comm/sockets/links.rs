@@ -1,8 +1,8 @@
 //! The connections between the processes of a run: one between each two.
 //!
-//! Idea: a thread reads each connection as fast as bytes come, so whoever writes never waits for a rank that is busy. A process that
-//! fails says why; one whose connection ends without a farewell has died. Who learns of a failure first passes it on, so that all name
-//! the same rank.
+//! Idea: a thread reads each connection as fast as bytes come, so a sender never waits for a rank that is busy. A
+//! process that fails says why; one whose connection ends without a farewell has died. The first process to learn of a
+//! failure passes it on, so that all name the same rank.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufReader, Result, Write};
@@ -23,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One process's ends. Dropped before [`Links::finish`], they tell the others that this rank has failed.
 #[derive(Debug)]
 pub struct Links {
-    shared: Arc<Shared>,
+    shared: Arc<Connections>,
     finished: AtomicBool,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Connections {
     rank: usize,
     /// To each rank of the run but this one.
     streams: Vec<Option<Mutex<TcpStream>>>,
@@ -36,12 +36,12 @@ pub(super) struct Shared {
     wake: Condvar,
 }
 
-/// What has come and was not taken yet.
+/// Messages that have arrived and were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     /// The rank that failed first, as far as is known here, and its reason.
     failed: Option<(usize, String)>,
-    /// By channel and sender.
+    /// Queues by channel and sender.
     pub messages: HashMap<(u8, usize), VecDeque<Message>>,
 }
 
@@ -60,10 +60,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Links {
-    /// Those of `rank`, which has a connection to each rank of the run but itself.
+    /// The ends of `rank`, which has a connection to each rank of the run but itself.
     ///
     /// # Errors
-    /// What the system says of a connection, or of the threads that read them.
+    /// Errors of a connection, or of the threads that read them.
     pub fn new(rank: usize, streams: Vec<Option<TcpStream>>) -> Result<Self> {
         let mut readers = Vec::new();
         for (other, stream) in streams.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Links {
             readers.push((other, stream.try_clone()?));
         }
         let streams = streams.into_iter().map(|stream| stream.map(Mutex::new)).collect();
-        let shared = Arc::new(Shared { rank, streams, arrived: Mutex::default(), wake: Condvar::new() });
+        let shared = Arc::new(Connections { rank, streams, arrived: Mutex::default(), wake: Condvar::new() });
         for (other, stream) in readers {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name(format!("link {other}")).spawn(move || shared.listen(other, stream))?;
@@ -119,7 +119,7 @@ impl Drop for Links {
     }
 }
 
-impl Shared {
+impl Connections {
     /// Takes what `other` sends, until it has finished or gone.
     fn listen(&self, other: usize, stream: TcpStream) {
         let mut stream = BufReader::new(stream);

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Seat;
-use super::exchange::{Exchange, check_message};
+use super::messages::{Messages, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
 pub use links::Links;
-use links::{Arrived, Shared};
+use links::{Arrived, Connections};
 
 /// Collectives, by what they are told apart.
 const COLLECTIVES: [&str; 7] = [
@@ -33,14 +33,14 @@ const COLLECTIVES: [&str; 7] = [
 /// One process's end of a group. See [`Links::group`].
 #[derive(Debug)]
 pub struct Sockets {
-    links: Arc<Shared>,
+    links: Arc<Connections>,
     channel: u8,
     seat: Seat,
     limit: Limit,
 }
 
 impl Sockets {
-    fn new(links: Arc<Shared>, channel: u8, seat: Seat, timeout: Option<Duration>) -> Self {
+    fn new(links: Arc<Connections>, channel: u8, seat: Seat, timeout: Option<Duration>) -> Self {
         Self { links, channel, seat, limit: Limit::new(timeout) }
     }
 
@@ -78,7 +78,7 @@ fn number_of(called: &str) -> u8 {
     COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u8
 }
 
-impl Exchange for Sockets {
+impl Messages for Sockets {
     fn rank(&self) -> usize {
         self.seat.rank
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::super::nccl::{Message, Transport};
+use super::super::nccl::{Transfer, Transport};
 use super::super::*;
 use super::sockets::linked;
 use super::{addends, conformance, message, run};
@@ -30,11 +30,11 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nothing is started after the end");
-        *self.arrived.lock().unwrap() = vec![false; messages.len()];
-        for message in messages {
-            if let Message::Send { to, bytes } = message {
+        *self.arrived.lock().unwrap() = vec![false; transfers.len()];
+        for transfer in transfers {
+            if let Transfer::Send { to, bytes } = transfer {
                 assert!(*to != self.rank && !bytes.is_empty(), "what stays here is not sent");
                 let bytes = bytes.to_vec(gpu)?;
                 self.wires.0.lock().unwrap().entry((self.rank, *to)).or_default().push_back(bytes);
@@ -43,11 +43,11 @@ impl Transport for Wire {
         Ok(())
     }
 
-    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         let mut arrived = self.arrived.lock().unwrap();
         let mut stuck = Vec::new();
-        for (message, arrived) in messages.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
-            let Message::Receive { from, bytes } = message else { continue };
+        for (transfer, arrived) in transfers.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
+            let Transfer::Receive { from, bytes } = transfer else { continue };
             let mut wires = self.wires.0.lock().unwrap();
             let queue = wires.entry((*from, self.rank)).or_default();
             match queue.front().is_some_and(|next| next.len() == bytes.len()) && !stuck.contains(from) {
@@ -65,18 +65,18 @@ impl Transport for Wire {
     }
 }
 
-/// Where nothing arrives.
+/// A group where nothing arrives.
 #[derive(Debug, Default)]
 struct Stuck {
     gone: Arc<AtomicBool>,
 }
 
 impl Transport for Stuck {
-    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nobody asks after the end");
         Ok(false)
     }
@@ -177,23 +177,24 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
     assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
 }
 
-/// Where all has arrived at once.
+/// A group where all has arrived at once.
 #[derive(Debug)]
 struct AtOnce;
 
 impl Transport for AtOnce {
-    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+    fn start(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         Ok(true)
     }
 
     fn abort(&self) {}
 }
 
-/// What ranks tell each other before an exchange does not go by way of their GPUs: it would take a fill and two waits, or one.
+/// Counts that ranks tell each other before an exchange do not go by way of their GPUs: it would take a fill and two waits, or
+/// one.
 #[test]
 fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
     on_each(Threads::group(2), |host| {

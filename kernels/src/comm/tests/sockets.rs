@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::exchange::Exchange;
+use super::super::messages::Messages;
 use super::super::*;
 use super::conformance;
 
@@ -22,7 +22,7 @@ pub(crate) fn linked(size: usize) -> Vec<Links> {
     (0..).zip(streams).map(|(rank, streams)| Links::new(rank, streams).unwrap()).collect()
 }
 
-/// What `body` returns on each rank of so many.
+/// Results of `body` on each of `size` ranks.
 fn on_links<R: Send>(size: usize, timeout: Duration, body: impl Fn(&Links, [Sockets; 2]) -> R + Sync) -> Vec<R> {
     let body = &body;
     thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn ranks_in_different_collectives_are_noticed_though_another_never_comes() {
         0 => comm.barrier().unwrap_err(),
         1 => comm.all_reduce_sum_u64(&mut [1, 2]).unwrap_err(),
         _ => loop {
-            match Exchange::failed(&comm) {
+            match Messages::failed(&comm) {
                 Some(failed) => return failed,
                 None => thread::sleep(Duration::from_millis(5)),
             }

@@ -23,7 +23,7 @@ pub struct MappedHost<'a, T> {
     host: usize,
     address: u64,
     len: usize,
-    /// What is read, where it is a copy; given back after it was unmapped.
+    /// The copy that is read, where there is one; given back after it was unmapped.
     copy: Option<HostCopy>,
     of: PhantomData<&'a T>,
 }
@@ -57,7 +57,7 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     /// The values, as another GPU sees them: memory is pinned once for all.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn seen_by(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, T>, GpuError> {
         let address = if self.len == 0 { 0 } else { gpu.backend().host_address(self.host)? };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl<'a, T: Pod> MappedHost<'a, T> {
 }
 
 impl<T> Drop for MappedHost<'_, T> {
-    /// What reads it, on any GPU, ends first.
+    /// Waits for all readers, on any GPU.
     fn drop(&mut self) {
         for reader in self.readers.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let _ = reader.backend().synchronise_all();

@@ -11,12 +11,12 @@ impl Gpu {
         emulated::emulated(order)
     }
 
-    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    /// The GPU of a test: an emulated one, or GPU 0 where `GSPLIT_TEST_GPU` is set.
     pub(crate) fn under_test(order: u32) -> Self {
         emulated::under_test(order)
     }
 
-    /// What the host did with this stream, if it is emulated.
+    /// Counts of what the host did with this stream, if it is emulated.
     pub(crate) fn counts(&self) -> emulated::GpuCounts {
         emulated::counts(self)
     }

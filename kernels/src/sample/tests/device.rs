@@ -1,7 +1,7 @@
 //! A GPU's sampler, emulated, beside the host's.
 
-#[path = "tiers.rs"]
-mod tiers;
+#[path = "subgraphs.rs"]
+mod subgraphs;
 
 use super::*;
 use crate::cuda::{Gpu, GpuError};
@@ -14,7 +14,7 @@ const DIRECT: [usize; 2] = [usize::MAX, 0];
 /// The host's side of one layer.
 type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledCsc);
 
-/// What both samplers draw from.
+/// Input of both samplers.
 struct Both {
     gpu: Gpu,
     indptr: Vec<u64>,
@@ -127,8 +127,8 @@ fn differential_batches_of_one_sampler_after_another() {
     }
 }
 
-/// What the host waits for: the numbers of all layers at once; before, where a layer could have more places than it may, and for the
-/// number of edges where the fanout says little of it.
+/// The host waits once, for the numbers of all layers. It waits before where a layer could have more places than it may, and for
+/// the number of edges where the fanout says little of it.
 #[test]
 fn layers_are_waited_for_together() {
     let both = Both::new(1, topology(3, 900));
@@ -169,8 +169,8 @@ fn differential_without_excluded_edges() {
         let seeds: Vec<u32> = (0..80).collect();
         let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
         let mut draws = Draws::new(&StreamKey::new(i as u64, Stream::Split), 0);
-        for share in [1, 2, 50] {
-            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(share) == 0).collect();
+        for one_in in [1, 2, 50] {
+            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(one_in) == 0).collect();
             let excluded = ExcludedEdges::new(excluded);
             let on_device = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
             let (host, device) = (Draw::new(fanout), DeviceDraw::new(fanout));

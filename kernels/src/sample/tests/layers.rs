@@ -63,9 +63,9 @@ fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
     let (indptr, indices) = topology(6, 300);
     let graph = Graph::new(&indptr, &indices).unwrap();
     let frontier: Vec<u32> = (0..300).collect();
-    for (seed, share) in [(1, 2), (2, 10), (3, 100), (4, 1)] {
+    for (seed, one_in) in [(1, 2), (2, 10), (3, 100), (4, 1)] {
         let mut draws = Draws::new(&StreamKey::new(seed, Stream::Split), 0);
-        let excluded: Vec<u64> = (0..graph.num_edges() as u64).filter(|_| draws.below(share) == 0).collect();
+        let excluded: Vec<u64> = (0..graph.num_edges() as u64).filter(|_| draws.below(one_in) == 0).collect();
         let set = ExcludedEdges::new(excluded.iter().rev().copied().collect());
         for (fanout, tuning) in
             [1, 15, 40, 90].into_iter().flat_map(|k| TUNINGS.map(|tuning| (Fanout::Take(k), tuning)))

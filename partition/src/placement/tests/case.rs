@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// Where each device's loads are served from, counted one by one.
+    /// Each device's loads by the memory that serves them, counted one by one.
     pub fn count(&self, parallelism: Readers, caches: &[BTreeSet<u32>], alpha: f64) -> Vec<RowLoads> {
         let mut counted = vec![RowLoads::default(); caches.len()];
         for v in 0..self.input.len() {

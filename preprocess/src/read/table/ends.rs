@@ -145,20 +145,26 @@ fn is_number_of_edge(name: &str) -> bool {
     NUMBERS.contains(&plain(name).as_str())
 }
 
+/// Two columns whose names are those of ends, and the words that the names share.
+struct EndPair {
+    ends: [usize; 2],
+    rest: String,
+}
+
 /// Pairs of columns that their names make the ends of an edge, among those at `places`: the likeliest alone where one is.
 fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     let words: Vec<Vec<String>> = names.iter().map(|name| words(name)).collect();
     let mut found = Vec::new();
     for &source in places {
         for &target in places.iter().filter(|&&target| target != source) {
-            found.extend(rest_of_pair(&words[source], &words[target]).map(|rest| ([source, target], rest)));
+            let rest = rest_of_pair(&words[source], &words[target]);
+            found.extend(rest.map(|rest| EndPair { ends: [source, target], rest }));
         }
     }
-    let is_value = |rest: &str| rest.split(' ').any(|word| VALUES.contains(&word));
-    found.retain(|(_, rest)| !is_value(rest));
+    found.retain(|pair| !pair.rest.split(' ').any(|word| VALUES.contains(&word)));
     // Of `a1`, `b1` and `c1` no two are the ends.
-    let goes_on = |&([source, target], _): &([usize; 2], String)| {
-        let [source, target] = [&words[source], &words[target]];
+    let goes_on = |pair: &EndPair| {
+        let [source, target] = pair.ends.map(|at| &words[at]);
         let next = |(one, other): (&String, &String)| {
             Some(other).filter(|_| one != other && other.len() == 1).and_then(|word| successor(word))
         };
@@ -167,12 +173,15 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     };
     found.retain(|pair| !goes_on(pair));
     // `start` and `end` may be those of an interval: they give way to every other pair.
-    let is_weak = |&([source, _], _): &&([usize; 2], String)| words[*source].iter().any(|word| word == "start");
-    if found.iter().any(|pair| !is_weak(&pair)) {
-        found = found.iter().filter(|pair| !is_weak(pair)).cloned().collect();
+    let is_weak = |pair: &EndPair| words[pair.ends[0]].iter().any(|word| word == "start");
+    if !found.iter().all(is_weak) {
+        found.retain(|pair| !is_weak(pair));
     }
-    let plainest = |rest: &str| rest.is_empty() || GLUED.contains(&rest) || rest == "node id" || rest == "vertex id";
-    let plain: Vec<_> = found.iter().filter(|(_, rest)| plainest(rest)).map(|(pair, _)| *pair).collect();
+    let is_plain = |pair: &&EndPair| {
+        let rest = pair.rest.as_str();
+        rest.is_empty() || GLUED.contains(&rest) || rest == "node id" || rest == "vertex id"
+    };
+    let plain: Vec<[usize; 2]> = found.iter().filter(is_plain).map(|pair| pair.ends).collect();
     if plain.len() == 1 {
         return plain;
     }
@@ -183,7 +192,7 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
             places.iter().filter(is_id).filter(|&&at| !is_number_of_edge(names[at])).copied().collect();
         return if let [source, target] = ids[..] { vec![[source, target]] } else { Vec::new() };
     }
-    found.into_iter().map(|(pair, _)| pair).collect()
+    found.into_iter().map(|pair| pair.ends).collect()
 }
 
 /// The letter or digit after the one that `word` is.

@@ -6,7 +6,7 @@
 use super::ends;
 use crate::read::options::Answer;
 use crate::read::text::line::{Delimiter, cells};
-use crate::read::text::sketch::{Row, Sketch};
+use crate::read::text::sketch::{Fields, Sketch};
 use crate::read::text::value::{CellKind, is_missing, widened};
 
 /// Columns that hold the ids of a row, at most: words of the first line are looked for there.
@@ -35,7 +35,7 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     }
     let names: Vec<String> = first.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let rows: Vec<&Row<'_>> = sketch.rows[1..].iter().map(|(_, row)| row).collect();
+    let rows: Vec<&Fields<'_>> = sketch.rows[1..].iter().map(|(_, row)| row).collect();
     // The index that pandas writes has no name.
     if ends::are_known(&names) || names.first() == Some(&"") {
         return Ok(header());

@@ -10,7 +10,7 @@ use crate::read::options::{Answer, TextOptions};
 use crate::read::text::TextStream;
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
-use crate::read::text::sketch::{Row, Sketch, is_comment};
+use crate::read::text::sketch::{Fields, Sketch, is_comment};
 use crate::read::text::style::{Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::{Error, Result};
@@ -115,7 +115,7 @@ impl Sheet {
         })
     }
 
-    fn look_at(&mut self, row: &Row<'_>) -> Result<(), String> {
+    fn look_at(&mut self, row: &Fields<'_>) -> Result<(), String> {
         self.check_count(row.len())?;
         for (((_, kind), cell), style) in self.columns.iter_mut().zip(row).zip(&self.styles) {
             *kind = widened(*kind, &style.plain(cell.trim_ascii()));

@@ -23,14 +23,14 @@ const FEW_LINES: usize = 8;
 const MAX_EDGE_FIELDS: usize = 8;
 
 /// The fields of a line.
-pub type Row<'a> = Vec<Cow<'a, [u8]>>;
+pub type Fields<'a> = Vec<Cow<'a, [u8]>>;
 
 /// The first lines of a file, cut into fields.
 pub struct Sketch<'a> {
     /// Mark between the fields.
     pub delimiter: Delimiter,
     /// Lines that are neither empty nor comments, with their numbers.
-    pub rows: Vec<(u64, Row<'a>)>,
+    pub rows: Vec<(u64, Fields<'a>)>,
     /// The first of them as it stands.
     pub first: &'a [u8],
     /// The last comment before them, with its number.
@@ -178,7 +178,7 @@ impl<'a> Sketch<'a> {
 
     /// Whether the first column counts the lines, from 0 or 1, and the second has few values.
     fn is_numbered(&self) -> bool {
-        let number = |row: &Row<'_>, at: usize| unsigned(row[at].trim_ascii()).unwrap_or(0);
+        let number = |row: &Fields<'_>, at: usize| unsigned(row[at].trim_ascii()).unwrap_or(0);
         let start = number(&self.rows[0].1, 0);
         let counts = (start..).zip(&self.rows).all(|(expected, (_, row))| number(row, 0) == expected);
         let values: HashSet<u64> = self.rows.iter().map(|(_, row)| number(row, 1)).collect();

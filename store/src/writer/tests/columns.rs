@@ -1,4 +1,4 @@
-//! What is written comes back; what contradicts the graph is refused with a reason.
+//! Written parts come back; parts that contradict the graph are refused with a reason.
 
 use super::*;
 

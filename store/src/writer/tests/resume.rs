@@ -8,7 +8,7 @@ use crate::staging::tidy;
 
 const STAGES: [&str; 3] = ["buckets", "topology", "columns"];
 
-/// What lies beside the target after each step of [`run`], as a kill at that moment would leave it, with the number of
+/// Folders beside the target after each step of [`run`], as a kill at that moment would leave them, with the number of
 /// stages that were complete.
 fn snapshots(replacing: bool) -> (tempfile::TempDir, Vec<(PathBuf, usize)>) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What surrounds a run.
+//! Options around a run.
 
 mod rows;
 mod storage;
@@ -22,7 +22,7 @@ pub use storage::{FeatureStorage, TopologyStorage};
 /// Mini-batches ahead, which all lie in memory: more than this is a mistake.
 const MAX_PREFETCH: usize = 1024;
 
-/// What surrounds a run without changing its result.
+/// Options around a run that do not change its result.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// Folder for a checkpoint after every epoch.
@@ -40,23 +40,23 @@ pub struct RunOptions {
     /// Threads of all ranks together; the machine's cores when `None`. Those of torch's operators are set here, those of
     /// rayon's global pool are the caller's.
     pub threads: Option<usize>,
-    /// Of these, the threads of each rank that sample and load ahead, in a pool of their own; for a `prefetch` above 0. The others
+    /// Threads of each rank, of these, that sample and load ahead, in a pool of their own; for a `prefetch` above 0. The others
     /// compute, and rayon's global pool should have as many. Losses are the same with any number, but for the last
     /// bits of torch's own sums, which depend on how many threads compute.
     pub sample_threads: Option<usize>,
-    /// What computes dense products on the host; what suits this machine when `None`. Losses are the same up to rounding.
+    /// Engine of dense products on the host; the one that suits this machine when `None`. Losses are the same up to rounding.
     pub products: Option<Products>,
-    /// Where feature rows are read from.
+    /// Storage that feature rows are read from.
     pub features: FeatureStorage,
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
     /// each, in order, when `None`.
     pub gpus: Option<GpuList>,
-    /// Which feature rows GPUs keep in their memory; when `None` none, or with `cache` what suits the parallelism.
+    /// Feature rows that GPUs keep in their memory; when `None` none, or with `cache` those that suit the parallelism.
     pub placement: Option<RowPlacement>,
     /// Bytes of its GPU's memory that each rank has for feature rows; when `None` and there is a `placement`, what a dry run leaves
     /// beside the graph.
     pub cache: Option<u64>,
-    /// Where GPUs that sample read the graph.
+    /// Storage that GPUs sample the graph from.
     pub topology: TopologyStorage,
     /// Wait for the GPU where a phase of a mini-batch ends, so that each phase's time in [`Timings`](crate::Timings) is its own;
     /// without, what was launched and not awaited counts where something waits for it. For measurements.
@@ -71,7 +71,7 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Mini-batches after which an epoch ends, to try how fast a run would be; all when `None`.
     pub trial: Option<usize>,
-    /// What ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
+    /// Function that ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
     /// cannot be ended, and the run cannot return before it. The run waits for it when `None`.
     pub abandon: Option<Abandon>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
@@ -84,7 +84,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Which of `ranks` are in this process.
+    /// Ranks, of `ranks`, in this process.
     pub(crate) fn ranks_here(&self, ranks: usize) -> Range<usize> {
         match &self.process {
             Some(process) => process.rank()..process.rank() + 1,

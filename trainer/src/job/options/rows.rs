@@ -1,17 +1,17 @@
-//! Where feature rows lie, as users say it.
+//! Places of feature rows, as users name them.
 
 use std::str::FromStr;
 
 use crate::config::TrainConfig;
 
-/// Where feature rows lie beside the host's memory, which has all of them.
+/// Places of feature rows beside the host's memory, which has all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowPlacement {
     /// Nowhere.
     Host,
     /// The hottest on every GPU.
     Replicated,
-    /// Those of its own part on each GPU, by the partition's cache order.
+    /// Rows of its own part on each GPU, by the partition's cache order.
     Partitioned,
     /// The hottest once, over all GPUs, which read each other's memory.
     Peer,
@@ -20,7 +20,7 @@ pub enum RowPlacement {
 }
 
 impl RowPlacement {
-    /// What suits a run where caches are asked for and nothing more is said.
+    /// The placement that suits a run where a cache is asked for and no placement is named.
     pub fn usual(config: &TrainConfig) -> Self {
         if config.split_layers() > 0 { Self::Partitioned } else { Self::Replicated }
     }

@@ -1,4 +1,4 @@
-//! Where the graph and feature rows are read from, as users say it.
+//! Storage of the graph and of feature rows, as users name it.
 
 use clap::ValueEnum;
 use gsplit_store::memory::{Memory, shown};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
-/// Where feature rows are read from; the values are the same.
+/// Storage that feature rows are read from; the values are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeatureStorage {
     /// Memory if they take at most a quarter of what is left, else the mapped file
@@ -36,7 +36,7 @@ impl FeatureStorage {
     }
 }
 
-/// Where the graph is sampled from, and with it by what; the samples are the same.
+/// Storage that the graph is sampled from, and so the host or GPU that samples; the samples are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyStorage {

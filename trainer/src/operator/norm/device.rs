@@ -40,10 +40,10 @@ impl DeviceMoments {
         comm: &dyn Communicator,
     ) -> Result<Self> {
         let (count, dim) = shape("rows to normalise", rows)?;
-        let mut sums = local_sums(&rows.detach(), count, weights)?;
-        device_all_reduce_sum(comm, gpu, &mut device_values_mut_of::<f64>(device, &mut sums)?)?;
-        let (rows, dim) = (sums.f_narrow(0, 0, 1)?, dim as i64);
-        let means = sums.f_narrow(0, 1, 2 * dim)?.f_div(&rows.f_clamp_min(1.0)?)?;
+        let mut totals = local_sums(&rows.detach(), count, weights)?;
+        device_all_reduce_sum(comm, gpu, &mut device_values_mut_of::<f64>(device, &mut totals)?)?;
+        let (rows, dim) = (totals.f_narrow(0, 0, 1)?, dim as i64);
+        let means = totals.f_narrow(0, 1, 2 * dim)?.f_div(&rows.f_clamp_min(1.0)?)?;
         let mean = means.f_narrow(0, 0, dim)?;
         let variance = means.f_narrow(0, dim, dim)?.f_sub(&mean.f_square()?)?.f_clamp_min(0.0)?;
         Ok(Self { gpu: gpu.clone(), device, rows, mean, variance })
@@ -80,10 +80,10 @@ impl DeviceMoments {
         let (rows, gradient, dim) = (rows.detach(), gradient.detach(), self.mean.numel() as i64);
         let inverse = self.variance.f_add_scalar(EPSILON)?.f_rsqrt()?.f_to_kind(Kind::Float)?;
         let normed = rows.f_sub(&self.mean.f_to_kind(Kind::Float)?)?.f_mul(&inverse)?;
-        let sums = [column_sums(&gradient)?, column_sums(&gradient.f_mul(&normed)?)?];
-        let mut sums = Tensor::f_cat(&sums, 0)?;
-        device_all_reduce_sum(comm, &self.gpu, &mut device_values_mut_of::<f64>(self.device, &mut sums)?)?;
-        let means = sums.f_div(&self.rows.f_clamp_min(1.0)?)?.f_to_kind(Kind::Float)?;
+        let totals = [column_sums(&gradient)?, column_sums(&gradient.f_mul(&normed)?)?];
+        let mut totals = Tensor::f_cat(&totals, 0)?;
+        device_all_reduce_sum(comm, &self.gpu, &mut device_values_mut_of::<f64>(self.device, &mut totals)?)?;
+        let means = totals.f_div(&self.rows.f_clamp_min(1.0)?)?.f_to_kind(Kind::Float)?;
         let spread = normed.f_mul(&means.f_narrow(0, dim, dim)?)?;
         let change = weighted(spread.f_add(&means.f_narrow(0, 0, dim)?)?, weights)?;
         Ok(gradient.f_sub(&change)?)

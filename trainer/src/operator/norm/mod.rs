@@ -53,25 +53,25 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
 /// Mean and variance of each column over the rows of all ranks.
 #[derive(Debug)]
 pub struct Moments {
-    columns: Columns,
+    columns: ColumnMoments,
     /// How much each row of this rank counts, f32 `[my rows]`; 1 when `None`.
     weights: Option<Tensor>,
 }
 
 /// Moments, where rows are: a GPU's do not come to the host.
 #[derive(Debug)]
-enum Columns {
-    Here(HostMoments),
-    There(DeviceMoments),
+enum ColumnMoments {
+    OnHost(HostMoments),
+    OnGpu(DeviceMoments),
 }
 
 #[derive(Debug)]
 struct HostMoments {
     /// Rows, those that several ranks hold counted once.
     rows: f64,
-    /// Of each column.
+    /// Mean of each column.
     mean: Vec<f64>,
-    /// Of each column; divided by the number of rows.
+    /// Variance of each column: divided by the number of rows.
     variance: Vec<f64>,
 }
 
@@ -90,19 +90,19 @@ impl Moments {
     /// # Errors
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
     pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
-        if let Place::Device(gpu, there, ..) = place {
-            let moments = DeviceMoments::of((gpu, *there), rows, weights.as_ref(), comm)?;
-            return Ok(Self { columns: Columns::There(moments), weights });
+        if let Place::Device(gpu, device, ..) = place {
+            let moments = DeviceMoments::of((gpu, *device), rows, weights.as_ref(), comm)?;
+            return Ok(Self { columns: ColumnMoments::OnGpu(moments), weights });
         }
         let (_, dim) = shape("rows to normalise", rows)?;
         let given = weights.as_ref().map(values).transpose()?;
-        let mut sums = column_moments(values(&rows.detach().contiguous())?, given, dim)?;
-        comm.all_reduce_sum_f64(&mut sums)?;
-        let rows = sums[0];
-        let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
-        let squares = sums[1 + dim..].iter().zip(&mean);
+        let mut totals = column_moments(values(&rows.detach().contiguous())?, given, dim)?;
+        comm.all_reduce_sum_f64(&mut totals)?;
+        let rows = totals[0];
+        let mean: Vec<f64> = totals[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
+        let squares = totals[1 + dim..].iter().zip(&mean);
         let variance = squares.map(|(sum, mean)| (sum / rows.max(1.0) - mean * mean).max(0.0)).collect();
-        Ok(Self { columns: Columns::Here(HostMoments { rows, mean, variance }), weights })
+        Ok(Self { columns: ColumnMoments::OnHost(HostMoments { rows, mean, variance }), weights })
     }
 
     /// Moments that are known: `mean` and `variance`, f32 `[width]` at `place`.
@@ -112,20 +112,25 @@ impl Moments {
     pub fn running(place: &Place, mean: &Tensor, variance: &Tensor) -> Result<Self> {
         let wide = |tensor: &Tensor| Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect());
         let columns = match place {
-            Place::Device(gpu, there, ..) => Columns::There(DeviceMoments::running((gpu, *there), mean, variance)?),
-            Place::Host(_) => Columns::Here(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? }),
+            Place::Device(gpu, device, ..) => {
+                ColumnMoments::OnGpu(DeviceMoments::running((gpu, *device), mean, variance)?)
+            }
+            Place::Host(_) => {
+                ColumnMoments::OnHost(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? })
+            }
         };
         Ok(Self { columns, weights: None })
     }
 
-    /// What running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row less.
+    /// Values that running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row
+    /// less.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn statistics(&self) -> Result<[Tensor; 2]> {
         match &self.columns {
-            Columns::There(moments) => moments.statistics(),
-            Columns::Here(HostMoments { rows, mean, variance }) => {
+            ColumnMoments::OnGpu(moments) => moments.statistics(),
+            ColumnMoments::OnHost(HostMoments { rows, mean, variance }) => {
                 let unbiased = if *rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
                 let narrow = |values: &[f64], factor: f64| {
                     Tensor::from_slice(&values.iter().map(|value| (value * factor) as f32).collect::<Vec<_>>())
@@ -139,8 +144,8 @@ impl Moments {
     #[cfg(test)]
     pub fn num_rows(&self) -> f64 {
         match &self.columns {
-            Columns::Here(moments) => moments.rows,
-            Columns::There(moments) => moments.num_rows(),
+            ColumnMoments::OnHost(moments) => moments.rows,
+            ColumnMoments::OnGpu(moments) => moments.num_rows(),
         }
     }
 
@@ -151,8 +156,8 @@ impl Moments {
     /// As [`Moments::of`].
     pub fn correct(&self, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
         let moments = match &self.columns {
-            Columns::Here(moments) => moments,
-            Columns::There(moments) => return moments.correct([rows, gradient], self.weights.as_ref(), comm),
+            ColumnMoments::OnHost(moments) => moments,
+            ColumnMoments::OnGpu(moments) => return moments.correct([rows, gradient], self.weights.as_ref(), comm),
         };
         let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
         let (count, dim) = shape("rows to normalise", &x)?;
@@ -183,8 +188,8 @@ pub fn standardise(
     finish: Finish,
 ) -> Result<Tensor> {
     let moments = match &moments.columns {
-        Columns::Here(moments) => moments,
-        Columns::There(moments) => return moments.standardise(place, [input, scale, shift], finish),
+        ColumnMoments::OnHost(moments) => moments,
+        ColumnMoments::OnGpu(moments) => return moments.standardise(place, [input, scale, shift], finish),
     };
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Dropout of shares at edges whose rows are those of vertices of their own, and what it multiplies the shares of the targets'
+/// Dropout of attention weights at edges whose rows are those of vertices of their own, and what it multiplies the weights of the targets'
 /// loops and then of the edges with, f64 `[targets + edges, heads, 1]`.
 fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropout>, Tensor) {
     let edges = edges.on_host().unwrap();
@@ -68,12 +68,12 @@ impl Case {
         let raised = scores.exp();
         let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Double, Device::Cpu));
         let total = zeros(&[n, heads]).index_add(0, &self.to, &raised);
-        let share = raised / total.index_select(0, &self.to) * &self.factors;
-        let terms = self.split(rows).index_select(0, &self.from) * share.unsqueeze(-1);
+        let weight = raised / total.index_select(0, &self.to) * &self.factors;
+        let terms = self.split(rows).index_select(0, &self.from) * weight.unsqueeze(-1);
         zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias
     }
 
-    /// What follows the sums, with a bias or one of zeros: by ours, and by torch in f64.
+    /// Finishes after the sums, with a bias or one of zeros: by ours, and by torch in f64.
     fn finishes(&self) -> impl Iterator<Item = (String, Tensor, Finish, impl Fn(Tensor) -> Tensor)> {
         let choices = [(Activation::Elu, 0.0, 1.0), (Activation::Elu, 0.3, 0.0), (Activation::Identity, 0.3, 0.0)];
         choices.into_iter().map(|(activation, probability, bias)| {

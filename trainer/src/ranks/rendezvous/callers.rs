@@ -1,10 +1,11 @@
-//! Those who have called rank 0 and have not said yet who they are.
+//! Callers: connections to rank 0 that have not said yet which rank they are.
 //!
-//! Idea: one thread watches them all and waits for none of them. A rank says who it is as soon as it is asked, so a caller has
-//! [`FIRST_BYTE`] to say anything, and [`HANDSHAKE`] to say all. There is room for [`MOST`], and for [`MOST_OF_ONE`] of one address. Where
-//! there is none, a newcomer takes the place of the one that has been silent for longest, once that had [`GRACE`]; until then newcomers
-//! wait, in the order in which they called. Callers that say nothing therefore hold up a rank for milliseconds, however many
-//! they are and however often they call again.
+//! Idea: one thread watches them all and waits for none of them. A rank says who it is as soon as it is asked. So a
+//! caller has [`FIRST_BYTE`] for its first byte, and [`HANDSHAKE`] for the whole message. There is room for [`MOST`]
+//! callers, and for [`MOST_OF_ONE`] from one address. When the room is full, a newcomer takes the place of the caller
+//! that has been silent for longest, once that one has had [`GRACE`]; until then newcomers wait, in the order in which
+//! they called. Silent callers therefore delay a rank by milliseconds, however many they are and however often they
+//! call again.
 //! Cost: one system call for all, and one for each that has said something.
 
 use std::io::{Error, ErrorKind, Read, Result};
@@ -22,13 +23,13 @@ pub(super) const FIRST_BYTE: Duration = Duration::from_secs(1);
 pub(super) const GRACE: Duration = Duration::from_millis(50);
 /// Callers at the same time.
 pub(super) const MOST: usize = 256;
-/// Of these, from one address.
+/// Callers at the same time from one address.
 pub(super) const MOST_OF_ONE: usize = 128;
 /// Callers that the system lets wait, as far as it allows so many. Those beyond call again after a second.
 const BACKLOG: i32 = 4096;
 
 /// A caller that may say who it is.
-struct Caller {
+struct NewCaller {
     stream: TcpStream,
     from: IpAddr,
     /// The challenge that it was sent.
@@ -37,7 +38,7 @@ struct Caller {
     heard: Vec<u8>,
 }
 
-impl Caller {
+impl NewCaller {
     fn new(stream: TcpStream, from: IpAddr, now: Instant) -> Result<Self> {
         stream.set_nonblocking(true)?;
         // The first bytes on a connection: there is room for them.
@@ -66,7 +67,7 @@ impl Caller {
 pub(super) struct Callers {
     listener: TcpListener,
     /// In the order in which they came.
-    here: Vec<Caller>,
+    here: Vec<NewCaller>,
     /// Has called, and waits for a place.
     next: Option<(TcpStream, IpAddr)>,
 }
@@ -146,14 +147,14 @@ impl Callers {
             return Some((stream, from));
         }
         // One that has gone by now needs none.
-        self.here.extend(Caller::new(stream, from, now));
+        self.here.extend(NewCaller::new(stream, from, now));
         None
     }
 
     /// Drops the caller, if need be of one address, that has been silent for longest, or the first of those who said something;
     /// returns whether there was one that had its time.
     fn make_room(&mut self, of: Option<IpAddr>, now: Instant) -> bool {
-        let may_go = |caller: &Caller| of.is_none_or(|of| caller.from == of) && now - caller.since >= GRACE;
+        let may_go = |caller: &NewCaller| of.is_none_or(|of| caller.from == of) && now - caller.since >= GRACE;
         let silent = self.here.iter().position(|caller| caller.heard.is_empty() && may_go(caller));
         let first = silent.or_else(|| self.here.iter().position(may_go));
         first.map(|at| drop(self.here.remove(at))).is_some()
@@ -189,9 +190,9 @@ mod tests {
             self.callers.admit(newcomer, self.began + Duration::from_millis(ms)).is_none()
         }
 
-        /// Who are here, by their last digits.
+        /// The callers that are here, by their last digits.
         fn here(&self) -> Vec<u8> {
-            let digit = |caller: &Caller| match caller.from {
+            let digit = |caller: &NewCaller| match caller.from {
                 IpAddr::V4(from) => from.octets()[3],
                 IpAddr::V6(_) => 0,
             };

@@ -1,14 +1,14 @@
-//! How the processes of a run find each other over TCP, before NCCL joins their GPUs.
+//! Rendezvous of the processes of a run over TCP, before NCCL joins their GPUs.
 //!
-//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and its [`Links`] to all others. Idea: rank 0
-//! listens; the others call until it answers. Then rank 0 tells all where each listens, and each calls those before it. Who calls proves
-//! that it belongs to the run by a
-//! keyed hash (HMAC-SHA256) of both sides' random challenges, so that what was overheard is of no use later, and so does who
-//! answers. A caller that cannot is told and dropped, and who listens goes on waiting; whoever says nothing, or too slowly, holds
-//! up nobody ([`callers`]). Messages are of fixed length, or say one that is checked.
-//! The key is the run's secret; without one it is empty, and whoever reaches a port can take a rank's place. Nothing is
-//! encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into the hash, so that
-//! two runs on one port do not mix.
+//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and its [`Links`] to all
+//! others. Idea: rank 0 listens; the others call until it answers. Then rank 0 tells all ranks where each listens, and
+//! each rank calls those before it. Both sides prove that they belong to the run, by a keyed hash (HMAC-SHA256) of both
+//! sides' random challenges, so that a message that was overheard is of no use later. A caller that cannot prove it is
+//! told and dropped, and the listener goes on waiting. A caller that says nothing, or is too slow, holds up nobody
+//! ([`callers`]). Messages have a fixed length, or state one that is checked.
+//! The key is the run's secret. Without a secret it is empty, and anybody who reaches a port can take a rank's place.
+//! Nothing is encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into
+//! the hash, so that two runs on one port do not mix.
 //! Cost: one connection between each two ranks, kept open.
 
 mod callers;
@@ -43,14 +43,14 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// From one call to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the processes of a run meet.
+/// Meeting place of the processes of a run.
 #[derive(Clone)]
 pub struct Rendezvous {
     /// Name or address of rank 0's host.
     pub host: String,
-    /// Where rank 0 listens there.
+    /// Port on which rank 0 listens.
     pub port: u16,
-    /// What all ranks of the run know and nobody else; empty for none.
+    /// Secret that all ranks of the run know and nobody else; empty for none.
     pub secret: Vec<u8>,
     /// The name of the run, the same on all ranks; may be empty.
     pub run: String,
@@ -159,25 +159,25 @@ impl Rendezvous {
         let failed = |error| start(format!("rank {rank}: the listening port: {error}"));
         let (deadline, mut callers) = (after(self.timeout), Callers::at(listener).map_err(failed)?);
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
-        let mut there: Vec<Option<Caller>> = (rank + 1..size).map(|_| None).collect();
-        while there.iter().any(Option::is_none) {
+        let mut arrived: Vec<Option<Caller>> = (rank + 1..size).map(|_| None).collect();
+        while arrived.iter().any(Option::is_none) {
             if Instant::now() >= deadline {
-                return Err(self.give_up(rank, there, &secret));
+                return Err(self.give_up(rank, arrived, &secret));
             }
             for (hello, proved, stream) in callers.hear(&secret, PAUSE).map_err(failed)? {
                 // What is written next is short, and the first on this connection.
                 if stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(HANDSHAKE))).is_ok() {
-                    seat(Caller { hello, stream }, proved, (rank, size, run), &mut there, &secret);
+                    seat(Caller { hello, stream }, proved, (rank, size, run), &mut arrived, &secret);
                 }
             }
         }
-        Ok(there.into_iter().flatten().collect())
+        Ok(arrived.into_iter().flatten().collect())
     }
 
     /// Tells those who came why the run does not start.
-    fn give_up(&self, rank: usize, there: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
+    fn give_up(&self, rank: usize, arrived: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
         let missing: Vec<String> =
-            (rank + 1..).zip(&there).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
+            (rank + 1..).zip(&arrived).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let reason = format!(
             "{ranks} {} did not come to {} within {} s: see what they printed and whether they reach this address, or raise \
@@ -186,7 +186,7 @@ impl Rendezvous {
             if rank == 0 { format!("{}:{}", self.host, self.port) } else { format!("rank {rank}'s host") },
             self.timeout.as_secs_f64()
         );
-        for caller in there.into_iter().flatten() {
+        for caller in arrived.into_iter().flatten() {
             refuse(&caller.stream, &caller.hello, secret, &reason);
         }
         start(reason)
@@ -207,7 +207,7 @@ impl Rendezvous {
         Ok(callers.into_iter().map(|caller| caller.stream).collect())
     }
 
-    /// What `other` has for `rank`, which calls it until it answers, and the connection.
+    /// Message of `other` for `rank`, which calls it until it answers, and the connection.
     fn call(&self, rank: usize, size: usize, other: usize) -> Result<(Vec<u8>, TcpStream)> {
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
         let deadline = after(self.timeout);
@@ -318,12 +318,12 @@ fn seat(
     caller: Caller,
     proved: bool,
     (rank, size, run): (usize, usize, [u8; 32]),
-    there: &mut [Option<Caller>],
+    arrived: &mut [Option<Caller>],
     secret: &Secret,
 ) {
     let Caller { hello, stream } = &caller;
     let seat = (hello.rank as usize).checked_sub(rank + 1);
-    let taken = seat.and_then(|at| there.get(at)).map(Option::is_some);
+    let taken = seat.and_then(|at| arrived.get(at)).map(Option::is_some);
     let reason = if !proved {
         "the secret is another".to_string()
     } else if hello.run != run {
@@ -337,7 +337,7 @@ fn seat(
             Some(false) => {
                 // One that has gone by now leaves the seat to who calls again.
                 if write_verdict(stream, hello, secret, Kind::Seated, &[]).is_ok() {
-                    there[seat.unwrap_or_default()] = Some(caller);
+                    arrived[seat.unwrap_or_default()] = Some(caller);
                 }
                 return;
             }

@@ -23,7 +23,7 @@ fn at(secret: &[u8], timeout_ms: u64) -> Rendezvous {
     }
 }
 
-/// What rank 0 has for `rank`.
+/// Message of rank 0 for `rank`.
 fn payload(rank: usize) -> Vec<u8> {
     vec![7 + rank as u8; 392]
 }

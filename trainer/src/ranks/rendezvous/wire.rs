@@ -1,4 +1,4 @@
-//! What goes over the wire while ranks meet.
+//! Messages on the wire while ranks meet.
 //!
 //! ```text
 //! rank 0 → rank r    MAGIC, challenge                                         8 + 32 bytes
@@ -39,7 +39,7 @@ pub(super) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(YEAR)
 }
 
-/// What proofs are made with.
+/// Secret that proofs are made with.
 pub(super) struct Secret(Vec<u8>);
 
 impl Secret {
@@ -69,7 +69,7 @@ impl Secret {
     }
 }
 
-/// What nobody can know before.
+/// Random bytes that nobody can know before.
 fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -110,7 +110,7 @@ pub(super) fn challenge(stream: &TcpStream, deadline: Instant) -> Result<Option<
     Ok(if magic == MAGIC { nonce.try_into().ok() } else { None })
 }
 
-/// Who calls.
+/// Call of a rank.
 pub(super) struct Hello {
     pub rank: u32,
     pub size: u32,
@@ -135,8 +135,8 @@ impl Hello {
         stream.write_all(&[&said[..], &proof].concat())
     }
 
-    /// Who said `bytes`, and whether it has proved that it knows the secret; `challenge` is what it was sent. `None` as long as there
-    /// are fewer than [`HELLO`].
+    /// The call in `bytes`, and whether it has proved that it knows the secret; `challenge` is what it was sent. `None` as long
+    /// as there are fewer than [`HELLO`].
     pub(super) fn parse(bytes: &[u8], challenge: &[u8; 32], secret: &Secret) -> Option<(Self, bool)> {
         if bytes.len() < HELLO {
             return None;
@@ -156,7 +156,7 @@ pub(super) fn may_be_hello(bytes: &[u8]) -> bool {
     bytes[..both] == MAGIC[..both]
 }
 
-/// What rank 0 answers.
+/// Answer of rank 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// All have come; its bytes follow.
@@ -217,7 +217,7 @@ pub(super) fn read_verdict(
     Ok((kind, rest, proved))
 }
 
-/// Where a rank listens.
+/// Address at which a rank listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// `None` for rank 0's host.
@@ -230,7 +230,7 @@ pub(super) fn write_port(mut stream: &TcpStream, port: u16) -> Result<()> {
     stream.write_all(&port.to_le_bytes())
 }
 
-/// Where the other rank listens.
+/// Port on which the other rank listens.
 pub(super) fn read_port(stream: &TcpStream, deadline: Instant) -> Result<u16> {
     let mut port = [0; 2];
     read(stream, &mut port, deadline)?;
@@ -250,7 +250,7 @@ pub(super) fn write_addresses(mut stream: &TcpStream, addresses: &[Address]) -> 
     stream.write_all(&bytes.collect::<Vec<u8>>())
 }
 
-/// Where `count` ranks listen.
+/// Addresses at which `count` ranks listen.
 pub(super) fn read_addresses(stream: &TcpStream, count: usize, deadline: Instant) -> Result<Vec<Address>> {
     let mut bytes = vec![0; 18 * count];
     read(stream, &mut bytes, deadline)?;

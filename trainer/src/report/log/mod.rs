@@ -22,7 +22,7 @@ pub use text::{is_csv_log, is_json_log};
 pub struct Logs {
     text: Vec<TextLog>,
     events: Option<EventFile>,
-    /// Those of mini-batches, which have an axis of their own.
+    /// Events of mini-batches, which have an axis of their own.
     step_events: Option<EventFile>,
 }
 

@@ -1,8 +1,9 @@
-//! Records between the epochs' own: one every so many mini-batches, over those since the last.
+//! Records of mini-batches: one every so many, over the mini-batches since the last record.
 //!
-//! Mini-batches are counted over the whole run, from 1, so that the records of a resumed run stand where those of one that was
-//! never interrupted would. What is since the last record is forgotten at the end of an epoch, whose own record has it.
-//! Cost: one sum over all ranks a record.
+//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as
+//! one that was never interrupted. The mini-batches after the last record of an epoch have none: the epoch's own record
+//! covers them.
+//! Cost: one sum over all ranks for each record.
 
 use std::time::Instant;
 
@@ -27,25 +28,25 @@ pub struct StepRecord {
     pub gradient_norm: f64,
     /// Learning rate of the last update.
     pub learning_rate: f64,
-    /// What the next loss is scaled by, where gradients are f16.
+    /// Scale of the next loss, where gradients are f16.
     pub loss_scale: Option<f64>,
-    /// Of the mini-batches, those that changed nothing, because a gradient in f16 was not finite.
+    /// Mini-batches that changed nothing, because a gradient in f16 was not finite.
     pub skipped: u64,
-    /// Where the time of the mean rank went.
+    /// Seconds of the mean rank by activity.
     #[serde(flatten)]
     pub timings: Timings,
     /// Wall time.
     pub seconds: f64,
-    /// What all ranks did.
+    /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work,
-    /// Of wall time.
+    /// Edges a second of wall time.
     pub edges_per_s: f64,
     /// Feature rows loaded, of wall time.
     pub rows_per_s: f64,
 }
 
-/// Which mini-batches have a record, and what becomes of it.
+/// Interval of the records of mini-batches, and their target.
 #[derive(Clone, Copy)]
 pub struct StepLog<'a> {
     /// Mini-batches from record to record; 0 for no records.
@@ -60,7 +61,7 @@ pub struct Window<'a> {
     epoch: u32,
     /// Mini-batches of the run before the next.
     done: u64,
-    sums: StepReport,
+    totals: StepReport,
     steps: u32,
     since: Instant,
 }
@@ -68,7 +69,7 @@ pub struct Window<'a> {
 impl<'a> Window<'a> {
     /// At the beginning of `epoch`, before which the run had `done` mini-batches.
     pub fn begin(log: StepLog<'a>, epoch: u32, done: u64) -> Self {
-        Self { log, epoch, done, sums: StepReport::default(), steps: 0, since: Instant::now() }
+        Self { log, epoch, done, totals: StepReport::default(), steps: 0, since: Instant::now() }
     }
 
     /// Takes in the next mini-batch, and writes a record if it is time to. Collective.
@@ -78,35 +79,35 @@ impl<'a> Window<'a> {
         }
         self.done += 1;
         self.steps += 1;
-        self.sums.add(report);
+        self.totals.add(report);
         if !self.done.is_multiple_of(u64::from(self.log.every)) {
             return Ok(());
         }
-        let sums = std::mem::take(&mut self.sums).reduce(comm)?;
+        let totals = std::mem::take(&mut self.totals).reduce(comm)?;
         if comm.rank() == 0 {
-            (self.log.write)(&self.record(&sums))?;
+            (self.log.write)(&self.record(&totals))?;
         }
         (self.steps, self.since) = (0, Instant::now());
         Ok(())
     }
 
-    fn record(&self, sums: &StepReport) -> StepRecord {
-        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), sums.counted_of(self.steps.into()));
+    fn record(&self, totals: &StepReport) -> StepRecord {
+        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), totals.num_finite(self.steps.into()));
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         StepRecord {
             step: self.done,
             epoch: self.epoch,
             steps: self.steps,
-            loss: sums.loss,
-            gradient_norm: sums.gradient_norm / steps,
-            learning_rate: sums.learning_rate,
-            loss_scale: sums.loss_scale,
-            skipped: sums.skipped,
-            timings: sums.timings,
+            loss: totals.loss,
+            gradient_norm: totals.gradient_norm / steps,
+            learning_rate: totals.learning_rate,
+            loss_scale: totals.loss_scale,
+            skipped: totals.skipped,
+            timings: totals.timings,
             seconds,
-            work: sums.work.clone(),
-            edges_per_s: per_second(sums.work.edges),
-            rows_per_s: per_second(sums.work.rows_loaded),
+            work: totals.work.clone(),
+            edges_per_s: per_second(totals.work.edges),
+            rows_per_s: per_second(totals.work.rows_loaded),
         }
     }
 }

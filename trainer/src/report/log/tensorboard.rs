@@ -25,7 +25,7 @@ use super::StepRecord;
 use crate::Result;
 use crate::report::EpochReport;
 
-/// What the name of an event file holds, for TensorBoard to find it.
+/// Part of an event file's name by which TensorBoard finds it.
 const MARK: &str = "tfevents";
 
 /// Ends the names of ours.

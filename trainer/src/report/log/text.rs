@@ -1,8 +1,8 @@
 //! Logs of one line a record: JSON lines and CSV.
 //!
-//! A log that is continued is written anew: the epochs that the checkpoint holds, and before each of them the records of its
-//! mini-batches if the file that was there has them before the very same epoch. What a killed run had written after the
-//! checkpoint goes, and so does all that is of another run.
+//! A log that is continued is written anew: the epochs that the checkpoint holds, and before each of them the records
+//! of its mini-batches, if the old file has them before the very same epoch. Records of a killed run after the
+//! checkpoint go, and so do those of another run.
 
 use std::fs::File;
 use std::io::Write;
@@ -122,7 +122,7 @@ fn whole(before: &str, header: Option<&str>, epochs: &[String]) -> String {
 pub struct Columns(Vec<(String, serde_json::Value)>);
 
 impl Columns {
-    /// Those of a line of a JSONL log: a CSV log has the same, whatever they are.
+    /// The columns of a line of a JSONL log: a CSV log has the same, whatever they are.
     pub fn of(line: &str) -> Self {
         serde_json::from_str(line).unwrap_or(Self(Vec::new()))
     }

@@ -1,10 +1,11 @@
-//! Which feature rows are loaded most.
+//! Feature rows by how often they are loaded.
 //!
-//! Returns: vertices, hottest first, and what says so. Idea: a presample of the dataset has counted in how many mini-batches each
-//! row is loaded (GNNLab, Yang et al., EuroSys 2022; GSplit ranks its caches so too); of several the one that was drawn as this
-//! run draws counts, else the first. Without one, and where links are learnt, whose mini-batches no presample draws, a row is as
-//! hot as its vertex is often the source of an edge (PaGraph). Equally hot rows come in the order of their numbers.
-//! Cost: a selection and a sort of what is selected; a pass over the edges without a presample.
+//! Returns: vertices, hottest first, and the name of the ranking. Idea: a presample of the dataset has counted the
+//! mini-batches that load each row (GNNLab, Yang et al., EuroSys 2022; GSplit ranks its caches so too). Of several
+//! presamples the one that was drawn as this run draws is used, else the first. Without one, and where links are
+//! learnt, whose mini-batches no presample draws, a row is ranked by its vertex's out-degree (PaGraph). Equally hot
+//! rows come in the order of their numbers.
+//! Cost: a selection, and a sort of the selected rows; a pass over the edges without a presample.
 
 use std::cmp::Reverse;
 

@@ -1,7 +1,8 @@
-//! Which feature rows the GPUs of a run keep in their memory, and whose each rank reads.
+//! Feature rows that the GPUs of a run keep in their memory, and the caches that each rank reads.
 //!
-//! Returns: a list of vertices for each rank, the one that deserves its slot most first; the ranks whose caches it reads besides; and
-//! what there is to say about both. Input: how the user wants rows placed ([`RowPlacement`]), the room on each GPU.
+//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it reads besides; and a
+//! description of both for the user. Input: the user's choice of placement ([`RowPlacement`]), and the room on each
+//! GPU.
 //!
 //! ```text
 //! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
@@ -11,23 +12,25 @@
 //! KEY          what `gsplit place` stored, cut to the room there is
 //! ```
 //!
-//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others, threads or processes of
-//! its host, where these hold rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
-//! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
-//! of all parts, and those of all devices of a KEY; `peer` knows no groups.
+//! The host has all rows: those in no reachable cache are read from there. A rank reads the caches of other threads or
+//! processes of its host where these hold rows that it loads: always with `peer` and KEY; with `partitioned` where a
+//! rank loads rows of other parts. The ranks first find which of them reads which cache ([`reach`]), so that all decide
+//! alike. With several groups of ranks (`--groups`) each group keeps the rows of all parts, and those of all devices of
+//! a KEY; `peer` knows no groups.
 //!
-//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`counted.rs`), as if each had a GPU with the
-//! room of `--cache`, and all of a host read each other's.
+//! Ranks on the host keep nothing, since all rows are there. The hits that they would have are counted
+//! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read each other's.
 //!
-//! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
-//! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
+//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) beside
+//! the graph, divided among the ranks of that GPU, or used by all of them together where they keep the same rows
+//! (`replicated`). Rows take the bytes that they take in the dataset.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
-mod counted;
 pub mod hotness;
 mod peers;
 mod reach;
+mod simulated;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -43,19 +46,19 @@ use crate::job::partition;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
-pub use counted::Counted;
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
 pub use reach::gathered;
+pub use simulated::SimulatedCache;
 
-/// What the GPUs of a run keep of the feature rows, or would keep.
+/// Feature rows that the GPUs of a run keep, or would keep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheSummary {
     /// Whether ranks are on the host: then nothing is kept, and where rows would be found is counted alone.
     pub counted: bool,
     /// As `--placement` has it.
     pub placement: String,
-    /// What ranked the rows.
+    /// Ranking of the rows.
     pub ranked_by: String,
     /// Rows that the GPU of each rank keeps for it.
     pub rows: Vec<usize>,
@@ -73,7 +76,7 @@ enum Lists {
     Each(Vec<Vec<u32>>),
 }
 
-/// Which rows lie in which GPU's memory.
+/// Rows in each GPU's memory.
 pub struct Caches {
     placement: RowPlacement,
     ranked_by: String,
@@ -134,7 +137,7 @@ impl Caches {
         Ok(Some(caches))
     }
 
-    /// What `rank` keeps.
+    /// Rows that `rank` keeps.
     pub fn of(&self, rank: usize) -> &[u32] {
         let first = |list: &[u32], rows: usize| list.len().min(rows);
         match &self.lists {
@@ -157,14 +160,14 @@ impl Caches {
         self.peers.iter().any(|peers| !peers.is_empty())
     }
 
-    /// What tells whether the ranks kept the same rows in another run.
+    /// Checksum that tells whether the ranks kept the same rows in another run.
     pub fn checksum(&self) -> Checksum {
         let ranks = 0..self.peers.len();
         let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
         Checksum::combine(&lists)
     }
 
-    /// What tells whether another process has the same list of `rank`.
+    /// Digest that tells whether another process has the same list of `rank`.
     pub fn digest(&self, rank: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.of(rank), self.row_bytes).hash(&mut hasher);
@@ -252,7 +255,7 @@ fn row_bytes(features: &FeatureTable) -> u64 {
     (features.dim() * features.dtype().bytes() + scale).max(1) as u64
 }
 
-/// Of each rank's part, what the cache order has first.
+/// Rows of each rank's part that the cache order has first.
 fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
     let map = match job.artifacts.partition() {
         Some(map) => map.clone(),
@@ -264,14 +267,14 @@ fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
     Ok((Lists::OfParts(Box::new(map), room), by))
 }
 
-/// What the placement `key` of the dataset has for each rank.
+/// Rows of each rank in the placement `key` of the dataset.
 fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> Result<(Lists, String)> {
     let (dataset, artifacts) = (job.dataset, job.artifacts);
     let keys = dataset.keys("placement")?;
-    if !keys.iter().any(|there| there == key) {
-        let there = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
+    if !keys.iter().any(|stored| stored == key) {
+        let stored = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
         return Err(Error::Option(format!(
-            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {there}): \
+            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {stored}): \
              choose one, or run `gsplit place`",
             dataset.path().display()
         )));
@@ -279,8 +282,8 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
     let placement = Placement::open(dataset, key)?;
     let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let there = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
-        let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
+        let needed = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
+        let problem = format!("--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
     if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
@@ -309,7 +312,7 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
     Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
-/// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
+/// Each rank's sight of the GPU of each other. Collective in `comm`, where ranks are processes.
 fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
     let ranks = places.len();
     match comm.map(|comm| (comm, places[comm.rank()].gpu())) {

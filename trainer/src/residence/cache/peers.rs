@@ -1,4 +1,4 @@
-//! Who reads whose cache, and how rows are dealt to those who do.
+//! Peers: the ranks that read each other's caches, and how rows are dealt to them.
 //!
 //! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each other's, with the vertices that each
 //! keeps. Input: which GPU reads the memory of which. Idea: GPUs without a link between them cannot share one copy of a row, so

@@ -1,9 +1,10 @@
-//! Which GPU reads the memory of which.
+//! Reach of GPUs: which one reads the memory of which.
 //!
-//! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is asked. Where they are
-//! processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its host and compares them, and all tell all
-//! what they found. Why not ask the driver there, too: it knows no GPU that `CUDA_VISIBLE_DEVICES` hides from the process, whose
-//! memory can be opened all the same; and it does not say that two containers cannot open each other's, nor instances of one GPU.
+//! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is
+//! asked. Where they are processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its
+//! host and compares them, and all tell all what they found. Why not ask the driver there, too: it does not know GPUs
+//! that `CUDA_VISIBLE_DEVICES` hides from the process, whose memory can be opened all the same; and it does not say
+//! that two containers, or two instances of one GPU, cannot open each other's.
 //! Cost: two messages to all, and a copy of some bytes from each.
 
 use gsplit_kernels::{Communicator, DeviceBuffer, Gpu, GpuError, IpcHandle, all_gather_v};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::ranks::hosts;
 use crate::{Error, Result};
 
-/// What a rank sees of the memory of another's GPU.
+/// A rank's sight of the memory of another's GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sight {
     /// It reads it.
@@ -23,7 +24,7 @@ pub enum Sight {
     OtherHost,
 }
 
-/// What each of `ranks` that are threads sees of each, as `reaches` says of a reader and an owner.
+/// Sights of `ranks` that are threads, as `reaches` says of a reader and an owner.
 pub fn of_threads(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>) -> Vec<Vec<Sight>> {
     let sight = |reader: usize, owner: usize| match reaches(reader, owner) {
         Ok(true) => Sight::Reached,
@@ -40,10 +41,10 @@ struct Shown {
     handle: Result<Vec<u8>, String>,
 }
 
-/// What each of the ranks of `comm`, which are processes and would have a GPU each, would see of each: all of its own host. Collective.
+/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: of all of their own host. Collective.
 ///
 /// # Errors
-/// Those of the communicator.
+/// Errors of the communicator.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
     Ok(by_host(&all_gather_v(comm, &hosts::this())?))
 }
@@ -53,10 +54,10 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
     hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect()
 }
 
-/// What each of the ranks of `comm`, which are processes, sees of each; this one's GPU is `gpu`. Collective.
+/// Sights of the ranks of `comm`, which are processes; this one's GPU is `gpu`. Collective.
 ///
 /// # Errors
-/// Those of the communicator. What a GPU refuses is why another is not reached.
+/// Errors of the communicator. What a GPU refuses is why another is not reached.
 pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>>> {
     let probe = Probe::new(gpu);
     let handle = probe.as_ref().map(|probe| bytemuck::bytes_of(&probe.handle).to_vec()).map_err(ToString::to_string);
@@ -75,7 +76,7 @@ pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>
     Ok(sights)
 }
 
-/// What a rank on `gpu` sees of the bytes that it can open by `handle`.
+/// Sight of a rank on `gpu` of the bytes that it can open by `handle`.
 fn seen(gpu: &Gpu, handle: &[u8]) -> Sight {
     let Ok(handle) = bytemuck::try_pod_read_unaligned::<IpcHandle>(handle) else { return Sight::Apart(String::new()) };
     let bytes = DeviceBuffer::<IpcHandle>::imported(gpu, &handle, 1).and_then(|opened| opened.to_vec());
@@ -102,10 +103,10 @@ impl Probe {
     }
 }
 
-/// What each rank says, which may be of different length. Collective.
+/// Messages of all ranks, which may be of different length. Collective.
 ///
 /// # Errors
-/// Those of the communicator; [`Error::Option`] for what this program does not understand.
+/// Errors of the communicator; [`Error::Option`] for what this program does not understand.
 pub fn gathered<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
     let unlike =
         |_| Error::Option("the ranks' gsplits do not understand each other: start the same version on all".into());

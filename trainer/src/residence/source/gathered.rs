@@ -90,7 +90,7 @@ impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<()> {
         self.gather(gpu, vertices, out)?;
-        input.apply_there(gpu, vertices, out, self.table.dim)
+        input.apply_on_gpu(gpu, vertices, out, self.table.dim)
     }
 }
 

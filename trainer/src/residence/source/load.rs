@@ -1,8 +1,8 @@
 //! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
 //!
-//! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
-//! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
-//! rows are not used as they are stored.
+//! On the host nothing is copied where no other rank needs the rows: the bottom layer reads them where they are stored.
+//! They are copied only for a mini-batch that is prepared ahead, while another is computed, and where rows are changed
+//! before use.
 //!
 //! A GPU that reaches the rows gathers them by the vertices in its memory, makes of them what is asked for, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy

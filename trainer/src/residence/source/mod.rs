@@ -32,7 +32,7 @@ use crate::autograd::values_of;
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::{filled_with_room, with_row};
-use crate::residence::cache::Counted;
+use crate::residence::cache::SimulatedCache;
 use crate::{Error, Result};
 
 use gathered::AnyRows;
@@ -47,7 +47,7 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
-    counted: Option<Counted>,
+    simulated: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
     side: OnceLock<Gpu>,
 }
@@ -55,7 +55,7 @@ pub struct FeatureSource<'a> {
 impl<'a> FeatureSource<'a> {
     /// Source of the rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
-        Self { table, place: place.clone(), rows: None, counted: None, side: OnceLock::new() }
+        Self { table, place: place.clone(), rows: None, simulated: None, side: OnceLock::new() }
     }
 
     /// Source of the rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -64,12 +64,12 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { table, place: place.clone(), rows, counted: None, side: OnceLock::new() })
+        Ok(Self { table, place: place.clone(), rows, simulated: None, side: OnceLock::new() })
     }
 
-    /// The same, where loads are counted by `counted`, if the host gathers.
-    pub fn with_count(self, counted: Option<Counted>) -> Self {
-        Self { counted, ..self }
+    /// The same, where loads are counted by `simulated`, if the host gathers.
+    pub fn with_count(self, simulated: Option<SimulatedCache>) -> Self {
+        Self { simulated, ..self }
     }
 
     /// Place of the rank.
@@ -116,13 +116,13 @@ impl<'a> FeatureSource<'a> {
 
     /// Number of the rows of `vertices` that would be in caches, where that is counted on the host.
     pub fn count(&self, vertices: &[u32]) -> CacheHits {
-        self.counted.as_ref().map_or_else(CacheHits::default, |counted| counted.hits(vertices))
+        self.simulated.as_ref().map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
     }
 
     /// Number of the rows of `vertices`, which are on the GPU, that are in caches, counted on the stream of `gpu`; `None` without any.
     ///
     /// # Errors
-    /// What the GPU says.
+    /// Errors of the GPU.
     pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
@@ -131,7 +131,7 @@ impl<'a> FeatureSource<'a> {
     /// for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
     ///
     /// # Errors
-    /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
+    /// [`Error::Kernel`] if the table has not all vertices, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);

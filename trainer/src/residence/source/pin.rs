@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// ranks of this process. Collective where ranks are processes that read each other's caches.
 ///
 /// # Errors
-/// [`Error::Option`] where rows are to be kept of a table that GPUs do not read; what the driver says then.
+/// [`Error::Option`] where rows are to be kept of a table that GPUs do not read; errors of the driver then.
 pub fn pin<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,

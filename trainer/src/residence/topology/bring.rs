@@ -1,21 +1,21 @@
-//! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
+//! Copies of the graph to the memory that GPUs read: the choice, the room that it takes, and the copies.
 
 use bytemuck::Pod;
-use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph, MappedHost};
+use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
 use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
 
-use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
+use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
 use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
-/// What there is to bring.
+/// Task of bringing the graph to GPUs.
 pub(super) struct Source<'s, 'a> {
     pub job: &'s Job<'a>,
-    /// Of the ranks of this process.
+    /// Places of the ranks of this process.
     pub places: &'s [Place],
     /// The first of them.
     pub first: usize,
@@ -41,11 +41,11 @@ impl<'a> Source<'_, 'a> {
         self.found(TopologyStorage::Host, PinnedGraph::default(), Vec::new())
     }
 
-    /// With no tiers.
-    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
+    /// With no subgraphs.
+    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<GpuArrays>) -> Topology<'a> {
         let ranks = self.places.len();
-        let tiers = (0..ranks).map(|_| None).collect();
-        Topology { place, pinned, gpus, tiers, first: self.first, bytes: vec![0; ranks] }
+        let subgraphs = (0..ranks).map(|_| None).collect();
+        Topology { place, pinned, gpus, subgraphs, first: self.first, bytes: vec![0; ranks] }
     }
 
     /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
@@ -108,17 +108,17 @@ impl<'a> Source<'_, 'a> {
     }
 
     /// For each GPU, with copies of owners, and of others as asked for.
-    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<OnGpu>> {
+    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<GpuArrays>> {
         let Graph { indptr: starts, indices: sources, .. } = self.graph();
         let copies = |(gpu, _): (&Gpu, u64)| {
-            let there = OnGpu {
+            let arrays = GpuArrays {
                 indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
                 indices: indices.then(|| gpu.upload(sources)).transpose()?,
                 owners: self.job.frontiers.map().map(|owners| gpu.upload(owners)).transpose()?,
                 gpu: gpu.clone(),
             };
             gpu.synchronise()?;
-            Ok(there)
+            Ok(arrays)
         };
         sharing(self.places).into_iter().map(copies).collect()
     }
@@ -130,7 +130,7 @@ impl<'a> Source<'_, 'a> {
         Ok(found)
     }
 
-    /// Bytes of a rank's GPU beside its tier.
+    /// Bytes of a rank's GPU beside its subgraph.
     fn beside(&self, index: usize) -> u64 {
         let indptr = if self.reads_indptr() { size_of_val(self.graph().indptr) as u64 } else { 0 };
         (owner_bytes(self.job) + indptr) / self.sharing(index)
@@ -152,12 +152,12 @@ impl<'a> Source<'_, 'a> {
         }
         let of = |index: usize| {
             let (vertices, edges) = parts[self.part(index)];
-            DeviceTier::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
+            DeviceSubgraph::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
         };
         (0..self.places.len()).map(of).collect()
     }
 
-    /// What each rank owns on its GPU, and nothing of the others.
+    /// Each rank's own vertices on its GPU, and nothing of the others.
     fn of_parts(&self) -> Result<Topology<'a>> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
@@ -184,9 +184,9 @@ impl<'a> Source<'_, 'a> {
                 let is_own = |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
                 owners.iter().enumerate().map(is_own).sum()
             };
-            let tier = DeviceTier::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
-            found.bytes[index] = tier.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
-            found.tiers[index] = Some(tier);
+            let subgraph = DeviceSubgraph::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
+            found.bytes[index] = subgraph.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
+            found.subgraphs[index] = Some(subgraph);
         }
         Ok(found)
     }
@@ -199,7 +199,7 @@ impl<'a> Source<'_, 'a> {
             pinned =
                 PinnedGraph { indptr: Some(self.pin(gpu, indptr)?), indices: Some(self.pin(gpu, indices)?), owners };
         }
-        let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
+        let nothing = |(gpu, _): (&Gpu, u64)| GpuArrays { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 

@@ -1,4 +1,4 @@
-//! Where GPUs that sample read the graph.
+//! Topology: the graph where GPUs that sample read it.
 //!
 //! Returns: for each rank, what its GPU reads: the graph, and under a partition map every vertex's owner. Input: the graph in host
 //! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](DeviceRoom)).
@@ -21,7 +21,7 @@
 mod bring;
 mod room;
 
-use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceTier, Gpu, MappedHost, Sampler};
+use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSubgraph, Gpu, MappedHost, Sampler};
 use gsplit_store::Progress;
 use gsplit_store::memory::shown;
 
@@ -40,10 +40,10 @@ pub struct Topology<'a> {
     place: TopologyStorage,
     /// Host memory that all GPUs read.
     pinned: PinnedGraph<'a>,
-    /// What the ranks that share a GPU share there.
-    gpus: Vec<OnGpu>,
-    /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
-    tiers: Vec<Option<DeviceTier>>,
+    /// Arrays that the ranks that share a GPU share on it.
+    gpus: Vec<GpuArrays>,
+    /// In-edges that each rank of this process has on its GPU of its own; none where it reads all elsewhere.
+    subgraphs: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
     first: usize,
     /// Bytes of its GPU that each rank of this process takes.
@@ -66,8 +66,8 @@ impl PinnedGraph<'_> {
     }
 }
 
-/// What lies in the memory of one GPU.
-struct OnGpu {
+/// Arrays in the memory of one GPU.
+struct GpuArrays {
     gpu: Gpu,
     indptr: Option<DeviceBuffer<u64>>,
     indices: Option<DeviceBuffer<u32>>,
@@ -123,7 +123,7 @@ impl<'a> Topology<'a> {
         Ok(found)
     }
 
-    /// Where it is.
+    /// Its place.
     pub fn place(&self) -> TopologyStorage {
         self.place
     }
@@ -133,10 +133,10 @@ impl<'a> Topology<'a> {
         self.bytes.iter().enumerate().map(|(index, bytes)| room.of(index).saturating_sub(*bytes)).collect()
     }
 
-    /// What samples for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
+    /// Sampler for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
             Some(inputs) => BatchSampler::on_device(place, inputs, job.options.prefetch > 0),
@@ -146,12 +146,12 @@ impl<'a> Topology<'a> {
 
     fn seen_by(&self, place: &Place, rank: usize) -> Result<Option<OnDevice<'_>>> {
         let Some(gpu) = place.gpu() else { return Ok(None) };
-        let Some(there) = self.gpus.iter().find(|there| there.gpu.is_same_device(gpu)) else { return Ok(None) };
-        let Some(indptr) = seen(there.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
-        let owners = seen(there.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
-        let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_ref());
-        let graph = match (tier, seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
-            (Some(tier), _) => DeviceGraph::of_tier(gpu, indptr, tier)?,
+        let Some(arrays) = self.gpus.iter().find(|arrays| arrays.gpu.is_same_device(gpu)) else { return Ok(None) };
+        let Some(indptr) = seen(arrays.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
+        let owners = seen(arrays.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
+        let subgraph = rank.checked_sub(self.first).and_then(|index| self.subgraphs.get(index)?.as_ref());
+        let graph = match (subgraph, seen(arrays.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
+            (Some(subgraph), _) => DeviceGraph::of_subgraph(gpu, indptr, subgraph)?,
             (None, Some(indices)) => DeviceGraph::new(gpu, indptr, indices)?,
             (None, None) => return Ok(None),
         };
@@ -175,7 +175,7 @@ impl<'a> Topology<'a> {
     }
 }
 
-/// What a GPU sees of an array, in its own memory or in the host's.
+/// An array as a GPU sees it, in its own memory or in the host's.
 fn seen<'s, T: bytemuck::Pod>(
     own: Option<&'s DeviceBuffer<T>>,
     pinned: Option<&'s MappedHost<'_, T>>,

@@ -17,7 +17,7 @@ use crate::operator::{from_rows, to_rows};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 
-/// What a mini-batch of edges is to learn.
+/// Pairs that a mini-batch of edges is to learn.
 pub struct LinkBatch {
     /// Rows that are read: of the ends of this rank's pairs, and under a partition map of what others ask for.
     read: usize,
@@ -49,9 +49,9 @@ impl LinkBatch {
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
         let at = |rank: usize| of_group.start + of_group.len() * rank / ranks;
-        let share = at(rank)..at(rank + 1);
-        let first = share.start * (1 + negatives);
-        for &edge in &batch[share] {
+        let portion = at(rank)..at(rank + 1);
+        let first = portion.start * (1 + negatives);
+        for &edge in &batch[portion] {
             let (source, target) = split.ends(edge);
             let mut draws = Draws::new(&key, edge);
             sources.extend(std::iter::repeat_n(source, 1 + negatives));

@@ -2,7 +2,7 @@
 //!
 //! Returns: the graph without the held-out edges, the edges to train on, and the held-out pairs.
 //! Input: a graph with ascending neighbour lists; directed, or symmetric with both directions of every edge.
-//! Idea: the share that an edge belongs to is drawn by Philox from the unordered pair of its ends, so both directions of an
+//! Idea: the use of an edge is drawn by Philox from the unordered pair of its ends, so both directions of an
 //! edge are held out together, and nothing has to be stored: the same seed and shares give the same split of the same
 //! graph, whatever its vertices' order in memory, the number of threads or ranks. Self-loops are never held out, nor
 //! trained on. Of two directions of an edge the one that ascends stands for both.
@@ -43,17 +43,17 @@ enum Kept {
     Part { indptr: Vec<u64>, indices: Vec<u32> },
 }
 
-/// What an edge is for.
+/// Use of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+enum EdgeUse {
     Train,
     Valid,
     Test,
 }
 
-/// What a run of vertices contributes.
+/// Contribution of a run of vertices.
 #[derive(Default)]
-struct Piece {
+struct SplitPart {
     degrees: Vec<u32>,
     indices: Vec<u32>,
     /// Positions in `indices`.
@@ -70,7 +70,7 @@ impl LinkSplit {
     pub fn new(graph: &Graph<'_>, config: &TaskConfig) -> Result<Self> {
         let n = graph.num_vertices();
         let runs: Vec<usize> = (0..n).step_by(VERTICES).collect();
-        let pieces: Vec<Piece> =
+        let pieces: Vec<SplitPart> =
             runs.into_par_iter().map(|from| piece(graph, config, from..(from + VERTICES).min(n))).collect();
         let edges: usize = pieces.iter().map(|piece| piece.indices.len()).sum();
         check_count(edges)?;
@@ -149,7 +149,7 @@ impl LinkSplit {
     pub fn positions_in(&self, whole: &Graph<'_>, config: &TaskConfig) -> Option<Vec<u64>> {
         let of_vertex = |v: u32| {
             let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
-            edges.filter(move |&(_, &u)| share(config, u, v) == Share::Train).map(|(edge, _)| edge)
+            edges.filter(move |&(_, &u)| use_of(config, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
         };
         match &self.kept {
             Kept::Whole(_) => None,
@@ -194,34 +194,34 @@ pub fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
     &graph.indices[range.start as usize..range.end as usize]
 }
 
-/// The share of the edge between `u` and `v`, whichever way it points.
-fn share(config: &TaskConfig, u: u32, v: u32) -> Share {
+/// The use of the edge between `u` and `v`, whichever way it points.
+fn use_of(config: &TaskConfig, u: u32, v: u32) -> EdgeUse {
     let key = StreamKey { step: u.max(v), ..StreamKey::new(config.edge_seed, Stream::Links) };
     let drawn = f64::from(Draws::new(&key, u.min(v)).unit_f32());
     match drawn {
-        _ if u == v => Share::Train,
-        drawn if drawn < config.valid_edges => Share::Valid,
-        drawn if drawn < config.valid_edges + config.test_edges => Share::Test,
-        _ => Share::Train,
+        _ if u == v => EdgeUse::Train,
+        drawn if drawn < config.valid_edges => EdgeUse::Valid,
+        drawn if drawn < config.valid_edges + config.test_edges => EdgeUse::Test,
+        _ => EdgeUse::Train,
     }
 }
 
-fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize>) -> Piece {
-    let mut piece = Piece::default();
+fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize>) -> SplitPart {
+    let mut piece = SplitPart::default();
     for v in vertices.start as u32..vertices.end as u32 {
         let before = piece.indices.len();
         for &u in in_neighbours(graph, v) {
             let stands = u < v || (u > v && in_neighbours(graph, u).binary_search(&v).is_err());
-            let held_out = match share(config, u, v) {
-                Share::Train => {
+            let held_out = match use_of(config, u, v) {
+                EdgeUse::Train => {
                     if stands {
                         piece.train.push(piece.indices.len() as u32);
                     }
                     piece.indices.push(u);
                     continue;
                 }
-                Share::Valid => &mut piece.valid,
-                Share::Test => &mut piece.test,
+                EdgeUse::Valid => &mut piece.valid,
+                EdgeUse::Test => &mut piece.test,
             };
             if stands && held_out.last() != Some(&(u, v)) {
                 held_out.push((u, v));

@@ -1,4 +1,4 @@
-//! What is missing, too old or broken is said in a line, and nothing panics.
+//! Missing, old and broken libraries are told in a line, and nothing panics.
 
 use super::{LIBRARIES, alone};
 use crate::cuda::module::MODULES;

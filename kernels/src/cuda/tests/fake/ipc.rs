@@ -11,14 +11,14 @@ use crate::{CacheHits, DeviceCache, DeviceHits, DeviceTable, RowHandles, RowStor
 
 const ROWS: u32 = 40;
 const DIM: usize = 4;
-/// What the table's rows have where a cache of rank `r` has `r`.
+/// Value of the table's rows, where a cache of rank `r` has `r`.
 const OF_TABLE: i8 = 100;
 
 fn refused(call: &'static str, reason: &str) -> GpuError {
     GpuError::Call { call, reason: reason.into() }
 }
 
-/// What rank `rank` of `size` keeps: every row in one rank, or in the table alone.
+/// Rows that rank `rank` of `size` keeps: every row is kept by one rank, or by the table alone.
 fn list(rank: usize, size: usize) -> Vec<u32> {
     (0..ROWS).filter(|&v| v as usize % (size + 1) == rank).collect()
 }

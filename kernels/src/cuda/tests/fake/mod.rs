@@ -1,4 +1,4 @@
-//! What runs on GPUs, run by the fakes: a test starts its own program again, with them, and passes if that does.
+//! Tests of GPU code on fakes: a test starts its own program again, with them, and passes if that does.
 
 mod failures;
 mod ipc;

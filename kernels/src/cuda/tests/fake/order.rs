@@ -1,4 +1,5 @@
-//! What the host does too early, or gives back too early, does no harm; memory that is needed is found.
+//! Calls that the host makes too early, or memory that it gives back too early, do no harm; memory that is needed is
+//! found.
 
 use gsplit_gpu_sim::happened;
 

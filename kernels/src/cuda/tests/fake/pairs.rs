@@ -66,7 +66,8 @@ fn kernels_read_another_gpus_memory_where_it_is_reached() {
     }
 }
 
-/// Where nobody asked whether it can, a kernel does not get there: the fake would show a cache of rows that forgot to.
+/// A kernel does not reach another GPU before somebody asked whether it can: the fake would show a cache of rows that
+/// forgot to.
 #[test]
 fn kernels_do_not_read_another_gpus_memory_unasked() {
     let Some(_) = linked("pairs::kernels_do_not_read_another_gpus_memory_unasked") else { return };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{ALONE, alone, start};
 use crate::comm::tests::conformance;
 use crate::comm::tests::gpus::moves_device_memory;
-use crate::comm::{Communicator, Links, Message, Nccl, Seat, Sockets, Transport, device_all_to_all_v};
+use crate::comm::{Communicator, Links, Nccl, Seat, Sockets, Transfer, Transport, device_all_to_all_v};
 use crate::cuda::{Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
 use crate::scan::cuda::sum_before;
@@ -37,7 +37,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where this process is a rank.
+    /// The place of this process, if it is a rank.
     fn here() -> Option<Self> {
         let place = std::env::var(RANK).ok()?;
         let mut words = place.split(' ');
@@ -241,7 +241,7 @@ fn ids_and_rows_cross_in_any_order() {
     });
 }
 
-/// What the fake shows: why ids do not go over NCCL.
+/// The fake shows why ids do not go over NCCL.
 #[test]
 fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
     let test = "ranks::two_communicators_in_different_orders_wait_for_each_other_for_ever";
@@ -262,9 +262,9 @@ fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
         let is_done = |(end, stream, ..): &(NcclEnd, Gpu, _, _)| end.is_done(stream, &mut []).unwrap();
         for at in order {
             let (end, stream, sent, received) = &mut ends[at];
-            let send = Message::Send { to: peer, bytes: sent.slice() };
-            let mut messages = [send, Message::Receive { from: peer, bytes: received.slice_mut() }];
-            end.start(stream, &mut messages).unwrap();
+            let send = Transfer::Send { to: peer, bytes: sent.slice() };
+            let mut transfers = [send, Transfer::Receive { from: peer, bytes: received.slice_mut() }];
+            end.start(stream, &mut transfers).unwrap();
             // It is launched before the next.
             let begun = Instant::now();
             while !is_done(&ends[at]) && begun.elapsed() < time / 4 {}

@@ -1,43 +1,43 @@
-//! The messages of one collective.
+//! The transfers of one collective.
 
 use super::super::starts;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, GpuError};
 
 /// Part of a group of sends and receives. Those between the same two ranks meet in their order.
-pub(crate) enum Message<'a> {
+pub(crate) enum Transfer<'a> {
     /// These bytes for a rank.
     Send { to: usize, bytes: DeviceSlice<'a, u8> },
     /// As many bytes from a rank.
     Receive { from: usize, bytes: DeviceSliceMut<'a, u8> },
 }
 
-/// Adds one message to each rank but `me` that has a part in `from`, of so many `bytes` each.
+/// Adds one transfer to each rank but `me` that has a part in `from`, of so many `bytes` each.
 pub(super) fn sends<'a>(
     me: usize,
     from: DeviceSlice<'a, u8>,
     bytes: &[usize],
-    messages: &mut Vec<Message<'a>>,
+    transfers: &mut Vec<Transfer<'a>>,
 ) -> Result<(), GpuError> {
     for (to, (start, &bytes)) in starts(bytes).into_iter().zip(bytes).enumerate() {
         if to != me && bytes > 0 {
-            messages.push(Message::Send { to, bytes: from.part(start, start + bytes)? });
+            transfers.push(Transfer::Send { to, bytes: from.part(start, start + bytes)? });
         }
     }
     Ok(())
 }
 
-/// Adds one message from each rank but `me` that has a part in `to`, of so many `bytes` each.
+/// Adds one transfer from each rank but `me` that has a part in `to`, of so many `bytes` each.
 pub(super) fn receives<'a>(
     me: usize,
     to: DeviceSliceMut<'a, u8>,
     bytes: &[usize],
-    messages: &mut Vec<Message<'a>>,
+    transfers: &mut Vec<Transfer<'a>>,
 ) -> Result<(), GpuError> {
     let mut rest = to;
     for (from, &bytes) in bytes.iter().enumerate() {
         let (part, behind) = rest.split_at(bytes)?;
         if from != me && bytes > 0 {
-            messages.push(Message::Receive { from, bytes: part });
+            transfers.push(Transfer::Receive { from, bytes: part });
         }
         rest = behind;
     }

@@ -13,12 +13,12 @@ use rayon::prelude::*;
 const ROWS_PER_TASK: usize = 1024;
 
 /// Rows of heads.
-pub(super) struct Reversed {
+pub(super) struct OneWayEdges {
     starts: Vec<u64>,
     heads: Vec<u32>,
 }
 
-impl Reversed {
+impl OneWayEdges {
     /// Turns the one-way edges of `topology` round.
     pub fn one_way(topology: &Topology) -> Self {
         let (ends, mut heads) = scatter(topology);
@@ -56,7 +56,7 @@ impl Reversed {
         &self.heads[self.start(u)..self.start(u + 1)]
     }
 
-    /// Where the heads of `u` begin among all.
+    /// Start of the heads of `u` among all.
     pub fn start(&self, u: u32) -> usize {
         self.starts[u as usize] as usize
     }
@@ -138,7 +138,7 @@ mod tests {
         for graph in graphs() {
             let dataset = graph.dataset();
             let topology = dataset.topology();
-            let reversed = Reversed::one_way(topology);
+            let reversed = OneWayEdges::one_way(topology);
             for u in 0..topology.num_vertices() as u32 {
                 let is_edge = |from: u32, to: u32| topology.in_neighbours(to).contains(&from);
                 let heads = (0..topology.num_vertices() as u32).filter(|&v| u != v && is_edge(u, v) && !is_edge(v, u));

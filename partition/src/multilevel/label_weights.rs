@@ -1,4 +1,4 @@
-//! How much of a vertex's arc weight leads to each cluster, or part, that it touches.
+//! Weight of the arcs from a vertex to each cluster, or part, that it touches.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// Sums by label: a hash table while few of all labels are expected, else an array of all. It is emptied in the time that
 /// it took to fill it. Sums end at 2^32 - 1.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct LabelWeights {
     /// Label and sum; a slot is taken where its label is not [`FREE`].
     slots: Vec<(u32, u32)>,
     /// Slots in use, less one: a power of two that suits what is counted now, so that small counts stay in the cache.
@@ -25,7 +25,7 @@ const RUN: usize = 64;
 /// The array is used where more than one in this many of all labels may occur.
 const SPARSE: usize = 16;
 
-impl Tally {
+impl LabelWeights {
     /// Empties it, for at most `expected` different labels below `labels`.
     #[inline]
     pub fn clear(&mut self, expected: usize, labels: usize) {
@@ -54,7 +54,7 @@ impl Tally {
     }
 }
 
-impl Sums for Tally {
+impl Sums for LabelWeights {
     #[inline]
     fn add(&mut self, label: u32, weight: u32) {
         if self.is_array {
@@ -145,41 +145,41 @@ impl<S> DerefMut for InRuns<S> {
     }
 }
 
-/// Tallies that are used again: they keep the memory that a vertex of high degree once took.
+/// Tables that are used again: they keep the memory that a vertex of high degree once took.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<InRuns<Tally>>>);
+pub(super) struct Pool(Mutex<Vec<InRuns<LabelWeights>>>);
 
-/// A tally that goes back to its pool.
+/// A table that goes back to its pool.
 pub(super) struct Lent<'a> {
-    tally: InRuns<Tally>,
+    by_label: InRuns<LabelWeights>,
     pool: &'a Pool,
 }
 
 impl Pool {
-    /// A tally for as long as it is needed.
+    /// A table for as long as it is needed.
     pub fn take(&self) -> Lent<'_> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Lent { tally: idle.pop().unwrap_or_default(), pool: self }
+        Lent { by_label: idle.pop().unwrap_or_default(), pool: self }
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let tally = std::mem::take(&mut self.tally);
-        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(tally);
+        let by_label = std::mem::take(&mut self.by_label);
+        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(by_label);
     }
 }
 
 impl Deref for Lent<'_> {
-    type Target = InRuns<Tally>;
+    type Target = InRuns<LabelWeights>;
 
-    fn deref(&self) -> &InRuns<Tally> {
-        &self.tally
+    fn deref(&self) -> &InRuns<LabelWeights> {
+        &self.by_label
     }
 }
 
 impl DerefMut for Lent<'_> {
-    fn deref_mut(&mut self) -> &mut InRuns<Tally> {
-        &mut self.tally
+    fn deref_mut(&mut self) -> &mut InRuns<LabelWeights> {
+        &mut self.by_label
     }
 }

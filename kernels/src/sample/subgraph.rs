@@ -22,7 +22,7 @@ const PIECE: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
 /// The in-edges of some vertices on a GPU.
 #[derive(Debug)]
-pub struct DeviceTier {
+pub struct DeviceSubgraph {
     /// For each 64 vertices a bit each, and how many are chosen before them.
     pub(super) held: DeviceBuffer<u64>,
     /// First of each chosen vertex, and the number of all at the end.
@@ -32,7 +32,7 @@ pub struct DeviceTier {
     pub(super) num_edges: usize,
 }
 
-impl DeviceTier {
+impl DeviceSubgraph {
     /// Copies the in-edges of those vertices of `graph` whose bits of `chosen`, 64 vertices a word, are 1. Returns when they are there.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ fn ranked(chosen: &[u64]) -> Vec<u64> {
     chosen.iter().flat_map(with_rank).collect()
 }
 
-/// What is copied.
+/// The chosen vertices, and the starts of their sources.
 struct Copied {
     vertices: Vec<u32>,
     indptr: Vec<u64>,

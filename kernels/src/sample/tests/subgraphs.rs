@@ -1,9 +1,9 @@
 //! Graphs of which a GPU holds some vertices' in-edges alone.
 
 use super::*;
-use crate::sample::DeviceTier;
+use crate::sample::DeviceSubgraph;
 
-/// Which of `n` vertices are in a tier.
+/// A bit for each of `n` vertices: 1 for those that are chosen.
 fn chosen(n: usize, is_in: impl Fn(usize) -> bool) -> Vec<u64> {
     let mut words = vec![0; n.div_ceil(64)];
     (0..n).filter(|&v| is_in(v)).for_each(|v| words[v / 64] |= 1 << (v % 64));
@@ -31,23 +31,23 @@ fn differential_every_draw_from_every_tier() {
     let some = |v: usize| v == 7 || v == 13;
     let half = |v: usize| indices[v].is_multiple_of(2);
     let words = |v: usize| !(64..128).contains(&v);
-    let tiers: [&dyn Fn(usize) -> bool; 5] = [&|_| false, &some, &half, &words, &|_| true];
-    for (order, is_in) in tiers.into_iter().enumerate() {
+    let subgraphs: [&dyn Fn(usize) -> bool; 5] = [&|_| false, &some, &half, &words, &|_| true];
+    for (order, is_in) in subgraphs.into_iter().enumerate() {
         let both = Both::new(order, (indptr.clone(), indices.clone()));
         let gpu = &both.gpu;
         let chosen = chosen(n as usize, is_in);
-        let tier = DeviceTier::new(gpu, &both.graph(), &chosen).unwrap();
-        assert_eq!(tier.num_chosen(), (0..n as usize).filter(|&v| is_in(v)).count());
+        let subgraph = DeviceSubgraph::new(gpu, &both.graph(), &chosen).unwrap();
+        assert_eq!(subgraph.num_chosen(), (0..n as usize).filter(|&v| is_in(v)).count());
         let edges: u64 = (0..n).filter(|&v| is_in(v as usize)).map(|v| both.graph().degree(v)).sum();
-        assert_eq!(tier.num_chosen_edges() as u64, edges);
-        assert_eq!(tier.num_bytes(), 3 * 16 + 8 * (tier.num_chosen() as u64 + 1) + 4 * edges);
+        assert_eq!(subgraph.num_chosen_edges() as u64, edges);
+        assert_eq!(subgraph.num_bytes(), 3 * 16 + 8 * (subgraph.num_chosen() as u64 + 1) + 4 * edges);
         let starts = gpu.map_host(&both.indptr).unwrap();
         let seeds: Vec<u32> = (0..n).rev().collect();
         let fanout = [Fanout::Take(4), Fanout::Take(15), Fanout::All, Fanout::Take(40), Fanout::Take(20)][order];
-        let part = DeviceGraph::of_tier(gpu, starts.slice(), &tier).unwrap();
+        let part = DeviceGraph::of_subgraph(gpu, starts.slice(), &subgraph).unwrap();
         assert_eq!((part.num_vertices(), part.num_edges()), (n as usize, both.indices.len()));
         let own: Vec<u32> = seeds.iter().copied().filter(|&v| is_in(v as usize)).collect();
-        compare_draws(&both, &part, &own, fanout, &format!("tier {order}, {fanout}"));
+        compare_draws(&both, &part, &own, fanout, &format!("subgraph {order}, {fanout}"));
         // Degrees of all, also of vertices whose in-edges are elsewhere, and of what is no vertex.
         let asked: Vec<u32> = seeds.iter().copied().chain([n, u32::MAX]).collect();
         let expected: Vec<u64> = seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
@@ -72,8 +72,8 @@ fn differential_counts_and_hubs_of_a_tier() {
     let starts = gpu.map_host(&both.indptr).unwrap();
     // The hub, with a vertex of one edge and without.
     for (other, seeds) in [(6, &[5, 0, 1][..]), (1, &[5, 0])] {
-        let tier = DeviceTier::new(gpu, &both.graph(), &chosen(1000, |v| v != other)).unwrap();
-        let graph = DeviceGraph::of_tier(gpu, starts.slice(), &tier).unwrap();
+        let subgraph = DeviceSubgraph::new(gpu, &both.graph(), &chosen(1000, |v| v != other)).unwrap();
+        let graph = DeviceGraph::of_subgraph(gpu, starts.slice(), &subgraph).unwrap();
         let mut sampler = DeviceSampler::new(gpu).unwrap();
         for fanout in [Fanout::Take(300), Fanout::All] {
             let host = on_host(both.graph(), Draw::new(fanout));
@@ -96,27 +96,28 @@ fn differential_counts_and_hubs_of_a_tier() {
 #[test]
 fn tiers_that_do_not_fit_are_refused() {
     let gpu = Gpu::under_test(1);
-    let tier = |indptr: &[u64], indices: &[u32], chosen: &[u64]| {
-        DeviceTier::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, chosen).map(|_| ())
+    let subgraph = |indptr: &[u64], indices: &[u32], chosen: &[u64]| {
+        DeviceSubgraph::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, chosen).map(|_| ())
     };
-    assert!(matches!(tier(&[0, 1], &[0], &[]), Err(GpuError::Input(KernelError::Length { .. }))));
+    assert!(matches!(subgraph(&[0, 1], &[0], &[]), Err(GpuError::Input(KernelError::Length { .. }))));
     let beyond = KernelError::VertexOutOfRange { vertex: 1, num_vertices: 1 };
-    assert_eq!(tier(&[0, 1], &[0], &[2]), Err(GpuError::Input(beyond)));
+    assert_eq!(subgraph(&[0, 1], &[0], &[2]), Err(GpuError::Input(beyond)));
     for indptr in [[0, 9, 2], [0, 2, 1]] {
-        let error = tier(&indptr, &[0, 1], &[3]).unwrap_err();
+        let error = subgraph(&indptr, &[0, 1], &[3]).unwrap_err();
         assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
     }
     // Of another graph: other vertices, other edges.
     let starts = gpu.upload(&[0u64, 1, 2]).unwrap();
     for (indptr, indices) in [(&[0u64, 2][..], &[0u32, 0][..]), (&[0, 0, 1], &[0])] {
-        let tier = DeviceTier::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
-        assert!(DeviceGraph::of_tier(&gpu, starts.slice(), &tier).is_err());
+        let subgraph =
+            DeviceSubgraph::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
+        assert!(DeviceGraph::of_subgraph(&gpu, starts.slice(), &subgraph).is_err());
     }
     // A source that is no vertex.
     let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7], ..Graph::new(&[0], &[]).unwrap() };
-    let tier = DeviceTier::new(&gpu, &host, &[3]).unwrap();
+    let subgraph = DeviceSubgraph::new(&gpu, &host, &[3]).unwrap();
     let mut sampler = DeviceSampler::new(&gpu).unwrap();
-    let part = DeviceGraph::of_tier(&gpu, starts.slice(), &tier).unwrap();
+    let part = DeviceGraph::of_subgraph(&gpu, starts.slice(), &subgraph).unwrap();
     sampler.start(&part, gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
     let error = sampler.layer(&part, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Drop).unwrap_err();
     assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));

@@ -1,4 +1,4 @@
-//! Where ranks on the host would find their feature rows, if they were GPUs with caches: nothing is copied, loads are counted alone.
+//! Cache hits that ranks on the host would have if they were GPUs with caches: nothing is copied, loads are counted alone.
 //!
 //! Cost: two bits a vertex for each rank; a look at both for each loaded row.
 
@@ -6,14 +6,14 @@ use gsplit_kernels::{CacheHits, VertexSet};
 
 use super::Caches;
 
-/// Which rows a rank would find in its own cache, and which in those that it reads.
+/// Rows that a rank would find in its own cache, and in those that it reads.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct SimulatedCache {
     own: VertexSet,
     peers: VertexSet,
 }
 
-impl Counted {
+impl SimulatedCache {
     /// For `rank`, of a graph of so many vertices.
     pub fn new(caches: &Caches, rank: usize, num_vertices: usize) -> Self {
         let of_peers = caches.peers(rank).iter().flat_map(|&peer| caches.of(peer).iter().copied());
@@ -21,7 +21,7 @@ impl Counted {
         Self { own: VertexSet::new(num_vertices, own), peers: VertexSet::new(num_vertices, of_peers) }
     }
 
-    /// Where the rows of `vertices` would be found.
+    /// Hits among the rows of `vertices`.
     pub fn hits(&self, vertices: &[u32]) -> CacheHits {
         vertices.iter().fold(CacheHits::default(), |CacheHits { own, peer }, &v| {
             match (self.own.contains(v), self.peers.contains(v)) {

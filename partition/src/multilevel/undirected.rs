@@ -1,37 +1,37 @@
-//! The finest level: the topology where it lies, read from both ends.
+//! The finest level, undirected: the topology where it lies, read from both ends.
 //!
 //! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all neighbours, and nothing is
 //! copied. Else the edges whose other direction is missing are kept a second time, by their source: 4 bytes each.
 //!
-//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`Packed`].
+//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`ArcWeights`].
 //! A topology may repeat an edge: of equal neighbours in a row all but the first weigh nothing.
 
 use gsplit_store::Topology;
 
+use super::arc_weights::{ArcWeights, EdgeCounts, decode};
 use super::graph::Graph;
-use super::packed::{Counts, Packed, decode};
-use super::reversed::Reversed;
+use super::one_way::OneWayEdges;
 use crate::repair::Neighbours;
 use crate::symmetric::is_symmetric;
 
 /// The topology, undirected and weighted.
-pub(super) struct Finest<'a> {
+pub(super) struct Undirected<'a> {
     indptr: &'a [u64],
     indices: &'a [u32],
     /// For each vertex the heads of those of its out-edges that have no edge the other way.
-    outwards: Option<Reversed>,
+    outwards: Option<OneWayEdges>,
     /// Weights of the topology's arcs and of the outward ones; 1 each where there are none.
-    weights: Option<(Packed, Packed)>,
+    weights: Option<(ArcWeights, ArcWeights)>,
 }
 
-impl<'a> Finest<'a> {
+impl<'a> Undirected<'a> {
     /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the topology's indices.
     pub fn new(topology: &'a Topology, counts: Option<&[u32]>) -> Self {
-        let outwards = (!is_symmetric(topology)).then(|| Reversed::one_way(topology));
+        let outwards = (!is_symmetric(topology)).then(|| OneWayEdges::one_way(topology));
         let weights = counts.map(|counts| {
-            let counts = Counts::new(topology, counts);
+            let counts = EdgeCounts::new(topology, counts);
             match &outwards {
-                None => (counts.pack_symmetric(), Packed::default()),
+                None => (counts.pack_symmetric(), ArcWeights::default()),
                 Some(outwards) => (counts.pack(), counts.pack_outwards(outwards)),
             }
         });
@@ -51,7 +51,7 @@ impl<'a> Finest<'a> {
     }
 }
 
-impl Graph for Finest<'_> {
+impl Graph for Undirected<'_> {
     fn num_vertices(&self) -> usize {
         self.indptr.len() - 1
     }
@@ -82,7 +82,7 @@ impl Graph for Finest<'_> {
     }
 }
 
-impl Neighbours for Finest<'_> {
+impl Neighbours for Undirected<'_> {
     fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
         self.for_each(v, |u, weight| visit(u, u64::from(weight)));
     }

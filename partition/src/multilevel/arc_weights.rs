@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use gsplit_store::Topology;
 use rayon::prelude::*;
 
-use super::reversed::Reversed;
+use super::one_way::OneWayEdges;
 
 /// Largest weight there is.
 const MAX: u32 = 31 << 14;
 /// Ranges of rows at most: each has a cursor for every vertex.
 const MAX_RANGES: usize = 8;
 
-/// What each byte stands for.
+/// Weight that each byte stands for.
 const DECODED: [u32; 256] = decoded();
 
 const fn decoded() -> [u32; 256] {
@@ -52,9 +52,9 @@ fn encode(weight: u32) -> u8 {
 
 /// Weights of arcs.
 #[derive(Debug, Default)]
-pub(super) struct Packed(Vec<u8>);
+pub(super) struct ArcWeights(Vec<u8>);
 
-impl Packed {
+impl ArcWeights {
     /// The weights of `length` arcs from `start`, to [`decode`].
     #[inline]
     pub fn bytes(&self, start: usize, length: usize) -> &[u8] {
@@ -63,13 +63,13 @@ impl Packed {
 }
 
 /// Counters by edge, and what they are multiplied with.
-pub(super) struct Counts<'a> {
+pub(super) struct EdgeCounts<'a> {
     topology: &'a Topology,
     counts: &'a [u32],
     scale: f64,
 }
 
-impl<'a> Counts<'a> {
+impl<'a> EdgeCounts<'a> {
     /// `counts` holds a number for each edge of `topology`.
     pub fn new(topology: &'a Topology, counts: &'a [u32]) -> Self {
         let most = counts.par_iter().copied().max().unwrap_or(0);
@@ -79,7 +79,7 @@ impl<'a> Counts<'a> {
 
     /// Weights of the arcs of a symmetric topology. As rows ascend, the other direction of an edge is the next of its
     /// source's row: its counter is sent there, in one byte, so that little memory is reached for out of order.
-    pub fn pack_symmetric(&self) -> Packed {
+    pub fn pack_symmetric(&self) -> ArcWeights {
         let (indptr, indices) = (self.topology.indptr(), self.topology.indices());
         let received: Vec<AtomicU8> = (0..indices.len()).map(|_| AtomicU8::new(0)).collect();
         let ranges = ranges_of(indptr.len() - 1, rayon::current_num_threads().min(MAX_RANGES));
@@ -96,7 +96,7 @@ impl<'a> Counts<'a> {
             // Rounded as the other direction's, or the two arcs of a pair could weigh differently.
             *byte = encode(1 + decode(*byte) + decode(encode(self.scaled(u64::from(count)))));
         });
-        Packed(bytes)
+        ArcWeights(bytes)
     }
 
     fn scaled(&self, count: u64) -> u32 {
@@ -114,18 +114,18 @@ impl<'a> Counts<'a> {
     }
 
     /// Weights of the topology's own arcs.
-    pub fn pack(&self) -> Packed {
+    pub fn pack(&self) -> ArcWeights {
         let row = |v: u32| self.topology.in_neighbours(v);
         self.pack_rows(&row, self.topology.indptr(), true)
     }
 
     /// Weights of the outward arcs.
-    pub fn pack_outwards(&self, outwards: &Reversed) -> Packed {
+    pub fn pack_outwards(&self, outwards: &OneWayEdges) -> ArcWeights {
         self.pack_rows(&|v| outwards.of(v), outwards.starts(), false)
     }
 
     /// Weights of the arcs in `rows`, which begin at `starts`: of the edges u→v of the row of v where `inward`, and of v→u.
-    fn pack_rows<'r>(&self, rows: &(dyn Fn(u32) -> &'r [u32] + Sync), starts: &[u64], inward: bool) -> Packed {
+    fn pack_rows<'r>(&self, rows: &(dyn Fn(u32) -> &'r [u32] + Sync), starts: &[u64], inward: bool) -> ArcWeights {
         let n = starts.len() - 1;
         let mut bytes = vec![0; starts[n] as usize];
         let mut ranges = Vec::new();
@@ -136,7 +136,7 @@ impl<'a> Counts<'a> {
             rest = others;
         }
         ranges.into_par_iter().for_each(|(range, bytes)| self.pack_range(rows, starts, inward, range, bytes));
-        Packed(bytes)
+        ArcWeights(bytes)
     }
 
     fn pack_range<'r>(

@@ -1,4 +1,4 @@
-//! All collectives by one: every rank sends each of the others a message.
+//! Collectives made of one operation: every rank sends each of the others a message.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
 use crate::error::CommError;
 
 /// A group of ranks that can send each other messages; it is a [`Communicator`] by that.
-pub(super) trait Exchange: Send + Sync {
+pub(super) trait Messages: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
 
@@ -42,7 +42,7 @@ pub(super) trait Exchange: Send + Sync {
 }
 
 /// Refuses a message of another size than expected.
-pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
+pub(super) fn check_message(comm: &dyn Messages, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
     match sent == expected {
         true => Ok(()),
         false => Err(CommError::Mismatch { from: comm.name(from), to: comm.name(comm.rank()), sent, expected }),
@@ -50,13 +50,13 @@ pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expec
 }
 
 /// A rank whose call went wrong takes no part any more: the others must not wait for it.
-pub(super) fn or_leave<T>(comm: &dyn Exchange, result: Result<T, CommError>) -> Result<T, CommError> {
+pub(super) fn or_leave<T>(comm: &dyn Messages, result: Result<T, CommError>) -> Result<T, CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
 }
 
 /// An exchange whose messages are received one after the other.
 fn exchange_into<'a>(
-    comm: &dyn Exchange,
+    comm: &dyn Messages,
     called: &'static str,
     outgoing: &dyn Fn(usize) -> &'a [u8],
     expected: &dyn Fn(usize) -> usize,
@@ -70,18 +70,18 @@ fn exchange_into<'a>(
     })
 }
 
-/// Sums over the ranks, in rank order: rank `r` sums the `r`-th share of the values for all, then hands it round.
+/// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values for all, then hands it round.
 fn all_reduce<T: Pod>(
-    comm: &dyn Exchange,
+    comm: &dyn Messages,
     called: &'static str,
     values: &mut [T],
     add: impl Fn(T, T) -> T,
 ) -> Result<(), CommError> {
     let (size, len) = (comm.size(), values.len());
-    let share = |rank: usize| len * rank / size..len * (rank + 1) / size;
-    let mut sums = vec![T::zeroed(); share(comm.rank()).len()];
+    let portion = |rank: usize| len * rank / size..len * (rank + 1) / size;
+    let mut sums = vec![T::zeroed(); portion(comm.rank()).len()];
     let bytes = size_of_val(sums.as_slice());
-    let outgoing = |to: usize| cast_slice(&values[share(to)]);
+    let outgoing = |to: usize| cast_slice(&values[portion(to)]);
     comm.exchange(called, &outgoing, &|_| bytes, &mut |from, message| {
         for (sum, bytes) in sums.iter_mut().zip(message.chunks_exact(size_of::<T>())) {
             let value = pod_read_unaligned(bytes);
@@ -90,20 +90,20 @@ fn all_reduce<T: Pod>(
         }
     })?;
     let sums: &[u8] = cast_slice(&sums);
-    exchange_into(comm, called, &|_| sums, &|from| share(from).len() * size_of::<T>(), cast_slice_mut(values))
+    exchange_into(comm, called, &|_| sums, &|from| portion(from).len() * size_of::<T>(), cast_slice_mut(values))
 }
 
-impl<E: Exchange> Communicator for E {
+impl<E: Messages> Communicator for E {
     fn rank(&self) -> usize {
-        Exchange::rank(self)
+        Messages::rank(self)
     }
 
     fn size(&self) -> usize {
-        Exchange::size(self)
+        Messages::size(self)
     }
 
     fn name(&self, rank: usize) -> usize {
-        Exchange::name(self, rank)
+        Messages::name(self, rank)
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -151,7 +151,7 @@ impl<E: Exchange> Communicator for E {
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {
-        Exchange::devices(self)
+        Messages::devices(self)
     }
 
     fn fail(&self, reason: &str) {

@@ -13,14 +13,14 @@ const MIN_SLOTS: usize = 16;
 const EMPTY: u64 = u64::MAX;
 
 /// Map `u32` → `u32`; see the module's page.
-pub(crate) struct Table {
+pub(crate) struct IdMap {
     slots: Vec<u64>,
     len: usize,
     /// Entries on their way to a larger table.
     moving: Vec<u64>,
 }
 
-impl Table {
+impl IdMap {
     /// An empty table with room for `items` keys before it grows.
     pub(crate) fn with_capacity(items: usize) -> Self {
         Self { slots: vec![EMPTY; (2 * items).next_power_of_two().max(MIN_SLOTS)], len: 0, moving: Vec::new() }
@@ -89,7 +89,7 @@ impl Table {
     }
 }
 
-impl Default for Table {
+impl Default for IdMap {
     fn default() -> Self {
         Self::with_capacity(0)
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn keeps_the_first_value_while_it_grows() {
-        let mut table = Table::with_capacity(0);
+        let mut table = IdMap::with_capacity(0);
         // Runs, multiples of a power of two, and both ends of the range.
         let keys: Vec<u32> = (0..500).chain((1..500).map(|i| i << 20)).chain((0..500).map(|i| u32::MAX - i)).collect();
         for (value, &key) in (0..).zip(&keys) {

@@ -1,4 +1,4 @@
-//! The order of things: coarsen, cut, carry back and refine, and again.
+//! Cycles: coarsen, cut, carry back and refine, and again.
 
 use gsplit_store::{Progress, Stage, Unit};
 use rayon::prelude::*;
@@ -82,9 +82,9 @@ const SMALL_CLUSTER_SHARE: f64 = 1.0;
 /// most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
-/// What to do, with how much effort.
+/// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
-pub(super) struct Scheme<'a> {
+pub(super) struct Cycles<'a> {
     pub layout: Layout,
     pub epsilon: f64,
     pub seed: u64,
@@ -92,7 +92,7 @@ pub(super) struct Scheme<'a> {
     pub progress: &'a dyn Progress,
 }
 
-impl Scheme<'_> {
+impl Cycles<'_> {
     /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and one cycle at least.
     pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights, start: Option<&[u16]>) -> Vec<u16> {
         let cycles = self.effort.cycles;
@@ -133,7 +133,7 @@ impl Scheme<'_> {
         parts
     }
 
-    /// What makes one partition better than another: first how far it is from balance, then its cut.
+    /// Rank of a partition, less is better: first its distance from balance, then its cut.
     fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &[u16]) -> (f64, u64) {
         let imbalance = Loads::of(self.layout, weights, parts).imbalance();
         ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, parts))

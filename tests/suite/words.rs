@@ -1,0 +1,108 @@
+//! One name, one thing; and comments that begin with their noun.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use crate::layering::rust_files;
+use crate::support::root;
+
+/// The crates, by the folder of their sources, and the number of doc comments of each that begin without a noun. It may only fall.
+const WITHOUT_NOUN: [(&str, usize); 9] = [
+    ("sample/src", 0),
+    ("src", 150),
+    ("store/src", 0),
+    ("kernels/src", 0),
+    ("preprocess/src", 0),
+    ("partition/src", 0),
+    ("trainer/src", 0),
+    ("gpu-sim/src", 0),
+    ("python/native/src", 0),
+];
+
+/// Type names that a crate defines more than once, by its folder. The list may only shrink.
+const DEFINED_TWICE: [(&str, &[&str]); 1] =
+    [("src", &["Bar", "Cli", "Command", "Found", "Line", "Lines", "Row", "Run"])];
+
+/// First words of comments that leave their noun out.
+const FIRST_WORDS: [&str; 9] = ["What", "Where", "Of", "Those", "Who", "Which", "By", "That", "Whose"];
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    rust_files(&root().join(folder), &mut files);
+    assert!(!files.is_empty(), "{folder}");
+    files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The first lines of the blocks of doc comments in `text`, each with its number.
+fn doc_comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let comment = |line: &str| ["///", "//!"].iter().any(|mark| line.trim_start().starts_with(mark));
+    let mut within = false;
+    (1..).zip(text.lines()).filter_map(move |(number, line)| {
+        let begins = comment(line) && !within;
+        within = comment(line);
+        begins.then(|| (number, line.trim_start()[3..].trim_start()))
+    })
+}
+
+/// The name of the type that a `line` at module level defines.
+fn defined_type(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let line = line.strip_prefix("unsafe ").unwrap_or(line);
+    let name = ["struct ", "enum ", "union ", "trait ", "type "].iter().find_map(|kind| line.strip_prefix(kind))?;
+    name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+#[test]
+fn doc_comments_begin_with_their_noun() {
+    for (folder, bound) in WITHOUT_NOUN {
+        let mut found = Vec::new();
+        for (path, text) in sources(folder) {
+            let path = path.strip_prefix(root()).unwrap();
+            for (number, comment) in doc_comments(&text) {
+                let first = comment.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+                if FIRST_WORDS.contains(&first) {
+                    found.push(format!("{}:{number}: {comment}", path.display()));
+                }
+            }
+        }
+        let count = found.len();
+        assert!(
+            count <= bound,
+            "{folder}: {count} comments lack their noun, at most {bound} may:\n{}",
+            found.join("\n")
+        );
+        assert!(count == bound, "{folder}: only {count} comments lack their noun: lower its bound of {bound} to that");
+    }
+}
+
+#[test]
+fn type_names_are_defined_once_in_a_crate() {
+    let listed: BTreeMap<&str, &[&str]> = DEFINED_TWICE.into_iter().collect();
+    for (folder, _) in WITHOUT_NOUN {
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (path, text) in sources(folder) {
+            let path = path.strip_prefix(root()).unwrap();
+            if path.iter().any(|part| part == "tests" || part == "tests.rs") {
+                continue;
+            }
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for (number, line) in (1..).zip(code.lines()) {
+                // Each subcommand has its `Args`.
+                if let Some(name) = defined_type(line).filter(|name| *name != "Args") {
+                    places.entry(name.to_string()).or_default().push(format!("{}:{number}", path.display()));
+                }
+            }
+        }
+        places.retain(|_, places| places.len() > 1);
+        let twice: BTreeSet<&str> = places.keys().map(String::as_str).collect();
+        let allowed: BTreeSet<&str> = listed.get(folder).copied().unwrap_or_default().iter().copied().collect();
+        let new: Vec<_> = places.iter().filter(|(name, _)| !allowed.contains(name.as_str())).collect();
+        assert!(new.is_empty(), "{folder} defines a type name more than once, give each type its own: {new:#?}");
+        let done: Vec<_> = allowed.difference(&twice).collect();
+        assert!(done.is_empty(), "{folder} defines {done:?} once now: take them off the list");
+    }
+}
