@@ -62,7 +62,7 @@ pub struct PlaceOptions {
     /// Ranks that load a row
     #[arg(long, value_enum, default_value_t)]
     pub parallelism: Readers,
-    /// Which placement to store
+    /// Placement to store
     #[arg(long = "rule", value_enum, value_name = "RULE", default_value_t)]
     pub placement: PlacementRule,
     /// Cost of reading a row from a peer, where reading it from the host costs 1 [default: 0.3]

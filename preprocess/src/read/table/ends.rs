@@ -1,4 +1,4 @@
-//! Which columns of a table are the two ends of an edge.
+//! The two columns of a table that are the ends of an edge.
 //!
 //! The options decide. Else names that belong together do: `source` and `target`, `from_address` and `to_address`, `person1` and
 //! `person2`, `user_id` and `item_id`. Else the only two columns that can be ids. Anything else is a question to the user.

@@ -1,4 +1,4 @@
-//! What a file of text is, by its first lines.
+//! Kind of a text file, by its first lines.
 //!
 //! | lines | what they are |
 //! | --- | --- |
