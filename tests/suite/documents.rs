@@ -62,7 +62,7 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
 fn defined(help: &str) -> BTreeSet<String> {
     let lines =
         help.lines().filter_map(|line| line.strip_prefix("      --").or_else(|| line.get(5..)?.strip_prefix(" --")));
-    lines.filter_map(|line| line.split([' ', '.']).next()).map(|name| format!("--{name}")).collect()
+    lines.filter_map(|line| line.split([' ', '.', '[']).next()).map(|name| format!("--{name}")).collect()
 }
 
 #[cfg(feature = "train")]

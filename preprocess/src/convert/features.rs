@@ -6,9 +6,9 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::ConvertOptions;
-use super::rows::{RowOrder, element_bytes, numbers};
+use super::rows::{RowOrder, numbers};
 use crate::Result;
-use crate::read::raw::{Column, Raw};
+use crate::read::raw::{Column, Raw, element_bytes};
 use crate::read::text::field::check_feature;
 
 /// Name of the stage in the journal.
@@ -32,7 +32,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         }
         (None, Some(column)) => {
             let (n, scratch) = (writer.num_vertices(), writer.scratch());
-            let order = RowOrder::of(raw, writer)?;
+            let order = RowOrder::of(raw, writer, &options.read.node_table)?;
             let mut rows = writer.feature_writer(dtype, column.width())?;
             let (mut values, mut row) = (Vec::new(), 0);
             order.read(column.as_ref(), n, &scratch, progress, &mut |bytes| {

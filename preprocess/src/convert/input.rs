@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::{ConvertOptions, sources};
 use crate::read;
 pub use crate::read::detect::Format;
-use crate::read::options::Fill;
+use crate::read::listed::ListedEnds;
+use crate::read::options::{Fill, MissingRows};
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
@@ -77,6 +78,11 @@ impl Input {
         let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
         if let Some(nodes) = &read.nodes {
             read::attach_nodes(nodes, &mut raw, &read, progress)?;
+        }
+        if read.node_table.missing_rows == Some(MissingRows::Drop)
+            && let Some(table) = &raw.node_ids
+        {
+            raw.edges = Box::new(ListedEnds::of(raw.edges, table.as_ref())?);
         }
         raw.columns.retain(|column| {
             let reserved = ["feat", "label", "original_id"].contains(&column.name());

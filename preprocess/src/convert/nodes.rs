@@ -20,7 +20,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         return Ok(());
     }
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
-    let order = RowOrder::of(raw, writer)?;
+    let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
     let mut labelled = None;
     match &raw.labels {

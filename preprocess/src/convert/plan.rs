@@ -12,12 +12,13 @@ use serde::Serialize;
 
 use super::ConvertOptions;
 use super::input::Input;
-use super::rows::{element_bytes, row_bytes};
+use super::rows::row_bytes;
 use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
 use crate::memory::{self, Memory};
 use crate::read::raw::Ids;
+use crate::read::raw::element_bytes;
 use crate::read::raw::plausible;
 
 use crate::{Error, Result, disk};

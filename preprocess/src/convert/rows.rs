@@ -10,8 +10,10 @@ use std::path::Path;
 
 use gsplit_store::{DatasetWriter, Progress};
 
-use crate::csc::{IdMap, for_each_batch};
-use crate::read::raw::{Column, Raw};
+use crate::csc::IdMap;
+use crate::edges::for_each_batch;
+use crate::read::options::{NodeTableOptions, OnDuplicate};
+use crate::read::raw::{Column, Raw, element_bytes};
 use crate::{Error, Result};
 
 /// Bytes read back at a time.
@@ -21,40 +23,72 @@ const AT_A_TIME: usize = 1 << 20;
 pub enum RowOrder {
     /// Row v is vertex v.
     Vertices,
-    /// Row i is vertex `.0[i]`.
-    Table(Vec<u32>),
+    /// Row i is vertex `vertices[i]`, or left out.
+    Table {
+        /// Vertex of each row, [`LEFT_OUT`] for those that another row of the vertex stands for.
+        vertices: Vec<u32>,
+        /// Vertices without a row, ascending.
+        missing: Vec<u32>,
+    },
 }
+
+/// No vertex: its row does not count.
+const LEFT_OUT: u32 = u32::MAX;
 
 impl RowOrder {
     /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. 4 bytes a vertex where a table has
     /// its own, and an [`IdMap`] meanwhile.
-    pub fn of(raw: &Raw, dataset: &DatasetWriter) -> Result<Self> {
+    pub fn of(raw: &Raw, dataset: &DatasetWriter, options: &NodeTableOptions) -> Result<Self> {
         let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
         let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
         let path = raw.files.last().map_or(Path::new(""), |path| path.as_path());
-        let mut order: Vec<u32> = Vec::new();
+        let mut vertices: Vec<u32> = Vec::new();
         for_each_batch(table.as_ref(), |batch| {
             for &id in &batch.sources {
                 let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < num_vertices);
-                order.push(vertex.ok_or_else(|| {
+                vertices.push(vertex.ok_or_else(|| {
                     Error::Graph(format!("the table of vertices names {}, which is none", ids.unknown(id)))
                 })?);
             }
             Ok(())
         })?;
-        let mut seen = vec![false; num_vertices as usize];
-        for (row, &vertex) in order.iter().enumerate() {
-            if std::mem::replace(&mut seen[vertex as usize], true) {
-                return Err(Error::input(path, format!("row {row}: its vertex is listed twice: each may be once")));
+        let mut row_of = vec![None; num_vertices as usize];
+        let (mut repeated, mut first_repeated) = (0u64, None);
+        for row in 0..vertices.len() {
+            let vertex = vertices[row];
+            let Some(before) = row_of[vertex as usize] else {
+                row_of[vertex as usize] = Some(row as u32);
+                continue;
+            };
+            repeated += 1;
+            first_repeated = first_repeated.or(Some((vertex, before, row)));
+            match options.on_duplicate {
+                Some(OnDuplicate::Last) => {
+                    vertices[before as usize] = LEFT_OUT;
+                    row_of[vertex as usize] = Some(row as u32);
+                }
+                _ => vertices[row] = LEFT_OUT,
             }
         }
-        if let Some(missing) = seen.iter().position(|seen| !seen) {
-            let (rows, id) = (order.len(), ids.original(missing as u32));
-            let problem = format!("{rows} rows for {num_vertices} vertices: vertex {id} has edges and no row");
+        if let (Some((vertex, before, row)), None) = (first_repeated, options.on_duplicate) {
+            let id = ids.original(vertex);
+            let problem = format!(
+                "{repeated} rows are of a vertex that has one already, as row {row}, after row {before}, of vertex {id}: pass \
+                 --on-duplicate first, or last"
+            );
             return Err(Error::input(path, problem));
         }
-        let in_order = order.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
-        Ok(if in_order { Self::Vertices } else { Self::Table(order) })
+        let missing: Vec<u32> = (0..num_vertices as u32).filter(|&vertex| row_of[vertex as usize].is_none()).collect();
+        if let (Some(&vertex), None) = (missing.first(), options.missing_rows) {
+            let (count, id) = (missing.len(), ids.original(vertex));
+            let problem = format!(
+                "{count} of {num_vertices} vertices have edges and no row, as vertex {id}: pass --missing-rows fill, or drop for a graph \
+                 without them"
+            );
+            return Err(Error::input(path, problem));
+        }
+        let in_order = missing.is_empty() && vertices.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
+        Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing } })
     }
 
     /// Hands over the rows of `column` in the order of the vertices, some whole rows at a time. Fails unless there is one
@@ -68,12 +102,16 @@ impl RowOrder {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let row_bytes = row_bytes(column);
+        let expected = match self {
+            Self::Vertices => num_vertices,
+            Self::Table { vertices, .. } => vertices.len() as u64,
+        };
         let mut rows = 0u64;
         let mut count = |bytes: &[u8]| -> Result<u64> {
             let first = rows;
             rows += (bytes.len() / row_bytes) as u64;
-            match rows > num_vertices {
-                true => Err(wrong_rows(column, rows, num_vertices)),
+            match rows > expected {
+                true => Err(wrong_rows(column, rows, expected)),
                 false => Ok(first),
             }
         };
@@ -82,15 +120,19 @@ impl RowOrder {
                 count(bytes)?;
                 take(bytes)
             })?,
-            Self::Table(order) => {
+            Self::Table { vertices, missing } => {
                 let path = scratch.join("rows");
                 let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
                 let mut file = file.map_err(Error::io(&path))?;
                 column.read(progress, &mut |bytes| {
                     let first = count(bytes)? as usize;
-                    let vertices = &order[first..first + bytes.len() / row_bytes];
+                    let vertices = &vertices[first..first + bytes.len() / row_bytes];
                     let mut row = 0;
-                    for run in vertices.chunk_by(|a, b| a.wrapping_add(1) == *b) {
+                    for run in vertices.chunk_by(|a, b| a.wrapping_add(1) == *b && *b != LEFT_OUT) {
+                        if run[0] == LEFT_OUT {
+                            row += run.len();
+                            continue;
+                        }
                         let at = u64::from(run[0]) * row_bytes as u64;
                         let part = &bytes[row * row_bytes..(row + run.len()) * row_bytes];
                         file.write_all_at(part, at).map_err(Error::io(&path))?;
@@ -98,21 +140,26 @@ impl RowOrder {
                     }
                     Ok(())
                 })?;
+                if !missing.is_empty() {
+                    let row = column.missing_row()?;
+                    for &vertex in missing {
+                        file.write_all_at(&row, u64::from(vertex) * row_bytes as u64).map_err(Error::io(&path))?;
+                    }
+                }
                 let mut room = vec![0; (AT_A_TIME / row_bytes).max(1) * row_bytes];
-                let mut missing = rows * row_bytes as u64;
-                while missing > 0 {
-                    let now =
-                        &mut room[..missing.min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64) as usize];
+                let mut left = num_vertices * row_bytes as u64;
+                while left > 0 {
+                    let now = &mut room[..left.min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64) as usize];
                     file.read_exact(now).map_err(Error::io(&path))?;
                     take(now)?;
-                    missing -= now.len() as u64;
+                    left -= now.len() as u64;
                 }
                 std::fs::remove_file(&path).map_err(Error::io(&path))?;
             }
         }
-        match rows == num_vertices {
+        match rows == expected {
             true => Ok(()),
-            false => Err(wrong_rows(column, rows, num_vertices)),
+            false => Err(wrong_rows(column, rows, expected)),
         }
     }
 }
@@ -129,11 +176,6 @@ fn wrong_rows(column: &dyn Column, found: u64, num_vertices: u64) -> Error {
 /// Bytes of a row.
 pub fn row_bytes(column: &dyn Column) -> usize {
     (column.width() * element_bytes(column.descr())).max(1)
-}
-
-/// Bytes of a number of type `descr`.
-pub fn element_bytes(descr: &str) -> usize {
-    descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)
 }
 
 /// The numbers of `bytes`, of type `descr`, as `f64`.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use gsplit_store::Progress;
 
 use super::chunk::{Bucketer, LARGEST_SHIFT};
-use super::pieces::{for_each_batch, for_each_parallel};
+use super::pieces::for_each_parallel;
 use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
 use super::weights::WeightPlace;
 use super::{Attempt, Build};
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, row_bytes};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, for_each_batch, row_bytes};
 use crate::read::raw::Ids;
 use crate::read::raw::plausible;
 use crate::{Error, Result};

@@ -15,9 +15,9 @@ use rayon::prelude::*;
 
 use super::Build;
 use super::ingest::num_threads;
-use super::pieces::{for_each_batch, for_each_parallel, lock};
+use super::pieces::{for_each_parallel, lock};
 use super::table::IdTable;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
 use crate::memory::shown;
 use crate::read::bipartite::TARGET;
 use crate::{Error, Result};

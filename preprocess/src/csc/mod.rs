@@ -44,7 +44,6 @@ pub use id_map::IdMap;
 use ingest::Ingested;
 pub use ingest::{num_threads, thread_bytes};
 use keys::Keys;
-pub use pieces::for_each_batch;
 pub use store::EDGE_BYTES;
 
 use crate::edges::{EdgeSource, row_bytes};

@@ -66,18 +66,6 @@ pub fn for_each_parallel<S, E: From<Error> + Send>(
     }
 }
 
-/// Hands every batch of `source` to `take`, in the order of the input, on this thread.
-pub fn for_each_batch(source: &dyn EdgeSource, mut take: impl FnMut(&EdgeBatch) -> Result<()>) -> Result<()> {
-    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
-    source.rewind()?;
-    while source.next(&mut piece)? {
-        batch.clear();
-        source.parse(&mut piece, &mut batch)?;
-        take(&batch)?;
-    }
-    Ok(())
-}
-
 /// Locks `mutex`, whatever happened to other threads.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

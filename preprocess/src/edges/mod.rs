@@ -187,3 +187,15 @@ pub trait EdgeSource: Send + Sync {
     /// Bytes of the input that lie behind the pieces handed out so far, for progress: at most [`Estimate::bytes`] in all.
     fn bytes_done(&self) -> u64;
 }
+
+/// Hands every batch of `source` to `take`, in the order of the input, on this thread.
+pub fn for_each_batch(source: &dyn EdgeSource, mut take: impl FnMut(&EdgeBatch) -> Result<()>) -> Result<()> {
+    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
+    source.rewind()?;
+    while source.next(&mut piece)? {
+        batch.clear();
+        source.parse(&mut piece, &mut batch)?;
+        take(&batch)?;
+    }
+    Ok(())
+}

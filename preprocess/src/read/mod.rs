@@ -44,6 +44,7 @@ mod bombs;
 pub mod detect;
 #[cfg(test)]
 pub(crate) mod golden;
+pub mod listed;
 pub mod options;
 pub mod raw;
 pub(crate) mod table;

@@ -102,6 +102,35 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
+    /// Row to take of a vertex that the table of vertices lists several times: first or last [default: refused]
+    #[arg(long, value_name = "first|last", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_duplicate: Option<OnDuplicate>,
+    /// Vertices of the edges that the table of vertices does not list: fill gives them a row of missing values, drop leaves out
+    /// their edges [default: refused]
+    #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_rows: Option<MissingRows>,
+}
+
+/// Row that counts of several of a vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDuplicate {
+    /// The first.
+    First,
+    /// The last.
+    Last,
+}
+
+/// Treatment of vertices without a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum MissingRows {
+    /// A row of missing values.
+    Fill,
+    /// Without their edges they are none.
+    Drop,
 }
 
 /// Options of an edge list.
@@ -308,6 +337,8 @@ impl NodeTableOptions {
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),
+            ("--on-duplicate", self.on_duplicate.is_some()),
+            ("--missing-rows", self.missing_rows.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }

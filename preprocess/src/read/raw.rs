@@ -105,11 +105,32 @@ pub trait Column: Send + Sync {
     /// truncated or has a row of another width.
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
+    /// The row of a vertex that has none: NaN among floats (0 among features, which have to be finite), -1 for a class, else 0.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where nothing says what stands for a missing value.
+    fn missing_row(&self) -> Result<Vec<u8>> {
+        let value = match (self.name(), self.descr()) {
+            ("label", "<i8") => (-1i64).to_le_bytes().to_vec(),
+            ("feat", descr) => vec![0; element_bytes(descr)],
+            (_, "<f2") => half::f16::NAN.to_le_bytes().to_vec(),
+            (_, "<f4") => f32::NAN.to_le_bytes().to_vec(),
+            (_, "<f8") => f64::NAN.to_le_bytes().to_vec(),
+            (_, descr) => vec![0; element_bytes(descr)],
+        };
+        Ok(value.repeat(self.width()))
+    }
+
     /// A problem with number `column` of row `row`; readers of text name the line.
     fn error(&self, row: u64, column: usize, problem: &str) -> Error {
         let column = if self.width() == 1 { String::new() } else { format!(", column {column}") };
         Error::input(self.path(), format!("{}, row {row}{column}: {problem}", self.name()))
     }
+}
+
+/// Bytes of a number of NumPy's type `descr`.
+pub fn element_bytes(descr: &str) -> usize {
+    descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)
 }
 
 /// Refuses a number of vertices that only a damaged count or id explains, before memory and disk are taken for it.

@@ -265,3 +265,61 @@ fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
         ("a.txt", "1 2\n2 3\n", "--format snap --header no", "error: --header is for tables of edges in text"),
     ]);
 }
+
+/// The vertices of `dataset` by the ids of the input, each with its label and its feature row; then its edges.
+fn rows(dataset: &Dataset) -> String {
+    let ids = dataset.original_ids().unwrap().map(|ids| ids.to_vec());
+    let labels = dataset.labels().unwrap();
+    let features = dataset.features().unwrap();
+    let row = |v: usize| {
+        let id = ids.as_ref().map_or(v as u64, |ids| ids[v]);
+        let values: Vec<String> = features.row::<f32>(v as u32).iter().map(f32::to_string).collect();
+        format!("{id}: {} {}", labels[v], values.join(" "))
+    };
+    let rows: Vec<String> = (0..dataset.num_vertices()).map(row).collect();
+    format!("{}; {}", rows.join(", "), graph(dataset))
+}
+
+#[test]
+fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = folder.path().join("edges.csv");
+    fs::write(&edges, "src,dst\n1,2\n2,3\n3,4\n").unwrap();
+    let whole = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n4,1,3.5\n";
+    let twice = "id,label,x,split\n1,0,0.5,train\n2,1,1.5,\n2,0,9,test\n3,0,2.5,test\n4,1,3.5,valid\n";
+    let missing = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n";
+    for (number, (nodes, words, expected)) in [
+        (whole, "", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
+        (twice, "", "error: 1 rows are of a vertex that has one already, as row 2, after row 1, of vertex 2: pass --on-duplicate"),
+        (twice, "--on-duplicate first", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
+        (twice, "--on-duplicate last", "1: 0 0.5, 2: 0 9, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
+        (missing, "", "error: 1 of 4 vertices have edges and no row, as vertex 4: pass --missing-rows fill, or drop"),
+        (missing, "--missing-rows drop", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5; 1>2, 2>3"),
+        (missing, "--missing-rows fill --fill 7", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 7; 1>2, 2>3, 3>4"),
+        (missing, "--missing-rows fill --fill mean", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 1.5; 1>2, 2>3, 3>4"),
+        (missing, "--missing-rows fill", "error: --missing-rows fill: column `x`: has no value: pass --fill"),
+        ("id,label,x\n7,0,0.5\n8,1,1.5\n", "", "error: 4 of 6 vertices have edges and no row, as vertex 1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let table = folder.path().join(format!("{number}.csv"));
+        fs::write(&table, nodes).unwrap();
+        let mut options = options(words);
+        options.read.nodes = Some(table);
+        let out = folder.path().join(format!("ds{number}"));
+        let found = match convert(&edges, &out, &options, false, &NoProgress) {
+            Ok((dataset, _)) => rows(&dataset),
+            Err(error) => format!("error: {error}"),
+        };
+        match expected.strip_prefix("error: ") {
+            Some(part) => assert!(found.starts_with("error: ") && found.contains(part), "{nodes:?} {words}: {found}"),
+            None => assert_eq!(found, expected, "{nodes:?} {words}"),
+        }
+    }
+    let split = |number: usize, split| {
+        Dataset::open(folder.path().join(format!("ds{number}"))).unwrap().split(split).unwrap().to_vec()
+    };
+    assert_eq!([split(2, Split::Train), split(2, Split::Valid), split(2, Split::Test)], [vec![0], vec![3], vec![2]]);
+    assert_eq!([split(3, Split::Train), split(3, Split::Valid), split(3, Split::Test)], [vec![0], vec![3], vec![1, 2]]);
+}

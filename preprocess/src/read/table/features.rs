@@ -301,6 +301,18 @@ impl Column for EncodedColumn {
         if out.is_empty() { Ok(()) } else { take(&out) }
     }
 
+    fn missing_row(&self) -> Result<Vec<u8>> {
+        let code = |column: &Encoded| {
+            let missing = column.code(Cell::Missing);
+            missing.map_err(|problem| {
+                Error::input(&self.path, format!("--missing-rows fill: column `{}`: {problem}", column.name))
+            })
+        };
+        let (codes, mut out) = (self.columns.iter().map(code).collect::<Result<Vec<f32>>>()?, Vec::new());
+        self.append(&codes, &mut out);
+        Ok(out)
+    }
+
     fn error(&self, row: u64, column: usize, problem: &str) -> Error {
         let mut before = 0;
         let found = self.columns.iter().find(|encoded| {

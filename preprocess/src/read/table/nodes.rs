@@ -29,7 +29,7 @@ use super::rows::Table;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::memory::Memory;
-use crate::read::options::{Categories, Fill, NodeTableOptions, TextOptions};
+use crate::read::options::{Categories, Fill, NodeTableOptions, OnDuplicate, TextOptions};
 use crate::read::raw::{Column, Raw};
 use crate::{Error, Result};
 
@@ -108,16 +108,16 @@ pub fn nodes(
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let limit = Limit { path, budget: memory };
+    let split_ids = SplitIds::new(path, memory, options.on_duplicate);
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
         (_, Some(split)) => {
             let names = table.source_of_names(split)?;
-            Some(splits_by_name(&limit, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
+            Some(splits_by_name(split_ids, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
         }
         (masks, None) => {
             let flags: Vec<usize> = masks.iter().flatten().copied().collect();
-            Some(splits_by_flag(&limit, source(&[id], kind, &flags)?.as_ref(), masks)?)
+            Some(splits_by_flag(split_ids, source(&[id], kind, &flags)?.as_ref(), masks)?)
         }
     };
     let seen = survey(&table, &fields, &roles.to_survey(&fields, options), progress)?;
@@ -229,40 +229,62 @@ fn each_piece(
     Ok(())
 }
 
-/// The table, and the memory that ids of its splits may take.
-struct Limit<'a> {
+/// The vertices of each split by their ids, under collection within the budget.
+struct SplitIds<'a> {
     path: &'a Path,
     budget: Memory,
+    on_duplicate: Option<OnDuplicate>,
+    ids: [Vec<u64>; 3],
+    /// Splits of every vertex so far, a bit each, where one may have several rows.
+    seen: HashMap<u64, u8>,
 }
 
-impl Limit<'_> {
-    /// Fails where `more` ids do not fit beside those in `splits`, which double as they grow.
-    fn check(&self, splits: &[Vec<u64>; 3], more: usize) -> Result<()> {
-        let full = splits.iter().filter(|split| split.capacity() - split.len() < more);
-        let bytes = full.map(|split| 16 * (split.len() + more) as u64).sum();
-        self.budget.check(self.path, "its splits", bytes)
+impl<'a> SplitIds<'a> {
+    fn new(path: &'a Path, budget: Memory, on_duplicate: Option<OnDuplicate>) -> Self {
+        Self { path, budget, on_duplicate, ids: Default::default(), seen: HashMap::new() }
+    }
+
+    /// Fails where `more` ids do not fit beside those of the splits, which double as they grow.
+    fn check(&self, more: usize) -> Result<()> {
+        let full = self.ids.iter().filter(|split| split.capacity() - split.len() < more);
+        let bytes: u64 = full.map(|split| 16 * (split.len() + more) as u64).sum();
+        let seen = if self.on_duplicate.is_some() { 32 * (self.seen.len() + more) as u64 } else { 0 };
+        self.budget.check(self.path, "its splits", bytes + seen)
+    }
+
+    /// Adds a row of `id`, whose splits are the bits of `splits`.
+    fn add(&mut self, id: u64, splits: u8) {
+        match self.on_duplicate {
+            Some(OnDuplicate::First) => drop(self.seen.entry(id).or_insert(splits)),
+            Some(OnDuplicate::Last) => drop(self.seen.insert(id, splits)),
+            None => (0..3).filter(|split| splits >> split & 1 == 1).for_each(|split| self.ids[split].push(id)),
+        }
+    }
+
+    fn finish(mut self) -> [Vec<u64>; 3] {
+        for (id, splits) in std::mem::take(&mut self.seen) {
+            (0..3).filter(|split| splits >> split & 1 == 1).for_each(|split| self.ids[split].push(id));
+        }
+        self.ids
     }
 }
 
-fn splits_by_flag(limit: &Limit<'_>, source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result<[Vec<u64>; 3]> {
+fn splits_by_flag(mut ids: SplitIds<'_>, source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result<[Vec<u64>; 3]> {
     let splits: Vec<usize> = (0..3).filter(|&split| masks[split].is_some()).collect();
-    let mut found: [Vec<u64>; 3] = Default::default();
     each_piece(source, None, &mut |batch, _| {
-        limit.check(&found, batch.len())?;
+        ids.check(batch.len())?;
         for (&id, flags) in batch.sources.iter().zip(batch.values.chunks_exact(8 * splits.len())) {
-            for (&split, flag) in splits.iter().zip(flags.chunks_exact(8)) {
-                if flag.iter().any(|&byte| byte != 0) {
-                    found[split].push(id);
-                }
-            }
+            let is_set = |flag: &[u8]| flag.iter().any(|&byte| byte != 0);
+            let set = splits.iter().zip(flags.chunks_exact(8)).filter(|(_, flag)| is_set(flag));
+            ids.add(id, set.fold(0, |all, (split, _)| all | 1 << split));
         }
         Ok(())
     })?;
-    Ok(found)
+    Ok(ids.finish())
 }
 
 fn splits_by_name(
-    limit: &Limit<'_>,
+    mut splits: SplitIds<'_>,
     column: &str,
     ids: &dyn EdgeSource,
     names: &dyn EdgeSource,
@@ -270,23 +292,23 @@ fn splits_by_name(
     let hash = |name: &&str| xxh3_64(name.as_bytes());
     let hashes = SPLIT_NAMES.map(|names| names.iter().map(hash).collect::<Vec<u64>>());
     let none = NO_SPLIT.map(|name| hash(&name));
-    let (mut found, mut row): ([Vec<u64>; 3], u64) = Default::default();
+    let mut row = 0;
     each_piece(ids, Some(names), &mut |ids, names| {
-        limit.check(&found, ids.len())?;
+        splits.check(ids.len())?;
         for (&id, name) in ids.sources.iter().zip(&names.sources) {
             match hashes.iter().position(|hashes| hashes.contains(name)) {
-                Some(split) => found[split].push(id),
-                None if none.contains(name) => {}
+                Some(split) => splits.add(id, 1 << split),
+                None if none.contains(name) => splits.add(id, 0),
                 None => {
                     let text = names.names.iter().find(|(hash, _)| hash == name).map_or("", |(_, text)| text.as_str());
                     let shown = crate::read::text::field::shown(text.as_bytes());
                     let problem = format!("{shown}: expected train, valid, val, test or nothing");
-                    return Err(columnar::at_row(limit.path, row, column, &problem));
+                    return Err(columnar::at_row(splits.path, row, column, &problem));
                 }
             }
             row += 1;
         }
         Ok(())
     })?;
-    Ok(found)
+    Ok(splits.finish())
 }

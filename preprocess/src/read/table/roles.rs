@@ -1,5 +1,6 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -304,7 +305,11 @@ pub fn find_ids(
         // The index that pandas writes counts rows: it is the last guess.
         let holding =
             (0..columns.len()).filter(|&slot| holds(slot)).min_by_key(|&slot| fields[columns[slot]].is_index());
-        Ok(holding.map(|slot| columns[slot]))
+        // Some ids may have no row, or several: then most of them tell the column.
+        let found = |slot: usize| sample.iter().filter(|&&id| rows.contains_key(&(slot, id))).count();
+        let most = || (0..columns.len()).max_by_key(|&slot| (found(slot), Reverse(slot)));
+        let most = || most().filter(|&slot| 2 * found(slot) > sample.len());
+        Ok(holding.or_else(most).map(|slot| columns[slot]))
     };
     let suits = |at: &usize| fields[*at].id == Some(kind);
     if let Some(id) = roles.id.filter(suits)
@@ -316,7 +321,7 @@ pub fn find_ids(
     let problem = || {
         let kind = if kind == IdKind::Text { "strings" } else { "integers" };
         format!(
-            "no column holds the ids of the edges, {kind}, each in one row: pass --id-column. There are {}",
+            "no column holds most ids of the edges, which are {kind}: pass --id-column. There are {}",
             choice::names(fields)
         )
     };

@@ -1,0 +1,97 @@
+//! Edges whose two ends are among listed vertices: what is left of a graph where the others are dropped.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::Result;
+
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
+
+/// The edges of a graph between vertices that a table lists. In memory are their ids, about 16 bytes each.
+pub struct ListedEnds {
+    edges: Box<dyn EdgeSource>,
+    ids: HashSet<u64>,
+    dropped: AtomicU64,
+}
+
+impl ListedEnds {
+    /// Keeps those of `edges` that are between vertices of `table`.
+    ///
+    /// # Errors
+    /// Errors of reading the table.
+    pub fn of(edges: Box<dyn EdgeSource>, table: &dyn EdgeSource) -> Result<Self> {
+        let mut ids = HashSet::new();
+        for_each_batch(table, |batch| {
+            ids.extend(&batch.sources);
+            Ok(())
+        })?;
+        Ok(Self { edges, ids, dropped: AtomicU64::new(0) })
+    }
+
+    fn keeps(&self, source: u64, target: u64) -> bool {
+        self.ids.contains(&source) && self.ids.contains(&target)
+    }
+
+    /// Leaves the edges that are kept in `batch`.
+    fn keep(&self, batch: &mut EdgeBatch) -> u64 {
+        let (bytes, mut kept) = (row_bytes(self.columns()), 0);
+        for edge in 0..batch.len() {
+            if self.keeps(batch.sources[edge], batch.targets[edge]) {
+                batch.sources[kept] = batch.sources[edge];
+                batch.targets[kept] = batch.targets[edge];
+                batch.values.copy_within(edge * bytes..(edge + 1) * bytes, kept * bytes);
+                kept += 1;
+            }
+        }
+        let dropped = batch.len() - kept;
+        batch.sources.truncate(kept);
+        batch.targets.truncate(kept);
+        batch.values.truncate(kept * bytes);
+        batch.names.retain(|(id, _)| self.ids.contains(id));
+        dropped as u64
+    }
+}
+
+impl EdgeSource for ListedEnds {
+    fn rewind(&self) -> Result<()> {
+        self.dropped.store(0, Relaxed);
+        self.edges.rewind()
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        self.edges.next(piece)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        self.edges.parse(piece, batch)?;
+        self.dropped.fetch_add(self.keep(batch), Relaxed);
+        Ok(())
+    }
+
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        let dropped = self.dropped.load(Relaxed);
+        // Headers count all edges, and all vertices.
+        let mut ending = self.edges.finish(&Seen { edges: seen.edges + dropped, distinct: None, ..*seen })?;
+        let dropped = dropped + self.keep(&mut ending.first);
+        if dropped > 0 {
+            ending.decisions.push(format!("{dropped} edges dropped, at vertices without a row in the table"));
+        }
+        Ok(Ending { num_vertices: None, ..ending })
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        self.edges.columns()
+    }
+
+    fn has_string_ids(&self) -> bool {
+        self.edges.has_string_ids()
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        self.edges.estimate()
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.edges.bytes_done()
+    }
+}
