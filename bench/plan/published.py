@@ -285,7 +285,7 @@ def song_jiang(args):
                 peer = min(rates["peer"]["bytes"], (gpus - 1) * min(pairs))
                 links = (f"--host-bandwidth={bus / 1e9:g}GB", f"--peer-bandwidth={peer / 1e9:g}GB")
                 run("partition", folder, "--partitioner", "random", "--parts", gpus, "--key", f"random-{gpus}")
-                words = (f"--partition=random-{gpus}", "--presample=place", "--cache=20%", "--parallelism=data", "--placement=song-jiang", *links)
+                words = (f"--partition=random-{gpus}", "--presample=place", "--cache=20%", "--parallelism=data", "--rule=song-jiang", *links)
                 table.commands.append(shlex.join(["gsplit", "place", stand_in.name, *words]))
                 said = json.loads(run("place", folder, *words, "--json"))
                 asked = next(point for point in said["curve"] if point["asked"])["placements"]["song-jiang"]

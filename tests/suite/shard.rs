@@ -72,7 +72,7 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         ("shard ds --out x", 2, "--help"),
         ("shard ds --columns --out x", 2, "--help"),
         ("shard ds --columns --partition two --out x", 2, "--help"),
-        ("shard ds --columns --hosts 4000 --out x", 1, "4000 hosts for "),
+        ("shard ds --columns --hosts 65 --out x", 1, "65 hosts for "),
         ("shard ds --columns --hosts 2 --out shards", 1, "shards/host-0: already there"),
         ("shard ds --partition two --out mine", 1, "mine/host-1: already there"),
         ("shard ds --partition two --out mine --force", 1, "even --force will not replace it"),
