@@ -10,6 +10,7 @@ use std::path::Path;
 
 use gsplit_preprocess::convert::{ConvertOptions, Format, convert};
 use gsplit_preprocess::memory::Memory;
+use gsplit_preprocess::read::options::{Answer, MissingRows, OnDuplicate};
 use gsplit_store::memory::resident;
 use gsplit_store::{NoProgress, verify};
 
@@ -50,6 +51,7 @@ const fn convert_of(
 pub const TARGETS: &[Target] = &[
     convert_of("snap", Format::Snap, "edges.txt", &["edges.txt"]),
     convert_of("csv", Format::Csv, "edges.csv", &["edges.csv"]),
+    convert_of("adjlist", Format::Adjlist, "edges.txt", &["edges.txt"]),
     convert_of(
         "ogb_csv",
         Format::Ogb,
@@ -224,6 +226,16 @@ fn options<'a>(parts: &mut impl Iterator<Item = &'a [u8]>) -> ConvertOptions {
             b'w' => options.build.sum_weights = true,
             b'i' => options.feature_dtype = "i8".parse().expect("a type"),
             b'f' => options.feature_dtype = "f16".parse().expect("a type"),
+            b'n' => options.read.header = Some(Answer::No),
+            b'y' => options.read.header = Some(Answer::Yes),
+            b'b' => options.read.bipartite = Some(Answer::Yes),
+            b'o' => options.read.bipartite = Some(Answer::No),
+            b'm' => options.read.decimal = "comma".parse().ok(),
+            b'1' => options.read.node_table.on_duplicate = Some(OnDuplicate::First),
+            b'2' => options.read.node_table.on_duplicate = Some(OnDuplicate::Last),
+            b'g' => options.read.node_table.missing_rows = Some(MissingRows::Fill),
+            b'x' => options.read.node_table.missing_rows = Some(MissingRows::Drop),
+            b'0' => options.read.node_table.fill = "0".parse().ok(),
             b'r' => options.random_split = "0.5,0.25,0.25".parse().ok(),
             _ => {}
         }

@@ -73,8 +73,9 @@ impl RowOrder {
         if let (Some((vertex, before, row)), None) = (first_repeated, options.on_duplicate) {
             let id = ids.original(vertex);
             let problem = format!(
-                "{repeated} rows are of a vertex that has one already, as row {row}, after row {before}, of vertex {id}: pass \
-                 --on-duplicate first, or last"
+                "{repeated} rows are of a vertex that has one already, as {}, after {}, of vertex {id}: pass --on-duplicate first, or last",
+                table.place(row as u64),
+                table.place(u64::from(before))
             );
             return Err(Error::input(path, problem));
         }

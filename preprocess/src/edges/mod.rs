@@ -181,6 +181,11 @@ pub trait EdgeSource: Send + Sync {
         false
     }
 
+    /// The place of item `number`, from 0, as messages name it.
+    fn place(&self, number: u64) -> String {
+        format!("row {number}")
+    }
+
     /// Estimates from sizes and headers, or a sample.
     fn estimate(&self) -> Result<Estimate>;
 

@@ -290,7 +290,7 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     let missing = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n";
     for (number, (nodes, words, expected)) in [
         (whole, "", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (twice, "", "error: 1 rows are of a vertex that has one already, as row 2, after row 1, of vertex 2: pass --on-duplicate"),
+        (twice, "", "error: 1 rows are of a vertex that has one already, as line 4, after line 3, of vertex 2: pass --on-duplicate"),
         (twice, "--on-duplicate first", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
         (twice, "--on-duplicate last", "1: 0 0.5, 2: 0 9, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
         (missing, "", "error: 1 of 4 vertices have edges and no row, as vertex 4: pass --missing-rows fill, or drop"),

@@ -330,10 +330,14 @@ fn bad_tables_and_options() {
         (
             "id,s\n10,dev\n20,train\n30,fold\n40,\n",
             |read| read.node_table.split_column = Some("s".into()),
-            &["row 2, column `s`: `fold`: expected train"],
+            &["line 4, column `s`: `fold`: expected train"],
         ),
         ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", |_| {}, &["label 0.5"]),
-        ("f0,f1\n1,2\n3,4\n", |_| {}, &["nodes.csv", "no column holds the ids of the edges, integers", "--id-column"]),
+        (
+            "f0,f1\n1,2\n3,4\n",
+            |_| {},
+            &["nodes.csv", "no column holds most ids of the edges, which are integers", "--id-column"],
+        ),
     ];
     for (nodes, change, parts) in set {
         let input = folder(EDGES, nodes);

@@ -194,6 +194,10 @@ impl EdgeSource for Text {
         self.kind == IdKind::Text
     }
 
+    fn place(&self, number: u64) -> String {
+        self.sheet.place(number)
+    }
+
     fn estimate(&self) -> Result<Estimate> {
         let edges = self.sheet.num_rows;
         let vertices = match self.kind {

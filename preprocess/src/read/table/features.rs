@@ -319,6 +319,7 @@ impl Column for EncodedColumn {
             before += encoded.encoding.width();
             column < before
         });
-        super::columnar::at_row(&self.path, row, found.map_or(self.name, |found| &found.name), problem)
+        let name = found.map_or(self.name, |found| &found.name);
+        Error::input(&self.path, format!("{}, column `{name}`: {problem}", self.table.place(row)))
     }
 }

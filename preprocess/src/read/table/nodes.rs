@@ -20,7 +20,6 @@ use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field};
-use super::columnar;
 use super::features::{ColumnStatistics, Encoded, EncodedColumn, Encoding, MOST_CODES, MOST_ONE_HOT, survey};
 use super::frames;
 use super::parts::{self, TableFormat};
@@ -286,14 +285,14 @@ fn splits_by_flag(mut ids: SplitIds<'_>, source: &dyn EdgeSource, masks: &[Optio
 fn splits_by_name(
     mut splits: SplitIds<'_>,
     column: &str,
-    ids: &dyn EdgeSource,
+    ids_of_rows: &dyn EdgeSource,
     names: &dyn EdgeSource,
 ) -> Result<[Vec<u64>; 3]> {
     let hash = |name: &&str| xxh3_64(name.as_bytes());
     let hashes = SPLIT_NAMES.map(|names| names.iter().map(hash).collect::<Vec<u64>>());
     let none = NO_SPLIT.map(|name| hash(&name));
     let mut row = 0;
-    each_piece(ids, Some(names), &mut |ids, names| {
+    each_piece(ids_of_rows, Some(names), &mut |ids, names| {
         splits.check(ids.len())?;
         for (&id, name) in ids.sources.iter().zip(&names.sources) {
             match hashes.iter().position(|hashes| hashes.contains(name)) {
@@ -303,7 +302,8 @@ fn splits_by_name(
                     let text = names.names.iter().find(|(hash, _)| hash == name).map_or("", |(_, text)| text.as_str());
                     let shown = crate::read::text::field::shown(text.as_bytes());
                     let problem = format!("{shown}: expected train, valid, val, test or nothing");
-                    return Err(columnar::at_row(splits.path, row, column, &problem));
+                    let place = ids_of_rows.place(row);
+                    return Err(Error::input(splits.path, format!("{place}, column `{column}`: {problem}")));
                 }
             }
             row += 1;

@@ -57,6 +57,14 @@ impl Table {
         }
     }
 
+    /// The place of row `row`, from 0, as messages name it.
+    pub fn place(&self, row: u64) -> String {
+        match self {
+            Self::Frames(..) => format!("row {row}"),
+            Self::Text(sheet) => sheet.place(row),
+        }
+    }
+
     /// Number of rows, where the files say it.
     pub fn num_rows(&self) -> Option<u64> {
         match self {

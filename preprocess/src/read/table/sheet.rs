@@ -7,12 +7,12 @@ use super::choice::{Field, IdKind};
 use super::header::{self, Header};
 use crate::edges::{Piece, ValueType};
 use crate::read::options::{Answer, TextOptions};
-use crate::read::text::TextStream;
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Fields, Sketch, is_comment};
 use crate::read::text::style::{Style, styles};
 use crate::read::text::value::{CellKind, widened};
+use crate::read::text::{TextStream, lines, name_of};
 use crate::{Error, Result};
 
 /// The parts of a text table, and what they have in common.
@@ -141,6 +141,27 @@ impl Sheet {
             })
             .collect();
         styles(&columns, options.decimal)
+    }
+
+    /// The line of row `row`, from 0, as messages name it: found by reading the lines once more.
+    pub fn place(&self, row: u64) -> String {
+        let (mut left, mut piece) = (row, Piece::default());
+        for file in &self.files {
+            let Ok(mut stream) = TextStream::open(file) else { break };
+            while stream.next(&mut piece).is_ok_and(|more| more) {
+                for (number, line) in lines(&piece) {
+                    if !matches!(self.row(number, line), Ok(Some(_))) {
+                        continue;
+                    }
+                    if left == 0 {
+                        let of = if self.files.len() > 1 { format!("{}, ", name_of(file)) } else { String::new() };
+                        return format!("{of}line {number}");
+                    }
+                    left -= 1;
+                }
+            }
+        }
+        format!("row {row}")
     }
 
     /// The cell of column `at` as a program would write it, without blanks around it.
