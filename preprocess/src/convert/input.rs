@@ -57,6 +57,8 @@ impl Input {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
+        read::foreign::refuse_address(path)?;
+        options.read.nodes.as_deref().map_or(Ok(()), read::foreign::refuse_address)?;
         let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
         let format = match options.format {

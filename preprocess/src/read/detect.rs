@@ -22,7 +22,8 @@
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!
-//! The last three are told by [`Sketch`], which refuses other text that looks alike.
+//! The last three are told by `text::sketch`, which refuses other text that looks alike. Known formats of other programs are refused by
+//! name, with a command ([`foreign`]).
 //!
 //! Text may be gzip, zstd or bzip2; its head is inflated to look at it, and `.gz`, `.zst` and `.bz2` behind a name do not
 //! count.
@@ -34,11 +35,11 @@ use std::str::FromStr;
 
 use super::arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
 use super::arrays::{mat, npy, npz, pt, webgraph};
+use super::foreign;
 use super::options::TextOptions;
 use super::table;
 use super::text::sketch::{Shape, Sketch};
-use super::text::{self, TextStream, metis, mtx};
-use crate::edges::Piece;
+use super::text::{self, TextStream, metis, mtx, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -114,19 +115,20 @@ impl FromStr for Format {
 /// The format of what is at `path`, read by `text` where it is text; an error that says what was looked for where none is known.
 pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     let looked = Looked::at(path, text)?;
+    foreign::refuse_by_content(path, &looked.head)?;
     if let Some(format) = Format::ALL.iter().copied().find(|format| looked.is(path, *format)) {
         return Ok(format);
     }
+    foreign::refuse_by_name(path, &looked.head)?;
     if let Err(question) = looked.shape {
         return Err(Error::input(path, question));
     }
-    let names = Format::ALL.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
     let problem = match looked.head.is_empty() {
         true if path.is_dir() => "a folder without files of a known format".to_string(),
         true => "an empty file".to_string(),
         false => "neither a known binary file, nor text in lines of as many fields, at least two".to_string(),
     };
-    Err(Error::input(path, format!("{problem}: name the format with --format, one of {names}")))
+    Err(Error::input(path, format!("{problem}: see docs/formats.md, or name the format with --format")))
 }
 
 /// First look at a path, without reading much.
@@ -155,11 +157,8 @@ impl Looked {
         }
         let file = open_file(path).map_err(Error::io(path))?;
         file.take(HEAD_BYTES as u64).read_to_end(&mut looked.head).map_err(Error::io(path))?;
-        if is_compressed(&looked.head) {
-            let mut piece = Piece::default();
-            TextStream::open(path)?.next(&mut piece)?;
-            piece.bytes.truncate(HEAD_BYTES);
-            looked.head = piece.bytes;
+        if text::is_compressed(&looked.head) {
+            looked.head = TextStream::open(path)?.head(HEAD_BYTES)?;
         }
         looked.shape = looked.shape_of_text(text);
         Ok(looked)
@@ -248,13 +247,7 @@ fn files_of_table(folder: &Path) -> Result<Vec<String>> {
 }
 
 fn plain_name(path: &Path) -> String {
-    let name = path.to_string_lossy().to_lowercase();
-    [".gz", ".zst", ".bz2"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_string()
-}
-
-/// Whether `head` starts as gzip, zstd or bzip2 does.
-fn is_compressed(head: &[u8]) -> bool {
-    head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || head.starts_with(b"BZh")
+    uncompressed(&path.to_string_lossy().to_lowercase()).to_string()
 }
 
 #[cfg(test)]
@@ -329,7 +322,7 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             match (detect_by_itself(&path), expected) {
                 (Ok(found), Some(format)) => assert_eq!(found, *format, "{name}"),
-                (Err(error), None) => assert!(error.to_string().contains("--format, one of ogb"), "{error}"),
+                (Err(error), None) => assert!(error.to_string().contains("see docs/formats.md"), "{error}"),
                 (found, _) => panic!("{name}: {found:?}"),
             }
         }

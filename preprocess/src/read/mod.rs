@@ -21,6 +21,7 @@
 //! text      lines: edge lists, Matrix Market, METIS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, CSV with a header                           ──▶ text (CSV)
+//! foreign   formats that other programs convert first
 //! raw       a graph, opened          options     what the user gives, and the parts of it
 //! ```
 
@@ -42,6 +43,7 @@ pub mod bipartite;
 #[cfg(test)]
 mod bombs;
 pub mod detect;
+pub mod foreign;
 #[cfg(test)]
 pub(crate) mod golden;
 pub mod listed;

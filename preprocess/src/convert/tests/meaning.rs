@@ -322,4 +322,20 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     };
     assert_eq!([split(2, Split::Train), split(2, Split::Valid), split(2, Split::Test)], [vec![0], vec![3], vec![2]]);
     assert_eq!([split(3, Split::Train), split(3, Split::Valid), split(3, Split::Test)], [vec![0], vec![3], vec![1, 2]]);
+#[test]
+fn foreign_formats_are_named_with_the_command_that_converts_them() {
+    check(&[
+        ("a.xml", "<?xml version='1.0'?>\n<graphml>\n", "", "error: GraphML, which is not read here: run python3 -c"),
+        ("a.net", "*Vertices 3\n1 a\n2 b\n3 c\n", "", "error: Pajek, which is not read here: run python3 -c"),
+        ("a.json", "{\"nodes\": [{\"id\": 0}], \"links\": []}", "", "error: JSON of nodes and links"),
+        ("a.csv", "{\"src\": 1, \"dst\": 2}\n{\"src\": 2, \"dst\": 3}\n", "", "error: JSON lines"),
+        ("a.nt", "<a> <p> <b> .\n<a> <p> <b> <c> .\n", "", "error: N-Triples of RDF"),
+        (
+            "a.md",
+            "It was a bright\ncold day\nin April\n",
+            "",
+            "error: see docs/formats.md, or name the format with --format",
+        ),
+        ("a.gml", "1 2\n2 3\n", "", "1>2, 2>3"),
+    ]);
 }

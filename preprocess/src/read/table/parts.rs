@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::read::text::uncompressed;
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -60,8 +61,7 @@ pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
 /// Format by the ending of a file's name.
 pub fn by_name(path: &Path) -> Option<TableFormat> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    let name = [".gz", ".zst", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
-    match Path::new(name).extension()?.to_str()? {
+    match Path::new(uncompressed(&name)).extension()?.to_str()? {
         "parquet" | "parq" | "pq" => Some(TableFormat::Parquet),
         "arrow" | "arrows" | "feather" | "ipc" => Some(TableFormat::Arrow),
         "csv" | "tsv" | "psv" => Some(TableFormat::Csv),

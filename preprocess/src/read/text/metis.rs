@@ -25,8 +25,7 @@ use super::field::{shown, unsigned};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Column, Ids, Raw};
-use crate::read::text::name_of;
-use crate::read::text::{TextStream, lines};
+use crate::read::text::{TextStream, lines, name_of, uncompressed};
 use crate::{Error, Result};
 
 /// Weights of a vertex at most.
@@ -35,7 +34,7 @@ const MAX_WEIGHTS: u64 = 1 << 10;
 /// Whether the file is called `.graph` or `.metis` and its first line of numbers is a header of METIS.
 pub fn recognises(path: &Path, head: &[u8]) -> bool {
     let named = path.to_string_lossy();
-    let named = [".gz", ".bz2", ".zst"].iter().find_map(|end| named.strip_suffix(end)).unwrap_or(&named);
+    let named = uncompressed(&named);
     let first = head.split(|&byte| byte == b'\n').find(|line| !line.starts_with(b"%")).unwrap_or(&[]);
     (named.ends_with(".graph") || named.ends_with(".metis")) && MetisHeader::parse(first, 0).is_ok()
 }

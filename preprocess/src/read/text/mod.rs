@@ -14,4 +14,4 @@ mod stream;
 pub mod style;
 pub mod value;
 
-pub use stream::{TextPieces, TextStream, first_line, lines, name_of, read_pieces, some};
+pub use stream::{TextPieces, TextStream, first_line, is_compressed, lines, name_of, read_pieces, some, uncompressed};

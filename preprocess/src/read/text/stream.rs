@@ -43,6 +43,8 @@ enum Compression {
 }
 
 impl Compression {
+    const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::Bzip2];
+
     fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -54,11 +56,16 @@ impl Compression {
 
     /// The compression that the name of the file at `path` promises.
     fn promised(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "gz" => Some(Self::Gzip),
-            "zst" => Some(Self::Zstd),
-            "bz2" => Some(Self::Bzip2),
-            _ => None,
+        let name = path.to_str()?;
+        Self::ALL.into_iter().find(|compression| name.ends_with(compression.ending()))
+    }
+
+    /// The ending of names.
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Gzip => ".gz",
+            Self::Zstd => ".zst",
+            Self::Bzip2 => ".bz2",
         }
     }
 
@@ -77,6 +84,16 @@ impl Compression {
             Self::Bzip2 => 5,
         }
     }
+}
+
+/// Whether `head` starts as a compressed file does.
+pub fn is_compressed(head: &[u8]) -> bool {
+    Compression::of(head).is_some()
+}
+
+/// `name` without the ending of a compression.
+pub fn uncompressed(name: &str) -> &str {
+    Compression::ALL.into_iter().find_map(|compression| name.strip_suffix(compression.ending())).unwrap_or(name)
 }
 
 impl TextStream {
@@ -115,16 +132,7 @@ impl TextStream {
         let wanted = TEXT_PER_PIECE.saturating_sub(piece.bytes.len());
         piece.bytes.reserve(wanted);
         let read = (&mut self.text).take(wanted as u64).read_to_end(&mut piece.bytes);
-        let read = read.map_err(|error| match (error.raw_os_error(), self.compression) {
-            // What libzstd says of windows beyond 128 MiB, which it does not hold.
-            (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
-                let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
-                               --long=31, or pack it again without --long";
-                Error::input(&self.path, problem)
-            }
-            (None, Some(compression)) => damaged(&self.path, compression),
-            _ => Error::io(&self.path)(error),
-        })?;
+        let read = read.map_err(|error| self.cannot_read(error))?;
         piece.start = self.next_line;
         if read == wanted {
             // More may follow: keep the line that is cut for the next piece.
@@ -141,6 +149,27 @@ impl TextStream {
         self.next_line += u64::from(piece.bytes.last().is_some_and(|&byte| byte != b'\n'));
         piece.end = self.next_line;
         Ok(!piece.bytes.is_empty())
+    }
+
+    /// The first bytes, at most `most`, of a stream that was not read from yet.
+    pub fn head(mut self, most: usize) -> Result<Vec<u8>> {
+        let mut head = std::mem::take(&mut self.rest);
+        let read = (&mut self.text).take((most - head.len()) as u64).read_to_end(&mut head);
+        read.map_err(|error| self.cannot_read(error))?;
+        Ok(head)
+    }
+
+    fn cannot_read(&self, error: std::io::Error) -> Error {
+        match (error.raw_os_error(), self.compression) {
+            // What libzstd says of windows beyond 128 MiB, which it does not hold.
+            (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
+                let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
+                               --long=31, or pack it again without --long";
+                Error::input(&self.path, problem)
+            }
+            (None, Some(compression)) => damaged(&self.path, compression),
+            _ => Error::io(&self.path)(error),
+        }
     }
 
     /// Bytes of the file that were read so far.
@@ -315,8 +344,6 @@ mod tests {
         }
     }
 
-    const ALL: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Bzip2];
-
     #[test]
     fn lines_and_their_numbers_survive_pieces() {
         let folder = tempfile::tempdir().unwrap();
@@ -324,7 +351,7 @@ mod tests {
         assert!(text.len() > 3 * TEXT_PER_PIECE);
         let (half, rest) = text.split_at(text.len() / 2);
         let two = |how| [compressed(how, half.as_bytes()), compressed(how, rest.as_bytes())].concat();
-        let contents = [text.as_bytes().to_vec()].into_iter().chain(ALL.map(two));
+        let contents = [text.as_bytes().to_vec()].into_iter().chain(Compression::ALL.map(two));
         for (i, bytes) in contents.enumerate() {
             let path = folder.path().join(format!("{i}.txt"));
             std::fs::write(&path, bytes).unwrap();
@@ -356,9 +383,9 @@ mod tests {
     #[test]
     fn damaged_streams_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        for how in ALL {
-            let extension = ["gz", "zst", "bz2"][how as usize];
-            let path = folder.path().join(format!("edge.csv.{extension}"));
+        for how in Compression::ALL {
+            let name = format!("edge.csv{}", how.ending());
+            let path = folder.path().join(&name);
             let whole = compressed(how, "12 34\n".repeat(10_000).as_bytes());
             let mut flipped = whole.clone();
             flipped[whole.len() - 6] ^= 1; // the checksum at the end
@@ -367,8 +394,7 @@ mod tests {
             for bytes in cuts.into_iter().chain((!zstd_without_checksum).then_some(flipped)) {
                 std::fs::write(&path, &bytes).unwrap();
                 let message = all_lines(&path).unwrap_err().to_string();
-                let expected =
-                    format!("edge.csv.{extension}: truncated or damaged {} stream: download it again", how.name());
+                let expected = format!("{name}: truncated or damaged {} stream: download it again", how.name());
                 assert!(message.ends_with(&expected), "{} bytes: {message}", bytes.len());
             }
         }
