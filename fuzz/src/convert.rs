@@ -128,6 +128,9 @@ pub const TARGETS: &[Target] = &[
     convert_of("graphsaint", Format::Graphsaint, "", &["adj_full.npz", "feats.npy", "class_map.json", "role.json"]),
     convert_of("mtx", Format::Mtx, "matrix.mtx", &["matrix.mtx"]),
     convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
+    convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
+    convert_of("ligra", Format::Ligra, "graph.adj", &["graph.adj"]),
+    convert_of("gapbs", Format::Gapbs, "graph.sg", &["graph.sg"]),
     convert_of(
         "graphbolt",
         Format::Graphbolt,

@@ -215,6 +215,43 @@ def metis():
     write("metis/weighted.graph", "".join(line + "\n" for line in weighted).encode())
 
 
+def dimacs():
+    lines = ["c arcs with their numbers as weights", "p sp 6 10"]
+    lines += [f"a {u + 1} {v + 1} {edge}" for edge, (u, v) in enumerate(EDGES)]
+    write("dimacs/arcs.gr", "".join(line + "\n" for line in lines).encode())
+
+
+def lists():
+    """Offsets of the lists of all vertices, and the edges in their order."""
+    edges = sorted(EDGES)
+    return [sum(u < vertex for u, _ in edges) for vertex in range(7)], edges
+
+
+def ligra():
+    offsets, edges = lists()
+    plain = [6, 10, *offsets[:-1], *(v for _, v in edges)]
+    weights = [10 * u + v for u, v in edges]
+    for name, words in (
+        ("plain", ["AdjacencyGraph", *plain]),
+        ("weighted", ["WeightedAdjacencyGraph", *plain, *weights]),
+    ):
+        write(f"ligra/{name}.adj", "".join(f"{word}\n" for word in words).encode())
+
+
+def gapbs():
+    offsets, edges = lists()
+    backwards = sorted((v, u) for u, v in EDGES)
+    inverse = [sum(v < vertex for v, _ in backwards) for vertex in range(7)]
+    for name, is_weighted in (("plain.sg", False), ("weighted.wsg", True)):
+        entry = lambda other, u, v: (other, 10 * u + v - 30)[: 1 + is_weighted]
+        out = [number for u, v in edges for number in entry(v, u, v)]
+        into = [number for v, u in backwards for number in entry(u, u, v)]
+        content = struct.pack("<?qq", True, 10, 6)
+        for starts, numbers in ((offsets, out), (inverse, into)):
+            content += struct.pack(f"<7q{len(numbers)}i", *starts, *numbers)
+        write(f"gapbs/{name}", content)
+
+
 def graphbolt():
     m = len(EDGES)
     sources, targets = zip(*EDGES)
@@ -418,4 +455,7 @@ if __name__ == "__main__":
     graphsaint()
     mtx()
     metis()
+    dimacs()
+    ligra()
+    gapbs()
     graphbolt()

@@ -18,6 +18,9 @@
 //! | `mtx` | | `%%MatrixMarket` at the start |
 //! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
+//! | `dimacs` | | first line that is no comment `p sp N M` or `p edge N M` |
+//! | `ligra` | | `AdjacencyGraph` or `WeightedAdjacencyGraph` at the start |
+//! | `gapbs` | | as long as its first 17 bytes say; or called `.sg` or `.wsg`, with an offset 0 behind them |
 //! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
@@ -34,12 +37,12 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
-use super::arrays::{mat, npy, npz, pt, webgraph};
+use super::arrays::{gapbs, mat, npy, npz, pt, webgraph};
 use super::foreign;
 use super::options::TextOptions;
 use super::table;
 use super::text::sketch::{Shape, Sketch};
-use super::text::{self, TextStream, metis, mtx, uncompressed};
+use super::text::{self, TextStream, dimacs, ligra, metis, mtx, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -91,6 +94,9 @@ formats! {
     Mtx "mtx" "Matrix Market coordinate file";
     Webgraph "webgraph" "WebGraph's BVGraph";
     Metis "metis" "METIS graph file";
+    Dimacs "dimacs" "DIMACS graph file";
+    Ligra "ligra" "Ligra's adjacency graph";
+    Gapbs "gapbs" "GAP benchmark's serialized graph";
     Csv "csv" "table of edges in text, as CSV or TSV";
     Adjlist "adjlist" "adjacency list";
     Snap "snap" "edge list as of SNAP";
@@ -203,6 +209,9 @@ impl Looked {
             Format::Mtx => mtx::recognises(path, head),
             Format::Webgraph => webgraph::recognises(path, head),
             Format::Metis => metis::recognises(path, head),
+            Format::Dimacs => dimacs::recognises(path, head),
+            Format::Ligra => ligra::recognises(path, head),
+            Format::Gapbs => gapbs::recognises(path, head),
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
                 let csv = table::TableFormat::Csv;
@@ -288,6 +297,11 @@ mod tests {
             ("npz/graph.npz", Format::Npz),
             ("mtx/general.mtx", Format::Mtx),
             ("metis/plain.graph", Format::Metis),
+            ("dimacs/arcs.gr", Format::Dimacs),
+            ("ligra/plain.adj", Format::Ligra),
+            ("ligra/weighted.adj", Format::Ligra),
+            ("gapbs/plain.sg", Format::Gapbs),
+            ("gapbs/weighted.wsg", Format::Gapbs),
             ("snap/edges.txt", Format::Snap),
             ("snap/gaps.txt.gz", Format::Snap),
         ];

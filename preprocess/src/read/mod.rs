@@ -18,7 +18,7 @@
 //! the file until they are asked for.
 //!
 //! ```text
-//! text      lines: edge lists, Matrix Market, METIS
+//! text      lines: edge lists, Matrix Market, METIS, DIMACS, Ligra
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, CSV with a header                           ──▶ text (CSV)
 //! foreign   formats that other programs convert first
@@ -32,11 +32,11 @@ use gsplit_store::Progress;
 use crate::{Error, Result};
 use arrays::catalog::Catalog;
 use arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
-use arrays::{mat, npy, npz, pt, webgraph};
+use arrays::{gapbs, mat, npy, npz, pt, webgraph};
 use detect::Format;
 use options::{Answer, ReadOptions};
 use raw::Raw;
-use text::{adjlist, metis, mtx, snap};
+use text::{adjlist, dimacs, ligra, metis, mtx, snap};
 
 mod arrays;
 pub mod bipartite;
@@ -104,6 +104,9 @@ fn open_as(
         Format::Graphsaint => graphsaint::open(path, columns, memory),
         Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes)),
         Format::Metis => metis::open(path, columns, options.ignore_header, progress),
+        Format::Dimacs => dimacs::open(path, columns, options.ignore_header),
+        Format::Ligra => ligra::open(path, columns),
+        Format::Gapbs => gapbs::open(path, columns),
         Format::Graphbolt => graphbolt::open(path, columns, memory, progress),
         Format::Webgraph => webgraph::open(path, columns, memory, progress),
     }

@@ -22,7 +22,7 @@ pub struct ReadOptions {
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,
-    /// Edge lists and METIS files: do not check the counts of a header, and take a bare first line `n m` of an edge list for an edge
+    /// Edge lists, METIS and DIMACS files: do not check the counts of a header, and take a bare first line `n m` of an edge list for an edge
     #[arg(long)]
     pub ignore_header: bool,
     /// Text tables of edges: whether the first line names the columns [default: found out, or asked]

@@ -322,6 +322,33 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     };
     assert_eq!([split(2, Split::Train), split(2, Split::Valid), split(2, Split::Test)], [vec![0], vec![3], vec![2]]);
     assert_eq!([split(3, Split::Train), split(3, Split::Valid), split(3, Split::Test)], [vec![0], vec![3], vec![1, 2]]);
+}
+
+#[test]
+fn graphs_of_other_benchmarks_keep_directions_weights_and_counts() {
+    let arcs = "c x\np sp 3 2\na 1 2 5\na 3 1 -7\n";
+    let lists = "WeightedAdjacencyGraph\n3\n2\n0\n1\n1\n1\n0\n5\n7\n";
+    check(&[
+        ("a.gr", arcs, "", "0>1 weight=5, 2>0 weight=-7"),
+        ("a.txt", arcs, "--edge-columns none", "0>1, 2>0"),
+        ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "", "error: a.gr, line 2: promises 3 edges, 1 follow"),
+        ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "--ignore-header", "0>1 weight=5, 2"),
+        ("a.gr", "1 2\n2 3\n", "", "1>2, 2>3"),
+        ("a.col", "p edge 3 1\ne 1 3\n", "", "0>2, 2>0, 1"),
+        ("a.adj", lists, "", "0>1 weight=5, 2>0 weight=7"),
+        ("a.txt", lists, "--edge-columns none", "0>1, 2>0"),
+        ("a.adj", "AdjacencyGraph\n3\n1\n0\n1\n1\n2\n", "", "0>2, 1"),
+        ("a.adj", "AdjacencyGraph\n3\n2\n0\n1\n1\n2\n", "", "error: found the end of the file"),
+        ("a.sg", "1 2\n2 3\n", "", "1>2, 2>3"),
+        (
+            "a.sg",
+            "\0\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01",
+            "",
+            "error: promises 2 vertices and 2 edges",
+        ),
+    ]);
+}
+
 #[test]
 fn foreign_formats_are_named_with_the_command_that_converts_them() {
     check(&[

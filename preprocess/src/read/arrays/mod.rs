@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! npy, npz, pt (pickle), mat                arrays by name ──▶ catalog ─┐
+//! gapbs                                      offsets and targets in one file ──▶ edges
 //! folders                                    datasets as handed out ─────┴─▶ edges, sparse, held (columns in memory)
 //! webgraph                                   no arrays: records of bits
 //! ```
@@ -10,6 +11,7 @@
 pub mod catalog;
 mod edges;
 pub mod folders;
+pub mod gapbs;
 mod held;
 pub mod mat;
 pub mod npy;

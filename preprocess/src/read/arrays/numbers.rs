@@ -108,6 +108,13 @@ impl Numbers {
         Ok(Self { path, member: None, dtype, is_bool: false, shape, column_major: false, place })
     }
 
+    /// The `count` numbers called `name` from byte `start` of the file at `path` on, which is long enough.
+    pub fn at(path: &Path, name: &str, dtype: Dtype, start: u64, count: u64) -> Result<Self> {
+        let place = Place::File { file: Arc::new(open_file(path).map_err(Error::io(path))?), start };
+        let (path, member) = (path.to_path_buf(), Some(name.to_string()));
+        Ok(Self { path, member, dtype, is_bool: false, shape: vec![count], column_major: false, place })
+    }
+
     /// The array in the member `name` of the archive at `path`.
     pub fn in_archive(path: &Path, name: &str, packed: Packed) -> Result<Self> {
         let mut counted = Counted { reader: packed.open(path, false)?, bytes: 0 };

@@ -3,7 +3,9 @@
 //! column's type).
 
 pub mod adjlist;
+pub mod dimacs;
 pub mod field;
+pub mod ligra;
 pub mod line;
 pub mod metis;
 pub mod mtx;
