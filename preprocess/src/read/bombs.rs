@@ -171,8 +171,9 @@ fn texts_packed_by_every_means() {
     let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
     bzip2.write_all(text.as_bytes()).unwrap();
     let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let xz = liblzma::encode_all(text.as_bytes(), 1).unwrap();
     written(&folder, "raw/edge.csv", b"0,0\n");
-    for packed in [gzip.finish().unwrap(), bzip2.finish().unwrap(), zstd] {
+    for packed in [gzip.finish().unwrap(), bzip2.finish().unwrap(), zstd, xz] {
         for name in ["raw/num-node-list.csv", "raw/num-edge-list.csv"] {
             written(&folder, name, &packed);
         }

@@ -28,8 +28,8 @@
 //! The last three are told by `text::sketch`, which refuses other text that looks alike. Known formats of other programs are refused by
 //! name, with a command ([`foreign`]).
 //!
-//! Text may be gzip, zstd or bzip2; its head is inflated to look at it, and `.gz`, `.zst` and `.bz2` behind a name do not
-//! count.
+//! Text may be gzip, zstd, bzip2 or xz; its head is inflated to look at it, and `.gz`, `.zst`, `.bz2` and `.xz` behind a name do
+//! not count.
 
 use std::fmt;
 use std::io::Read;

@@ -94,7 +94,7 @@ pub fn parts(path: &Path, unnamed: Option<TableFormat>) -> Result<(Vec<PathBuf>,
 }
 
 fn no_table(path: &Path) -> Error {
-    Error::input(path, "expected a table: Parquet, Arrow, or a .csv or .tsv file (.gz, .zst and .bz2 too)")
+    Error::input(path, "expected a table: Parquet, Arrow, or a .csv or .tsv file (.gz, .zst, .bz2 and .xz too)")
 }
 
 fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Text files, plain or compressed (gzip, zstd, bzip2: known by their magic bytes; several members too), as pieces of
+//! Text files, plain or compressed (gzip, zstd, bzip2, xz: known by their magic bytes; several members too), as pieces of
 //! whole lines.
 //!
 //! [`TextStream`] reads, inflates and cuts in sequence; what the lines mean is found out piece by piece, by any thread.
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flate2::bufread::MultiGzDecoder;
 use gsplit_store::{Progress, Unit, open_file};
+use liblzma::bufread::XzDecoder;
 use rayon::prelude::*;
 
 use crate::edges::{Piece, TEXT_PER_PIECE};
@@ -22,6 +23,9 @@ use crate::{Error, Result};
 const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
 /// Bytes read at a time from a compressed file.
 const COMPRESSED_BUFFER: usize = 1 << 18;
+
+/// Bytes that a decoder of xz may take: its dictionary, of at most 128 MiB, and a little.
+const XZ_MEMORY: u64 = 130 << 20;
 
 /// A text file, read from its start to its end.
 pub struct TextStream {
@@ -40,16 +44,18 @@ enum Compression {
     Gzip,
     Zstd,
     Bzip2,
+    Xz,
 }
 
 impl Compression {
-    const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::Bzip2];
+    const ALL: [Self; 4] = [Self::Gzip, Self::Zstd, Self::Bzip2, Self::Xz];
 
     fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
             [b'B', b'Z', b'h', ..] => Some(Self::Bzip2),
+            [0xfd, b'7', b'z', b'X', ..] => Some(Self::Xz),
             _ => None,
         }
     }
@@ -66,6 +72,7 @@ impl Compression {
             Self::Gzip => ".gz",
             Self::Zstd => ".zst",
             Self::Bzip2 => ".bz2",
+            Self::Xz => ".xz",
         }
     }
 
@@ -74,6 +81,7 @@ impl Compression {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
         }
     }
 
@@ -81,7 +89,7 @@ impl Compression {
     fn ratio(self) -> u64 {
         match self {
             Self::Gzip | Self::Zstd => 4,
-            Self::Bzip2 => 5,
+            Self::Bzip2 | Self::Xz => 5,
         }
     }
 }
@@ -119,6 +127,7 @@ impl TextStream {
             None => Box::new(file),
             Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(compressed(file))),
             Some(Compression::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(compressed(file))),
+            Some(Compression::Xz) => Box::new(XzDecoder::new_stream(compressed(file), xz(path)?)),
             Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(compressed(file)).map_err(Error::io(path))?),
         };
         Ok(Self { path: path.to_path_buf(), text, compression, length, done, rest, next_line: 1 })
@@ -165,6 +174,10 @@ impl TextStream {
             (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
                 let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
                                --long=31, or pack it again without --long";
+                Error::input(&self.path, problem)
+            }
+            (None, Some(Compression::Xz)) if error.to_string().contains("memory limit") => {
+                let problem = "packed by xz with a dictionary of more than 128 MiB: unpack it first, by xz -d, or pack it again with xz -9";
                 Error::input(&self.path, problem)
             }
             (None, Some(compression)) => damaged(&self.path, compression),
@@ -304,6 +317,12 @@ impl Read for Watched {
     }
 }
 
+/// A decoder of streams of xz behind one another.
+fn xz(path: &Path) -> Result<liblzma::stream::Stream> {
+    let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED);
+    stream.map_err(|error| Error::io(path)(error.into()))
+}
+
 fn damaged(path: &Path, compression: Compression) -> Error {
     Error::input(path, format!("truncated or damaged {} stream: download it again", compression.name()))
 }
@@ -338,6 +357,11 @@ mod tests {
             Compression::Zstd => zstd::encode_all(text, 1).unwrap(),
             Compression::Bzip2 => {
                 let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Xz => {
+                let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
                 encoder.write_all(text).unwrap();
                 encoder.finish().unwrap()
             }
@@ -396,6 +420,28 @@ mod tests {
                 let message = all_lines(&path).unwrap_err().to_string();
                 let expected = format!("{name}: truncated or damaged {} stream: download it again", how.name());
                 assert!(message.ends_with(&expected), "{} bytes: {message}", bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn long_dictionaries_of_xz_are_told_from_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edges.txt.xz");
+        for (dictionary, is_read) in [(64 << 20, true), (256 << 20, false)] {
+            let mut options = liblzma::stream::LzmaOptions::new_preset(0).unwrap();
+            options.dict_size(dictionary);
+            let mut filters = liblzma::stream::Filters::new();
+            filters.lzma2(&options);
+            let stream = liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc64).unwrap();
+            let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+            encoder.write_all(b"1 2\n").unwrap();
+            std::fs::write(&path, encoder.finish().unwrap()).unwrap();
+            match all_lines(&path) {
+                Ok(lines) => assert!(is_read && lines.len() == 1, "{dictionary}"),
+                Err(error) => {
+                    assert!(!is_read && error.to_string().contains("more than 128 MiB: unpack it"), "{error}")
+                }
             }
         }
     }
