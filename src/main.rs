@@ -41,7 +41,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Convert(convert::Args),
+    Convert(Box<convert::Args>),
     Generate(generate::Args),
     Presample(presample::Args),
     Partition(partition::Args),
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     let given = command().get_matches_from(arguments::given());
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     ui::guard(cli.output, |ui| match cli.command {
-        Command::Convert(args) => convert::run(args, ui),
+        Command::Convert(args) => convert::run(*args, ui),
         Command::Generate(args) => generate::run(args, ui),
         Command::Presample(args) => presample::run(args, ui),
         Command::Partition(args) => partition::run(args, ui),

@@ -32,6 +32,8 @@ pub struct Target {
 
 enum What {
     Convert(Format),
+    /// Whatever format it is found to be.
+    Found,
     /// The first part is the name of the second.
     Detect,
     /// A table of vertices beside the edges.
@@ -176,6 +178,7 @@ pub const TARGETS: &[Target] = &[
     convert_of("json_lists", Format::Csv, "", &["x_edges.csv", "x_target.csv", "x_features.json"]),
     convert_of("mat", Format::Mat, "graph.mat", &["graph.mat"]),
     convert_of("pt", Format::Pt, "graph.pt", &["graph.pt"]),
+    Target { name: "archive", files: &["graph"], opened: "graph", what: What::Found },
     Target { name: "detect", files: &["name", "content"], opened: "", what: What::Detect },
 ];
 
@@ -202,6 +205,7 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
     let mut options = options(&mut parts);
     match target.what {
         What::Detect => unreachable!(),
+        What::Found => {}
         What::Convert(format) => options.format = Some(format),
         What::Nodes => {
             options.format = Some(Format::Csv);

@@ -8,12 +8,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{ConvertOptions, sources};
-use crate::read;
+use crate::read::archive::{self, Unpacked};
 pub use crate::read::detect::Format;
+use crate::read::detect::detect;
 use crate::read::listed::ListedEnds;
 use crate::read::options::{Fill, MissingRows};
+use crate::read::pick::pick;
 use crate::read::raw::Raw;
-use crate::{Error, Result};
+use crate::{Error, Result, read};
 
 /// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
@@ -41,6 +43,53 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
     }
 }
 
+/// Opens the graph at `path`, a file or a folder, or the one among the files of that folder. `is_unpacked`: it is an archive's.
+fn open_graph(
+    path: &Path,
+    is_unpacked: bool,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<(Format, Raw)> {
+    let text = options.read.text();
+    let look = |path: &Path| options.format.map_or_else(|| detect(path, text), Ok);
+    let found = look(path);
+    let picked = match path.is_dir() && (is_unpacked || found.is_err()) {
+        true => pick(path, options.format, text)?,
+        false => None,
+    };
+    let (format, path) = match picked {
+        Some(picked) => (look(&picked)?, picked),
+        None => (found?, path.to_path_buf()),
+    };
+    let path = &path;
+    if options.format.is_none() {
+        progress.decide(&format!("{}: found {} ({})", path.display(), format.what(), format.name()));
+    }
+    let mut read = options.read.clone();
+    if options.features.is_some() {
+        read.node_table = read.node_table.beside_features();
+    }
+    let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
+    if let Some(nodes) = &read.nodes {
+        read::attach_nodes(nodes, &mut raw, &read, progress)?;
+    }
+    if read.node_table.missing_rows == Some(MissingRows::Drop)
+        && let Some(table) = &raw.node_ids
+    {
+        raw.edges = Box::new(ListedEnds::of(raw.edges, table.as_ref())?);
+    }
+    raw.columns.retain(|column| {
+        let reserved = ["feat", "label", "original_id"].contains(&column.name());
+        if reserved {
+            let (path, name) = (column.path().display(), column.name());
+            progress.note(&format!("note: {path}: the column {name} is left out: datasets use that name themselves"));
+        }
+        !reserved
+    });
+    check_options(format, &raw, options)?;
+    Ok((format, raw))
+}
+
 /// An opened input.
 pub struct Input {
     /// The path that the user named.
@@ -49,11 +98,13 @@ pub struct Input {
     pub format: Format,
     /// The opened graph.
     pub raw: Raw,
+    /// The members of an archive. They are removed when the graph is closed.
+    pub unpacked: Option<Unpacked>,
 }
 
 impl Input {
-    /// Opens the raw graph at `path`, and says what it is.
-    pub fn open(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
+    /// Opens the raw graph at `path`, and says what it is. An archive is unpacked beside `out`.
+    pub fn open(path: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
@@ -61,42 +112,23 @@ impl Input {
         options.read.nodes.as_deref().map_or(Ok(()), read::foreign::refuse_address)?;
         let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let format = match options.format {
-            Some(format) => format,
-            None => {
-                let format = read::detect::detect(path, options.read.text())?;
-                progress.decide(&format!(
-                    "{}: found {}",
-                    path.display(),
-                    format_args!("{} ({})", format.what(), format.name())
-                ));
-                format
+        let member = options.read.member.as_deref();
+        let unpacked = match archive::packing(path, options.format)? {
+            Some(packing) => Some(Unpacked::of(path, packing, out, member, progress)?),
+            None if member.is_some() => {
+                let problem = "--member names a file in an archive, and the input is none: name the path of the file";
+                return Err(Error::Option(problem.into()));
             }
+            None => None,
         };
-        let mut read = options.read.clone();
-        if options.features.is_some() {
-            read.node_table = read.node_table.beside_features();
+        let root = unpacked.as_ref().map(Unpacked::root);
+        let (format, mut raw) = open_graph(root.as_deref().unwrap_or(path), unpacked.is_some(), options, progress)?;
+        if let Some(root) = root {
+            // The archive is what is recorded.
+            raw.files.retain(|file| !file.starts_with(&root));
+            raw.files.insert(0, path.clone());
         }
-        let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
-        if let Some(nodes) = &read.nodes {
-            read::attach_nodes(nodes, &mut raw, &read, progress)?;
-        }
-        if read.node_table.missing_rows == Some(MissingRows::Drop)
-            && let Some(table) = &raw.node_ids
-        {
-            raw.edges = Box::new(ListedEnds::of(raw.edges, table.as_ref())?);
-        }
-        raw.columns.retain(|column| {
-            let reserved = ["feat", "label", "original_id"].contains(&column.name());
-            if reserved {
-                let (path, name) = (column.path().display(), column.name());
-                progress
-                    .note(&format!("note: {path}: the column {name} is left out: datasets use that name themselves"));
-            }
-            !reserved
-        });
-        check_options(format, &raw, options)?;
-        Ok(Self { path: path.to_path_buf(), format, raw })
+        Ok(Self { path: path.to_path_buf(), format, raw, unpacked })
     }
 
     /// Names the input where only the graph as a whole is known to be wrong.

@@ -25,6 +25,7 @@ use serde::Serialize;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
+use crate::read::archive::{as_named, named};
 use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
@@ -102,8 +103,19 @@ pub fn convert(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
-    let progress = &Decisions { shown: progress, lines: Mutex::default() };
-    let input = Input::open(source, options, progress)?;
+    let progress = Decisions::new(progress, source, out);
+    convert_named(source, out, options, force, &progress).map_err(|error| as_named(error, out, source))
+}
+
+/// As [`convert`], with errors that name the members of an archive where they are unpacked.
+fn convert_named(
+    source: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+    force: bool,
+    progress: &Decisions<'_>,
+) -> Result<(Dataset, Outcome)> {
+    let input = Input::open(source, out, options, progress)?;
     let mut provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
         staging::tidy(&dataset_target(out));
@@ -130,13 +142,19 @@ pub fn convert(
     }
 }
 
-/// Keeps the decisions that are shown.
+/// Keeps the decisions that are shown. Members of an archive are named as such.
 struct Decisions<'a> {
     shown: &'a dyn Progress,
+    source: &'a Path,
+    out: &'a Path,
     lines: Mutex<Vec<String>>,
 }
 
-impl Decisions<'_> {
+impl<'a> Decisions<'a> {
+    fn new(shown: &'a dyn Progress, source: &'a Path, out: &'a Path) -> Self {
+        Self { shown, source, out, lines: Mutex::default() }
+    }
+
     fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -148,12 +166,13 @@ impl Progress for Decisions<'_> {
     }
 
     fn note(&self, line: &str) {
-        self.shown.note(line);
+        self.shown.note(&named(line, self.out, self.source));
     }
 
     fn decide(&self, line: &str) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_string());
-        self.shown.note(line);
+        let line = named(line, self.out, self.source);
+        self.shown.note(&line);
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 }
 

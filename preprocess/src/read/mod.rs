@@ -1,7 +1,9 @@
 //! Raw graphs, and the way of one through `convert`.
 //!
 //! ```text
-//! path ─▶ format      detect::detect        the first format that recognises the path or its first bytes
+//! path ─▶ files       archive::Unpacked     unpacks an archive beside the output
+//!                     pick::pick            finds the graph among the files of it, or of a folder
+//!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
 //!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
 //!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
 //!      ─▶ Raw         open                  one `match`, a reader for each format: opens, checks what is small
@@ -38,6 +40,7 @@ use options::{Answer, ReadOptions};
 use raw::Raw;
 use text::{adjlist, dimacs, ligra, metis, mtx, snap};
 
+pub mod archive;
 mod arrays;
 pub mod bipartite;
 #[cfg(test)]
@@ -48,6 +51,7 @@ pub mod foreign;
 pub(crate) mod golden;
 pub mod listed;
 pub mod options;
+pub mod pick;
 pub mod raw;
 pub(crate) mod table;
 pub(crate) mod text;

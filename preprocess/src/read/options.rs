@@ -19,6 +19,10 @@ pub struct ReadOptions {
     /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
     #[arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")]
     pub split: Option<String>,
+    /// Archives: the member that is the graph, a file or a folder [default: the one that can be, or asked]
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,

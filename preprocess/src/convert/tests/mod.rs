@@ -1,5 +1,6 @@
 mod archives;
 mod bad_input;
+mod downloads;
 mod golden;
 mod links;
 mod meaning;

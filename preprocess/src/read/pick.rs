@@ -1,0 +1,133 @@
+//! The graph among the files of a folder or an archive as it is downloaded.
+//!
+//! | files | the graph |
+//! | --- | --- |
+//! | those of a format that is a folder | the folder |
+//! | one file of a known format, beside others of none | that file |
+//! | `out.NAME` beside `meta.NAME`, `ent.NAME`, `README.NAME` (KONECT) | `out.NAME` |
+//! | `NAME.mtx` beside `NAME_coord.mtx`, `NAME_b.mtx` ... (SuiteSparse) | `NAME.mtx` |
+//! | others | a question to the user |
+//!
+//! A folder around all of it does not count, nor do files that only describe.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::detect::{Format, detect};
+use super::options::TextOptions;
+use super::table;
+use super::text::{name_of, some};
+use crate::{Error, Result};
+
+/// Files that are looked at.
+const MAX_FILES: usize = 1000;
+/// Folders below one another that are looked into.
+const MAX_DEPTH: usize = 16;
+
+/// Whether the name is one that systems hide, or that Apple's archives add.
+pub fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
+}
+
+/// Whether a file only describes others, by its name.
+pub fn describes(path: &Path) -> bool {
+    let name = name_of(path).to_lowercase();
+    let words = ["readme", "license", "licence", "copying", "citation", "changelog"];
+    let endings = ["md", "pdf", "html", "htm", "bib", "rtf", "rst", "png", "jpg", "svg", "py", "m", "r", "sh", "ipynb"];
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    name.starts_with("meta.") || words.iter().any(|word| name.contains(word)) || endings.contains(&ending)
+}
+
+/// The graph in `folder`, of `format` where the user named one; `None` where nothing is of a known format.
+pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<Option<PathBuf>> {
+    let folder = innermost(folder)?;
+    let fits = |path: &PathBuf| detect(path, text).is_ok_and(|found| format.is_none_or(|wanted| found == wanted));
+    let mut files = Vec::new();
+    files_below(&folder, 0, &mut files)?;
+    files.sort();
+    if fits(&folder) && !are_several_tables(&folder, &files)? {
+        return Ok(Some(folder));
+    }
+    if files.len() > MAX_FILES {
+        return Ok(None);
+    }
+    let known: Vec<PathBuf> = files.iter().filter(|path| fits(path)).cloned().collect();
+    match (&known[..], &files[..]) {
+        // Its reader says what is wrong with it.
+        ([only], _) | ([], [only]) => return Ok(Some(only.clone())),
+        ([], _) if format.is_none() => return Ok(None),
+        _ => {}
+    }
+    let known = if known.is_empty() { files } else { known };
+    if let Some(of_konect) = only(known.iter().filter(|path| name_of(path).starts_with("out."))) {
+        return Ok(Some(of_konect.clone()));
+    }
+    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let leads = |path: &&PathBuf| {
+        let before = stem(path) + "_";
+        path.extension().is_some_and(|ending| ending == "mtx")
+            && known.iter().all(|other| other == *path || stem(other).starts_with(&before))
+    };
+    if let Some(of_suitesparse) = only(known.iter().filter(leads)) {
+        return Ok(Some(of_suitesparse.clone()));
+    }
+    let names: Vec<String> =
+        known.iter().map(|path| path.strip_prefix(&folder).unwrap_or(path).display().to_string()).collect();
+    let problem = format!(
+        "{} files could be the graph, {}: pass one of them as --member, or, of a folder, its path",
+        names.len(),
+        some(&names)
+    );
+    Err(Error::input(folder, problem))
+}
+
+fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// The folder at `path`, or the one in it that has everything.
+fn innermost(path: &Path) -> Result<PathBuf> {
+    let mut folder = path.to_path_buf();
+    for _ in 0..MAX_DEPTH {
+        match &entries(&folder)?[..] {
+            [only] if only.is_dir() => folder = only.clone(),
+            _ => break,
+        }
+    }
+    Ok(folder)
+}
+
+/// What `folder` has that neither is hidden nor describes.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        if !path.file_name().is_some_and(is_hidden) && (path.is_dir() || !describes(&path)) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Appends the files below `folder`, and stops where they are more than are looked at.
+fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    for path in entries(folder)? {
+        match path.is_dir() {
+            _ if files.len() > MAX_FILES => break,
+            true if depth < MAX_DEPTH => files_below(&path, depth + 1, files)?,
+            true => {}
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the files of `folder` are tables of their own, and not parts of one: parts differ in numbers alone.
+fn are_several_tables(folder: &Path, files: &[PathBuf]) -> Result<bool> {
+    let without_digits =
+        |path: &PathBuf| name_of(path).chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
+    let are_parts = files.windows(2).all(|pair| without_digits(&pair[0]) == without_digits(&pair[1]));
+    let are_tables = files.iter().all(|path| table::by_name(path).is_some());
+    Ok(are_tables && !are_parts && !table::has_edges(folder)?)
+}
