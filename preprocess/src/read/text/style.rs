@@ -63,11 +63,11 @@ pub enum Style {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
     /// `2020-01-31`, ISO 8601.
-    YearFirst,
+    YearMonthDay,
     /// `31.01.2020` and `31/01/2020`.
-    DayFirst,
+    DayMonthYear,
     /// `01/31/2020`.
-    MonthFirst,
+    MonthDayYear,
 }
 
 /// Number whose fraction begins with `decimal`, without marks between thousands.
@@ -102,13 +102,13 @@ fn days(cell: &[u8], order: DateOrder) -> Option<f64> {
         Some((date, time)) => (date, Some(time)),
         None => (text, None),
     };
-    let marks: &[char] = if order == DateOrder::YearFirst { &['-', '/'] } else { &['.', '/'] };
+    let marks: &[char] = if order == DateOrder::YearMonthDay { &['-', '/'] } else { &['.', '/'] };
     let parts: Vec<&str> = date.split(marks).collect();
     let [a, b, c] = parts[..] else { return None };
     let (year, month, day) = match order {
-        DateOrder::YearFirst => (a, b, c),
-        DateOrder::DayFirst => (c, b, a),
-        DateOrder::MonthFirst => (c, a, b),
+        DateOrder::YearMonthDay => (a, b, c),
+        DateOrder::DayMonthYear => (c, b, a),
+        DateOrder::MonthDayYear => (c, a, b),
     };
     let number = |text: &str, digits: usize| {
         (text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<i64>().ok())?
@@ -174,9 +174,9 @@ impl Style {
             Self::Percent,
             Self::Marks(Decimal::Point),
             Self::Marks(Decimal::Comma),
-            Self::Date(DateOrder::YearFirst),
-            Self::Date(DateOrder::DayFirst),
-            Self::Date(DateOrder::MonthFirst),
+            Self::Date(DateOrder::YearMonthDay),
+            Self::Date(DateOrder::DayMonthYear),
+            Self::Date(DateOrder::MonthDayYear),
         ];
         let fits = |style: &Self| match style {
             // A point may be either where commas are; alone it is plain.
@@ -244,10 +244,10 @@ mod tests {
             (&["1,234.5", "2"], Marks(Decimal::Point)),
             (&["1.234,5", "2"], Marks(Decimal::Comma)),
             (&["10%", "2.5 %", "?"], Percent),
-            (&["2020-01-31", ""], Date(YearFirst)),
-            (&["2020-01-31 10:00", "2020-02-01T00:00:00Z"], Date(YearFirst)),
-            (&["31.01.2020", "1.2.2020"], Date(DayFirst)),
-            (&["01/31/2020"], Date(MonthFirst)),
+            (&["2020-01-31", ""], Date(YearMonthDay)),
+            (&["2020-01-31 10:00", "2020-02-01T00:00:00Z"], Date(YearMonthDay)),
+            (&["31.01.2020", "1.2.2020"], Date(DayMonthYear)),
+            (&["01/31/2020"], Date(MonthDayYear)),
             (&["01/02/2020"], Plain),
             (&["2020-02-30"], Plain),
             (&["1.5", "2,000"], Marks(Decimal::Point)),
@@ -276,9 +276,9 @@ mod tests {
             ("2020-01-31T06:00:00+06:00", "18292"),
             ("1969-12-31", "-1"),
         ] {
-            assert_eq!(plain(Style::Date(DateOrder::YearFirst), date), days, "{date}");
+            assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), date), days, "{date}");
         }
-        assert_eq!(plain(Style::Date(DateOrder::DayFirst), "31.1.2020"), "18292");
-        assert_eq!(plain(Style::Date(DateOrder::YearFirst), "soon"), "soon");
+        assert_eq!(plain(Style::Date(DateOrder::DayMonthYear), "31.1.2020"), "18292");
+        assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), "soon"), "soon");
     }
 }
