@@ -11,7 +11,7 @@
 //! chunk while another is computed.
 //! Cost: one pass over the edges for each layer, and one row read from memory or disk for each edge and chunk. Memory:
 //! a chunk's rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows
-//! of bf16 or f16, on GPUs), on every GPU if they lie there.
+//! of bf16 or f16, on GPUs), on each GPU if the rows lie on GPUs.
 //! Results do not depend on the number of workers and threads, nor on where the rows lie. A budget below a few hundred
 //! megabytes for each worker makes the chunks smaller, which may change the last bits: a layer chooses the cheaper
 //! order of its products by the shapes.

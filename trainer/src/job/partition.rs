@@ -35,14 +35,14 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
         return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
     map.ok_or_else(|| {
-        let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
+        let others = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
         let path = dataset.path();
         let (on, servers) = match servers {
             1 => (String::new(), String::new()),
             _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
         };
         let command = format!("gsplit partition {} --parts {parts}{servers}", shell_path(path));
-        let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
+        let problem = format!("has no partition into {parts} parts{on} (there are: {others}): run `{command}`");
         Error::Data { path: path.to_path_buf(), problem }
     })
 }

@@ -124,9 +124,9 @@ pub fn with_run<R>(
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = resume_from(&job, &inputs, progress)?;
     if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
-        let (size, there) = (config.batch_size, job.train.len());
+        let (size, available) = (config.batch_size, job.train.len());
         progress.note(&format!(
-            "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"
+            "note: a mini-batch may have {size}, there are {available} to train on: an epoch is one mini-batch"
         ));
     }
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();

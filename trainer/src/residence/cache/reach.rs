@@ -50,8 +50,8 @@ pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
 }
 
 fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
-    let sight = |here: &Vec<u8>, there: &Vec<u8>| if here == there { Sight::Reached } else { Sight::OtherHost };
-    hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect()
+    let sight = |own: &Vec<u8>, other: &Vec<u8>| if own == other { Sight::Reached } else { Sight::OtherHost };
+    hosts.iter().map(|own| hosts.iter().map(|other| sight(own, other)).collect()).collect()
 }
 
 /// Sights of the ranks of `comm`, which are processes; this one's GPU is `gpu`. Collective.
