@@ -1,4 +1,4 @@
-//! What C libraries print on standard output, kept out of the results.
+//! Standard output of C libraries, kept out of the results.
 //!
 //! METIS says on standard output that it "cannot bisect a graph with 0 vertices" and goes on. Here such lines become text
 //! that the caller can show where it belongs.

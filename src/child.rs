@@ -9,7 +9,7 @@ use gsplit::ui::stop_gently;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// What `command` printed where it was not sent elsewhere. It ends when this process is asked to; then the error says that this was
+/// Runs `command` and returns what it printed into pipes. It ends when this process is asked to; then the error says that this was
 /// interrupted, and that `kept` stays.
 pub fn finished(command: &mut Command, kept: &str) -> anyhow::Result<Output> {
     let stop = stop_gently();

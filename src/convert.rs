@@ -97,7 +97,7 @@ const RUN: usize = 8;
 /// A graph with fewer reciprocal edges, of a hundred, may be an undirected one that lists each edge once.
 const FEW_RECIPROCAL: usize = 2;
 
-/// What to know of a graph with hardly any edge in both directions.
+/// A note on a graph with hardly any edge in both directions.
 fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let topology = dataset.topology();
     let (indptr, indices) = (topology.indptr(), topology.indices());
@@ -148,7 +148,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     })
 }
 
-/// What training will miss.
+/// A note on what training will miss.
 fn lacks_note(dataset: &Dataset) -> Option<String> {
     let manifest = dataset.manifest();
     let labelled = manifest.num_classes.is_some();

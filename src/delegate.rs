@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 
-/// What is handed over.
+/// Subcommands of `gsplit-train`.
 const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
@@ -31,7 +31,7 @@ pub fn to_trainer() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// What `gsplit-train` prints with these words.
+/// Output of `gsplit-train` with these `words`.
 pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     let program = std::env::current_exe()?.with_file_name("gsplit-train");
     let answer = Command::new(&program).args(words).output();

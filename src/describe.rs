@@ -1,4 +1,4 @@
-//! What a dataset holds, in the words that `convert`, `generate` and `inspect` share.
+//! Contents of a dataset, in the words that `convert`, `generate` and `inspect` share.
 
 use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, LinkNegatives, Split};
 use serde_json::{Map, Value, json};

@@ -124,7 +124,7 @@ pub struct Host {
     /// All of it, or the limit of the control group.
     pub memory_bytes: u64,
     available_bytes: u64,
-    /// Of /dev/shm, where there is one.
+    /// Size of /dev/shm, where there is one.
     shm_bytes: Option<u64>,
     /// The kinds of namespaces (IPC, PID) that are not the host's: those of a container.
     namespaces: Vec<&'static str>,
@@ -232,7 +232,7 @@ fn training() -> Training {
     }
 }
 
-/// What computes dense products here, for each type of factors: as `gsplit-train` finds it, which times engines where it has not yet.
+/// The engine for dense products with each type of factors, as `gsplit-train` says, which times engines where it has not yet.
 fn products(training: &Training) -> Option<Vec<Value>> {
     let Training::Works(_) = training else { return None };
     let output = Command::new(trainer().ok()?).args(["products", "--json"]).output().ok()?;

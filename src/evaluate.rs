@@ -41,7 +41,7 @@ pub struct Args {
     partitions: Vec<String>,
     #[command(flatten)]
     options: Options,
-    /// Which pre-sampling gives fanouts, batch size and what to expect [default: the only one]
+    /// Pre-sampling that gives fanouts, batch size and expectations [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     /// Draw cross edges and imbalance of every map and layer into this SVG file
@@ -144,10 +144,10 @@ pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
 }
 
 /// A label, and a cell for each map.
-pub type Row = (String, Vec<String>);
+pub type LabelledRow = (String, Vec<String>);
 
 /// The rows of [`say`]'s table below the names of the maps.
-pub fn table(maps: &[MapEvaluation]) -> Vec<Row> {
+pub fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let row =
         |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
     let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];
@@ -172,7 +172,7 @@ pub fn table(maps: &[MapEvaluation]) -> Vec<Row> {
 }
 
 /// One row for all layers together and, where there are several, one for each.
-fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation) -> String) -> Vec<Row> {
+fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation) -> String) -> Vec<LabelledRow> {
     let mut rows = vec![(label.to_string(), maps.iter().map(|map| cell(&map.all)).collect())];
     let layers = maps.first().map_or(0, |map| map.layers.len());
     for layer in (0..layers).filter(|_| layers > 1) {
@@ -187,10 +187,10 @@ fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation)
     rows
 }
 
-/// What all ranks together do: split, with fewer layers split down to none, and under data parallelism; beside it how many times
-/// what split does.
-fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Volume) -> f64) -> Vec<Row> {
-    let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> Row {
+/// Rows of what all ranks together do: split, with fewer layers split down to none, and under data parallelism; each with its
+/// multiple of split's.
+fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Volume) -> f64) -> Vec<LabelledRow> {
+    let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> LabelledRow {
         (format!("{label}, {sharing}"), maps.iter().map(cell).collect())
     };
     let times = |volume: &Volume, map: &MapEvaluation| {
@@ -208,12 +208,12 @@ fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Volume) -> f64) 
 }
 
 /// Expected beside measured; nothing where there is no presample.
-fn expectations(maps: &[MapEvaluation]) -> Vec<Row> {
+fn expectations(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let found: Vec<_> = maps.iter().filter_map(|map| map.expectation.as_ref()).collect();
     if found.is_empty() {
         return Vec::new();
     }
-    let row = |label: &str, cell: &dyn Fn(&Expectation) -> String| -> Row {
+    let row = |label: &str, cell: &dyn Fn(&Expectation) -> String| -> LabelledRow {
         (label.into(), found.iter().map(|expectation| cell(expectation)).collect())
     };
     let error =

@@ -29,7 +29,7 @@ Examples:
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// What to write
+    /// Format to write
     #[arg(long, short, value_enum)]
     format: ExportFormat,
     /// The folder (graphbolt, dgl, pyg, parquet) or the file (metis, mtx, snap) to make

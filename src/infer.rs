@@ -85,7 +85,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands in the way of writing is better known before the work is done.
+/// Checks that the outputs can be written, before the work is done.
 fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     let config = &args.config;
     let ids_beside = |out: &Path| ids_beside(out, dataset.manifest().string_ids);

@@ -1,4 +1,4 @@
-//! What a launcher tells the processes it starts, by variables of the environment.
+//! Variables of the environment by which a launcher tells each process its rank, the number of ranks and where rank 0 is.
 
 use std::fmt::{self, Display};
 
@@ -51,7 +51,7 @@ const LAUNCHERS: [Launcher; 4] = [
     },
 ];
 
-/// Where processes look for rank 0, and the variables that name it.
+/// Variables with the host and port of rank 0.
 const ADDRESS: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
 /// Ports of Slurm's jobs start here.
 const SLURM_PORTS: u64 = 15_000;
@@ -69,12 +69,12 @@ pub struct Launch {
     pub local: Option<usize>,
     /// The name of the run, the same for all; may be empty.
     pub run: String,
-    /// Where rank 0 is to be found, host and port.
+    /// Host and port of rank 0, if known.
     pub address: Option<(String, u16)>,
 }
 
 impl Launch {
-    /// What the environment tells; `None` if no launcher has started this process.
+    /// Reads the environment; `None` if no launcher has started this process.
     ///
     /// # Errors
     /// One line, if the variables contradict each other.
@@ -82,7 +82,7 @@ impl Launch {
         Self::from(&|name| std::env::var(name).ok())
     }
 
-    /// What `variable` tells, by name.
+    /// Reads variables from `variable`, which gives the value of a name.
     ///
     /// # Errors
     /// As [`Launch::found`].
@@ -126,7 +126,7 @@ impl Display for Launch {
     }
 }
 
-/// Where rank 0 is to be found, as far as the launcher tells.
+/// Host and port of rank 0, if the launcher tells.
 fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, u16)>, String> {
     if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
         // torchrun's own store listens at the port itself.

@@ -1,4 +1,4 @@
-//! What gsplit's programs share: how they talk to the user, listen and draw; what is written from their options; and the steps that
+//! Code that gsplit's programs share: how they talk to the user, listen and draw; what is written from their options; and the steps that
 //! `gsplit run` takes.
 #![forbid(unsafe_code)]
 

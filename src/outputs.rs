@@ -1,4 +1,4 @@
-//! Where commands may write: one rule for every output that an option names.
+//! Checks of where commands may write: one rule for every output that an option names.
 //!
 //! An output lies in no artifact of gsplit's (a dataset, a checkpoint, a packed dataset, an export), is not read by the same
 //! command, is no other output of it, and replaces no file but one that gsplit wrote in its place before, unless `--force` says
@@ -19,7 +19,7 @@ use gsplit_store::staging::{Target, artifact_around, tidy};
 
 use crate::ui::usage;
 
-/// What a command reads and is about to write.
+/// Paths that a command reads and is about to write.
 #[derive(Default)]
 pub struct Outputs {
     inputs: Vec<Place>,
@@ -41,7 +41,7 @@ struct Place {
 pub type Known = fn(&str) -> bool;
 
 impl Outputs {
-    /// Those of a command with or without `--force`.
+    /// Starts without any path, for a command with or without `--force`.
     pub fn new(force: bool) -> Self {
         Self { force, ..Self::default() }
     }

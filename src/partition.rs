@@ -45,7 +45,7 @@ pub struct Args {
     options: PartitionOptions,
     #[command(flatten)]
     import: ImportOptions,
-    /// Which pre-sampling to use [default: the only one]
+    /// Pre-sampling to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4, and of the presample where one

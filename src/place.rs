@@ -39,7 +39,7 @@ pub struct Args {
     /// The partition: its parts are the devices [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     partition: Option<String>,
-    /// Which pre-sampling to use [default: the partition's, or the only one]
+    /// Pre-sampling to use [default: the partition's, or the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     #[command(flatten)]
@@ -142,7 +142,7 @@ fn reuse(
     }
 }
 
-/// What is shown of a placement.
+/// A placement with all that is shown of it.
 struct Shown<'a> {
     placement: &'a Placement,
     demand: &'a Demand<'a>,
@@ -259,7 +259,7 @@ impl Shown<'_> {
         }
     }
 
-    /// What a mini-batch moves with caches of the size that was asked for.
+    /// Shows what a mini-batch moves with caches of the size that was asked for.
     fn say_asked(&self, ui: &Ui) {
         let config = self.config();
         let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else { return };

@@ -26,7 +26,7 @@ pub struct Args {
     /// Name to store the counters under [default: made of the options, as f15-10-5_b1024_e10_s0]
     #[arg(long, value_parser = gsplit_store::artifact_key)]
     key: Option<String>,
-    /// What samples: a GPU counts the same, in less time
+    /// Device that samples: a GPU counts the same, in less time
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     device: Device,
     /// Sample again where counters of that name are there already
@@ -41,7 +41,7 @@ impl Args {
     }
 }
 
-/// Where mini-batches are sampled.
+/// Device that samples mini-batches.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Device {
     /// The host's processors

@@ -67,7 +67,7 @@ pub struct Args {
 const CHOSEN: [&str; 5] = ["checkpoint", "resume", "log", "config", "print-config"];
 /// Options of every subcommand, which are for all steps.
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
-/// What DIR holds beside the steps' outputs: the commands that made them.
+/// File beside the steps' outputs in DIR: the commands that made them.
 const RECORD: &str = "run.json";
 
 /// Content of [`RECORD`]: that is there from the start, so that a run which was killed at any moment is known to be one.
@@ -127,12 +127,12 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let needs_map = config.parallelism.needs_map();
     let with_presample = needs_map || config.device == Device::Cuda;
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
-    let mut line = Line::new(&args, total, ui)?;
+    let mut steps = Steps::new(&args, total, ui)?;
     if !is_dataset {
         let words = [vec![input], convert, vec![format!("--out={data}")]].concat();
-        let force = line.replaces(&dataset, &words)?;
-        line.begin("convert", &words, &dataset)?;
-        line.step("convert", words, force)?;
+        let force = steps.replaces(&dataset, &words)?;
+        steps.begin("convert", &words, &dataset)?;
+        steps.step("convert", words, force)?;
     }
     if !args.dry_run {
         check_ready(&Dataset::open(&dataset)?, &config)?;
@@ -150,7 +150,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         let words = [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone()].concat();
         let command = presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
         let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
-        line.step("presample", words, false)?;
+        steps.step("presample", words, false)?;
         if needs_map {
             let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
             let parts = [
@@ -160,14 +160,14 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
                 option("presample", Some(key)),
                 seed,
             ];
-            line.step("partition", parts.into_iter().flatten().collect(), false)?;
+            steps.step("partition", parts.into_iter().flatten().collect(), false)?;
         }
     } else {
-        line.say("presample and partition: left out, one rank needs neither");
+        steps.say("presample and partition: left out, one rank needs neither");
     }
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
-    line.step("train", words, false)?;
+    steps.step("train", words, false)?;
     let (option, file) = match config.task.kind {
         TaskKind::Node => ("--out", "predictions.parquet"),
         TaskKind::Link => ("--embeddings", "embeddings.parquet"),
@@ -176,23 +176,23 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let best = args.out.join("checkpoint/best");
     let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
     let words = [vec![data], on_gpu, vec![checkpoint, format!("{option}={}", result.display())]].concat();
-    if line.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
-        line.begun += 1;
-        let step = format!("{} of {}: infer", line.begun, line.total);
-        line.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
+    if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
+        steps.begun += 1;
+        let step = format!("{} of {}: infer", steps.begun, steps.total);
+        steps.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
     } else {
-        let force = line.record.made_by("infer").is_some();
-        line.begin("infer", &words, &result)?;
-        line.step("infer", words, force)?;
+        let force = steps.record.made_by("infer").is_some();
+        steps.begin("infer", &words, &result)?;
+        steps.step("infer", words, force)?;
     }
     let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
     let words = [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()].concat();
-    line.step("report", words, false)?;
-    line.end(&dataset, &result);
+    steps.step("report", words, false)?;
+    steps.end(&dataset, &result);
     Ok(())
 }
 
-/// What `gsplit train` takes from `words`: the configuration, and the GPUs.
+/// Parses `words` as `gsplit train` does, into the configuration and the GPUs.
 fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Option<String>)> {
     for word in words {
         let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag)).unwrap_or_default();
@@ -205,7 +205,7 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Opt
     }
     let line = ["gsplit", "train", dataset].into_iter().chain(words.iter().map(String::as_str));
     match crate::completed(line.map(OsString::from).collect())?.command {
-        crate::Command::Train(args) => Ok((args.checked()?, args.gpus.as_ref().map(ToString::to_string))),
+        crate::TrainerCommand::Train(args) => Ok((args.checked()?, args.gpus.as_ref().map(ToString::to_string))),
         _ => unreachable!("the line says train"),
     }
 }
@@ -252,7 +252,7 @@ fn trained(folder: &Path) -> Option<SystemTime> {
 }
 
 /// The steps as they run, one after another.
-struct Line<'a> {
+struct Steps<'a> {
     args: &'a Args,
     ui: &'a Ui,
     record: Record,
@@ -262,7 +262,7 @@ struct Line<'a> {
     total: usize,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Steps<'a> {
     /// Makes the folder, unless it is there and of somebody else's.
     fn new(args: &'a Args, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
         let (out, file) = (&args.out, args.out.join(RECORD));
@@ -275,12 +275,12 @@ impl<'a> Line<'a> {
             }
             Err(_) => Record::default(),
         };
-        let line = Self { args, ui, record, done: Vec::new(), begun: 0, total };
+        let steps = Self { args, ui, record, done: Vec::new(), begun: 0, total };
         if !args.dry_run {
             fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
-            line.save()?;
+            steps.save()?;
         }
-        Ok(line)
+        Ok(steps)
     }
 
     fn save(&self) -> anyhow::Result<()> {

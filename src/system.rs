@@ -49,15 +49,15 @@ pub enum System {
     Gsplit,
 }
 
-/// What a system chooses.
+/// Choices of a system.
 pub struct Choices {
-    /// Who computes what.
+    /// Division of the work between ranks.
     pub parallelism: Parallelism,
     /// How many layers are split, if not all are or none.
     pub split_layers: Option<usize>,
     /// How the partition map is made, if it needs one.
     map: Option<(Method, Option<Weights>)>,
-    /// Where feature rows lie beside the host's memory, with GPUs.
+    /// Placement of feature rows beside the host's memory, with GPUs.
     rows: RowPlacement,
     /// The paper's settings, by option.
     settings: &'static [(&'static str, &'static str)],
@@ -72,7 +72,7 @@ const GRANNDIS: &[(&str, &str)] =
     &[("model", "resgcn"), ("layers", "28"), ("hidden", "64"), ("lr", "0.01"), ("dropout", "0.5")];
 
 impl Choices {
-    /// Where feature rows lie beside the host's memory, with GPUs.
+    /// Placement of feature rows beside the host's memory, with GPUs.
     pub fn rows(&self) -> &RowPlacement {
         &self.rows
     }
@@ -122,7 +122,7 @@ impl System {
         }
     }
 
-    /// Where feature rows lie; nothing to choose without GPUs, unless draws depend on it.
+    /// Placement of feature rows; `None` without GPUs, unless draws depend on it.
     pub fn placement(self, device: Device) -> Option<RowPlacement> {
         let choices = self.choices();
         (device != Device::Cpu || self == Self::SongJiang).then_some(choices.rows)

@@ -111,11 +111,11 @@ pub struct Args {
     /// [default: all threads do both]
     #[arg(long, value_name = "N")]
     sample_threads: Option<usize>,
-    /// What computes dense products; losses are the same up to rounding [default: with --device cpu the fastest on this machine,
+    /// Engine for dense products; losses are the same up to rounding [default: with --device cpu the fastest on this machine,
     /// timed once: gsplit doctor; with --device cuda torch's in f32]
     #[arg(long, value_enum, value_name = "ENGINE")]
     products: Option<Products>,
-    /// Where feature rows are read from
+    /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
     /// Write one JSON object an epoch into this file
@@ -331,7 +331,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     Ok(())
 }
 
-/// Where a run may write: what stands in the way is better known before an epoch is done.
+/// Checks that a run can write its outputs, before an epoch is done.
 fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
     let mut outputs = Outputs::new(args.force).reads("DATASET", dataset);
     for (name, read) in [("--config", args.file.as_deref()), ("--rendezvous-secret", args.processes.secret_file())] {
@@ -389,7 +389,7 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
     }
 }
 
-/// Where the feature rows that `epochs` loaded were found.
+/// A line that says in which memory `epochs` found the feature rows that they loaded.
 fn found_where(epochs: &[EpochReport], cache: &CacheSummary) -> String {
     let sum = |of: fn(&EpochReport) -> u64| epochs.iter().map(of).sum::<u64>();
     let (loaded, own, peers) =

@@ -29,15 +29,15 @@ static ALLOCATOR: Allocator = Allocator;
 /// Trains graph neural networks on the datasets that gsplit prepares.
 #[derive(Parser)]
 #[command(name = "gsplit", bin_name = "gsplit", version, max_term_width = 110)]
-struct Cli {
+struct TrainerCli {
     #[command(flatten)]
     output: ui::Output,
     #[command(subcommand)]
-    command: Command,
+    command: TrainerCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TrainerCommand {
     Run(Box<run::Args>),
     Train(Box<train::Args>),
     Infer(infer::Args),
@@ -62,7 +62,7 @@ enum Command {
     },
 }
 
-impl Command {
+impl TrainerCommand {
     /// Threads that the subcommand starts by itself.
     fn own_threads(&self) -> usize {
         match self {
@@ -74,7 +74,7 @@ impl Command {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    Cli::command()
+    TrainerCli::command()
         .mut_subcommand("train", train::grouped)
         .mut_subcommand("run", convert::grouped)
         .mut_subcommand("infer", of_table)
@@ -84,38 +84,38 @@ fn command() -> clap::Command {
 fn main() -> ExitCode {
     gsplit_kernels::before_cuda();
     let line = arguments::given();
-    let (Cli { output, .. }, given) = parsed(&line);
+    let (TrainerCli { output, .. }, given) = parsed(&line);
     match completed(line) {
         Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
-            Command::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
-            Command::Train(args) => train::run(*args, ui),
-            Command::Infer(args) => infer::run(args, ui),
-            Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
-            Command::Plan(args) => plan::run(*args, ui),
-            Command::Profile { device } => {
+            TrainerCommand::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
+            TrainerCommand::Train(args) => train::run(*args, ui),
+            TrainerCommand::Infer(args) => infer::run(args, ui),
+            TrainerCommand::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
+            TrainerCommand::Plan(args) => plan::run(*args, ui),
+            TrainerCommand::Profile { device } => {
                 plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
                 Ok(())
             }
-            Command::Products => {
+            TrainerCommand::Products => {
                 let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
                 ui.json(&serde_json::json!({ "products": found }));
                 Ok(())
             }
-            Command::Outline => {
+            TrainerCommand::Outline => {
                 ui.say(manual::outline(&command()));
                 Ok(())
             }
-            Command::Man { folder } => Ok(manual::write_pages(command(), false, &folder)?),
+            TrainerCommand::Man { folder } => Ok(manual::write_pages(command(), false, &folder)?),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
 }
 
-/// What `line` asks for, with the options of the file that `train --config` names, then with those of `--preset`, then with those that
+/// Parses `line`, with the options of the file that `train --config` names, then with those of `--preset`, then with those that
 /// follow from the others.
-fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
+fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (cli, given) = parsed(&line);
-    let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
+    let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
         return Ok(cli);
     };
     let mut command = command();
@@ -125,24 +125,24 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
     line = with_arguments(line.into_iter(), file.as_ref().map_or(&[], ConfigFile::arguments));
     for more in [train::Args::of_preset, train::Args::that_follow] {
         let (cli, given) = parsed(&line);
-        if let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
+        if let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
             line = with_arguments(line.into_iter(), &more(args, matches));
         }
     }
     let (mut cli, _) = parsed(&line);
-    if let (Command::Train(args), Some(file)) = (&mut cli.command, file) {
+    if let (TrainerCommand::Train(args), Some(file)) = (&mut cli.command, file) {
         args.came_from(file);
     }
     Ok(cli)
 }
 
-fn parsed(line: &[OsString]) -> (Cli, ArgMatches) {
+fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
     let command = match line.contains(&format!("--{}", train::HELP_ALL).into()) {
         true => command(),
         false => command().mut_subcommand("train", train::brief),
     };
     let given = command.get_matches_from(line);
-    (Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
+    (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
 }
 
 /// A command line with `more` arguments right after its subcommand.
@@ -177,7 +177,7 @@ mod tests {
     fn complaint(words: &[&str]) -> String {
         let line = ["gsplit", "train", "ds"].iter().chain(words).map(OsString::from).collect();
         let checked = completed(line).and_then(|cli| match cli.command {
-            Command::Train(args) => args.checked().map(drop),
+            TrainerCommand::Train(args) => args.checked().map(drop),
             _ => unreachable!(),
         });
         checked.unwrap_err().to_string()

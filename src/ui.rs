@@ -1,4 +1,4 @@
-//! What the user sees: results on standard output, progress and errors on standard error.
+//! Messages to the user: results on standard output, progress and errors on standard error.
 
 mod progress;
 
@@ -16,7 +16,7 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging, take_signa
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
-use progress::{Bar, Lines, Timed, Times};
+use progress::{LogLines, TerminalBar, Timed, Times};
 
 /// Options of every subcommand.
 #[derive(clap::Args, Clone, Copy)]
@@ -35,7 +35,7 @@ pub struct Output {
     /// not depend on it, but for the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Those of them that the subcommand starts by itself.
+    /// Number of these that the subcommand starts by itself.
     #[arg(skip)]
     own: usize,
 }
@@ -299,7 +299,7 @@ fn is_hidden(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Where results, notes and progress go.
+/// Writer of results, notes and progress.
 pub struct Ui {
     output: Output,
     terminal: bool,
@@ -397,8 +397,8 @@ impl Progress for Ui {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
         let shown: Box<dyn Stage> = match (self.silent(), self.terminal) {
             (true, _) => Box::new(NoProgress),
-            (false, true) => Box::new(Bar::new(&visible(name), total, unit)),
-            (false, false) => Box::new(Lines::new(name, total, unit)),
+            (false, true) => Box::new(TerminalBar::new(&visible(name), total, unit)),
+            (false, false) => Box::new(LogLines::new(name, total, unit)),
         };
         Box::new(Timed::new(name, shown, self.times.clone()))
     }

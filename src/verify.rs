@@ -58,7 +58,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What makes the artifact of `dataset` anew that the file at `path` belongs to.
+/// The remedy for a damaged file at `path`: how to make its artifact of `dataset` again.
 fn remedy(dataset: &Path, path: &Path) -> String {
     let below = path.strip_prefix(dataset).unwrap_or(path);
     let mut names = below.iter();

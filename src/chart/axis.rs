@@ -7,14 +7,14 @@ pub enum Scale {
     Linear,
     /// Evenly, and only whole numbers stand beside.
     Whole,
-    /// By their logarithm; what is not positive is left out.
+    /// Logarithmically; what is not positive is left out.
     Log,
 }
 
 /// A name and a scale.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What is counted, and in what.
+    /// Quantity and unit.
     pub label: String,
     /// How it is laid out.
     pub scale: Scale,
@@ -57,7 +57,7 @@ impl Axis {
 }
 
 impl Range {
-    /// Where `value` lies, from 0 at the first tick to 1 at the last.
+    /// Position of `value`, from 0 at the first tick to 1 at the last.
     pub(super) fn place(&self, value: f64) -> f64 {
         let along = |value: f64| if self.scale == Scale::Log { value.log10() } else { value };
         let [first, last] = [self.ticks.first(), self.ticks.last()].map(|tick| along(tick.copied().unwrap_or(1.0)));

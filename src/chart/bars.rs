@@ -13,13 +13,13 @@ const NAMED: usize = 12;
 /// Bars in groups.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What the height is.
+    /// Quantity that the height shows.
     pub label: String,
     /// Value at the foot of the bars.
     pub floor: f64,
     /// Names of the groups.
     pub groups: Vec<String>,
-    /// What stands in each group, from left to right or from the bottom up.
+    /// Series with a bar in each group, from left to right or from the bottom up.
     pub series: Vec<Series>,
     /// Whether the bars of a group stand one on the other.
     pub stacked: bool,

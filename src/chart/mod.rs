@@ -18,7 +18,7 @@ pub use lines::{Line, Lines};
 pub use phases::{PHASES, phases};
 pub use svg::{Anchor, COLOURS, Colour, LEGEND_LINE, Svg, escape};
 
-/// Where a chart is drawn, less what stands beside its axes: some 60 pixels to the left, 40 below.
+/// Rectangle within the axes of a chart: beside them some 60 pixels to the left and 40 below are needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     /// Left end.
@@ -47,7 +47,7 @@ pub trait Chart {
     fn draw(&self, svg: &mut Svg, area: Area);
     /// Width that it needs.
     fn width(&self) -> f64;
-    /// What the colours stand for.
+    /// Colours, and what each stands for.
     fn legend(&self) -> Vec<(Colour, String)>;
     /// Its numbers: the names of the columns, and the rows.
     fn table(&self) -> (Vec<String>, Vec<Vec<String>>);

@@ -1,4 +1,4 @@
-//! Where the time of an epoch goes, as it is drawn.
+//! Phases that charts divide the time of an epoch into.
 
 use gsplit_store::Timings;
 

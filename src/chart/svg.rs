@@ -1,11 +1,11 @@
-//! What charts need of SVG, written as text that is well-formed XML whatever the names in it.
+//! Part of SVG that charts need, written as text that is well-formed XML whatever the names in it.
 //!
 //! A picture is a file of its own, on white paper, or a part of an HTML page, whose style sheet gives the colours:
 //! `--ink`, `--grid`, `--grey`, and `--c0` to `--c6`.
 
 use std::fmt::{Display, Write};
 
-/// Where text stands relative to its place.
+/// Alignment of text to its place.
 #[derive(Clone, Copy)]
 pub enum Anchor {
     /// It starts there.
@@ -19,14 +19,14 @@ pub enum Anchor {
 /// Colours that the colour-blind tell apart (Okabe and Ito).
 pub const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#f0e442"];
 
-/// What something is drawn in.
+/// Colour of a shape, named for its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// Axes.
     Ink,
     /// Lines that help the eye.
     Grid,
-    /// What the others are compared with.
+    /// Baseline that the others are compared with.
     Grey,
     /// One of several things, by its number: [`COLOURS`], which come again, paler.
     Series(usize),
@@ -129,7 +129,7 @@ impl Svg {
         self.add(format_args!("<text {place}>{}</text>", escape(content)));
     }
 
-    /// What each colour stands for, one below the other.
+    /// Draws what each colour stands for, one below the other.
     pub fn legend(&mut self, (x, y): (f64, f64), entries: &[(Colour, String)]) {
         for (at, (colour, name)) in entries.iter().enumerate() {
             let y = y + at as f64 * LEGEND_LINE;

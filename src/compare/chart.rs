@@ -2,7 +2,7 @@
 
 use gsplit::chart::{Anchor, Area, Bars, Chart, LEGEND_LINE, PHASES, Series, Svg, phases};
 
-use super::side_by_side::Row;
+use super::side_by_side::SystemRow;
 
 /// Stands in the first line of every picture.
 pub const MAKER: &str = "gsplit compare";
@@ -14,7 +14,7 @@ const SLOT: f64 = 78.0;
 const MARGIN: f64 = 24.0;
 
 /// Draws `rows`, under `title`.
-pub fn chart(rows: &[Row], title: &str) -> String {
+pub fn chart(rows: &[SystemRow], title: &str) -> String {
     let seconds: Vec<[f64; 5]> = rows.iter().map(|row| phases(&row.epoch.timings)).collect();
     let series = |(i, phase): (usize, &&str)| Series::new(phase, i, seconds.iter().map(|seconds| seconds[i]));
     let groups = rows.iter().map(|row| row.system.name().to_string()).collect();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use gsplit::ui::Ui;
 
-struct Row {
+struct LogRow {
     name: String,
     epochs: usize,
     last: EpochReport,
@@ -69,7 +69,7 @@ pub fn run(logs: &[PathBuf], ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(path: &Path) -> anyhow::Result<Row> {
+fn read(path: &Path) -> anyhow::Result<LogRow> {
     let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
     let mut reports: Vec<EpochReport> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -84,7 +84,7 @@ fn read(path: &Path) -> anyhow::Result<Row> {
         bail!("{}: no epoch was finished: compare runs of one epoch or more", path.display());
     };
     let mean = |of: &dyn Fn(&EpochReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
-    Ok(Row {
+    Ok(LogRow {
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
         epochs: reports.len(),
         last,

@@ -17,7 +17,7 @@ use chart::{MAKER, chart};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Output, Ui, usage};
 use over::Over;
-use side_by_side::{Found, SideBySide, header};
+use side_by_side::{Comparison, SideBySide, header};
 
 mod chart;
 mod logs;
@@ -100,7 +100,7 @@ impl Args {
         let picture = picture.transpose()?;
         let mut told = Vec::new();
         for (value, systems) in &tables {
-            let Found { rows, left_out } = systems.measure(&dataset, ui)?;
+            let Comparison { rows, left_out } = systems.measure(&dataset, ui)?;
             let setting = &systems.setting;
             ui.say(setting.line(&dataset));
             ui.say(header());

@@ -1,7 +1,7 @@
-//! What systems need of a dataset before they can train: a presample as the run will draw, partition maps made with it, and placements.
+//! Artifacts that systems need before they can train: a presample as the run will draw, partition maps made with it, and placements.
 //!
-//! What is there already is found whatever its name; what is made is stored as `gsplit presample` and `gsplit partition` do, and
-//! found the next time.
+//! One that is there already is found whatever its name. The others are made, stored as `gsplit presample` and `gsplit partition` do,
+//! and found the next time.
 
 use anyhow::Result;
 use gsplit_kernels::Gpu;

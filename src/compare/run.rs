@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::child::finished;
 use gsplit::ui::{Ui, complain};
 
-/// What a run told.
-pub struct Run {
+/// Result that a run printed.
+pub struct RunResult {
     pub epochs: Vec<EpochReport>,
-    /// What GPUs kept of the feature rows.
+    /// Feature rows that GPUs kept.
     pub cache: Value,
     /// Most memory that the process had at once, what it mapped of files included.
     pub peak_rss_mb: Option<f64>,
@@ -23,7 +23,7 @@ pub struct Run {
 ///
 /// # Errors
 /// Its own line, where it fails.
-pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui) -> anyhow::Result<Run> {
+pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui) -> anyhow::Result<RunResult> {
     let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
     let mut command = Command::new(program);
     command.args(["train", "--json"]).args(arguments(config)).args(around);
@@ -40,7 +40,7 @@ pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui
     others.into_iter().for_each(complain);
     let mut said: Value = serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
     let [epochs, cache] = ["epochs", "cache"].map(|key| said["summary"][key].take());
-    Ok(Run { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
+    Ok(RunResult { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
 }
 
 /// The options that stand for `config`.

@@ -1,4 +1,4 @@
-//! What the systems of a comparison have in common: model, mini-batches, ranks and device; and what each of them needs.
+//! Setting that the systems of a comparison have in common: model, mini-batches, ranks and device; and what each of them needs.
 
 use clap::ValueEnum;
 use gsplit_kernels::Gpu;
@@ -18,7 +18,7 @@ use gsplit::ui::{Ui, usage};
 #[derive(clap::Args, Clone)]
 #[group(skip)]
 pub struct Setting {
-    /// Which systems [default: all that the device can run]
+    /// Systems to compare [default: all that the device can run]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
     systems: Vec<System>,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Setting {
     /// For GraNNDis they are its servers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub groups: usize,
-    /// Where ranks compute
+    /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
@@ -46,7 +46,7 @@ pub struct Setting {
     /// rows [default: what a few mini-batches on trial and the graph leave there]
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
-    /// Where feature rows are read from
+    /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
     /// Epochs of the presample that weighs the maps and ranks the rows
@@ -64,7 +64,7 @@ pub type Chosen = (Vec<System>, Vec<(System, String)>);
 pub type WithMap = (System, Option<PartitionMap>);
 
 impl Setting {
-    /// That of all systems on `ranks` ranks of the CPU, for what is counted and not run.
+    /// The setting of all systems on `ranks` ranks of the CPU, to count their work without a run.
     pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
         Self {
             systems: Vec::new(),

@@ -6,7 +6,7 @@ use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
 use serde_json::{Value, json};
 
-use super::run::{Run, train};
+use super::run::{RunResult, train};
 use super::setting::{Chosen, Setting, WithMap};
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
@@ -32,13 +32,13 @@ pub struct SideBySide {
 }
 
 /// A table.
-pub struct Found {
-    pub rows: Vec<Row>,
+pub struct Comparison {
+    pub rows: Vec<SystemRow>,
     pub left_out: Vec<(System, String)>,
 }
 
 /// A line of it.
-pub struct Row {
+pub struct SystemRow {
     pub system: System,
     /// Whether its loss is that of the first that trains on the same mini-batches; nothing to say where it trains on others.
     equal: Option<bool>,
@@ -46,7 +46,7 @@ pub struct Row {
     /// The epoch that counts, and the seconds of those of the other rounds.
     pub epoch: EpochReport,
     round_seconds: Vec<f64>,
-    /// Of [`System::Gsplit`], if it ran.
+    /// Seconds of [`System::Gsplit`], if it ran.
     gsplit_seconds: Option<f64>,
     cache: Value,
     peak_rss_mb: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Row {
 struct Entry {
     system: System,
     config: TrainConfig,
-    runs: Vec<(EpochReport, Run)>,
+    runs: Vec<(EpochReport, RunResult)>,
 }
 
 impl SideBySide {
@@ -80,7 +80,7 @@ impl SideBySide {
     }
 
     /// Runs all on `dataset`. What fails is left out, unless all do.
-    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Found> {
+    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Comparison> {
         let (systems, mut left_out) = self.choose()?;
         let entry = |(system, map): WithMap| {
             let partition = map.map(|map| map.key().to_string());
@@ -105,7 +105,7 @@ impl SideBySide {
         }
         match (entries.is_empty(), left_out.last()) {
             (true, Some((system, why))) => Err(anyhow!("no system ran here: {}: {why}", system.name())),
-            _ => Ok(Found { rows: rows(entries), left_out }),
+            _ => Ok(Comparison { rows: rows(entries), left_out }),
         }
     }
 
@@ -121,17 +121,17 @@ impl SideBySide {
 }
 
 /// A line for each of `entries`.
-fn rows(entries: Vec<Entry>) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows(entries: Vec<Entry>) -> Vec<SystemRow> {
+    let mut rows: Vec<SystemRow> = Vec::new();
     for Entry { system, config, mut runs } in entries {
         let round_seconds = runs.iter().map(|(epoch, _)| epoch.seconds).collect();
         runs.sort_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
         let (epoch, run) = runs.swap_remove((runs.len() - 1) / 2);
         let first = rows.iter().find(|row| row.system.draws()).map_or(epoch.loss, |row| row.epoch.loss);
         let equal = system.draws().then(|| is_equal(epoch.loss, first));
-        let Run { cache, peak_rss_mb, .. } = run;
+        let RunResult { cache, peak_rss_mb, .. } = run;
         let (map, gsplit_seconds) = (config.partition, None);
-        rows.push(Row { system, equal, map, epoch, round_seconds, gsplit_seconds, cache, peak_rss_mb });
+        rows.push(SystemRow { system, equal, map, epoch, round_seconds, gsplit_seconds, cache, peak_rss_mb });
     }
     let gsplit_seconds = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
     rows.iter_mut().for_each(|row| row.gsplit_seconds = gsplit_seconds);
@@ -143,7 +143,7 @@ fn is_equal(loss: f64, first: f64) -> bool {
     (loss - first).abs() <= ROUNDING * first.abs()
 }
 
-impl Row {
+impl SystemRow {
     /// Its seconds in those of GSplit.
     fn times_gsplit(&self) -> Option<f64> {
         self.gsplit_seconds.map(|gsplit| self.epoch.seconds / gsplit)
@@ -193,7 +193,7 @@ impl Row {
     }
 }
 
-/// What stands above the lines.
+/// Heads of the columns.
 pub fn header() -> String {
     format!(
         "{:<9} {:>8} {:<14} {:>12} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",

@@ -1,4 +1,4 @@
-//! What to do about what this machine lacks.
+//! Advice about what this machine lacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
     lines
 }
 
-/// What a GPU lacks.
+/// Advice about a GPU that lacks something.
 fn odd(facts: &GpuFacts) -> Option<String> {
     match facts {
         GpuFacts { name, .. } if name.contains("MIG ") => Some(

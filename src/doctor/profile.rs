@@ -11,10 +11,10 @@ use gsplit_store::staging::{Staging, Target};
 use super::trainer;
 use gsplit::ui::Ui;
 
-/// What is measured.
+/// Device to measure.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Measured {
-    /// What all threads of the host reach
+    /// All threads of the host
     Cpu,
     /// All GPUs that CUDA_VISIBLE_DEVICES leaves
     Cuda,

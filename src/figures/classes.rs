@@ -17,7 +17,7 @@ pub struct ClassCount {
 }
 
 impl ClassCount {
-    /// What it is called.
+    /// Its name, or its number where classes have no names.
     pub fn shown(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.class.to_string())
     }

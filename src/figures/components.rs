@@ -25,7 +25,7 @@ pub struct Components {
 }
 
 impl Components {
-    /// Those of `topology`.
+    /// Counts the components of `topology`.
     pub fn of(topology: &Topology, stage: &dyn Stage) -> Self {
         let forest = Forest::new(topology.num_vertices() as u32);
         let join = |v, _: &mut ()| topology.in_neighbours(v).iter().for_each(|&u| forest.join(u, v));
@@ -40,7 +40,7 @@ impl Components {
     }
 }
 
-/// Where each vertex points to: a lower one of its component, or itself.
+/// Pointer of each vertex to a lower one of its component, or to itself.
 struct Forest(Vec<AtomicU32>);
 
 impl Forest {

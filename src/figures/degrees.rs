@@ -22,12 +22,12 @@ pub struct Degrees {
     /// Arithmetic mean.
     pub mean: f64,
     /// Vertices of degree 0, 1, 2 to 3, 4 to 7 ... up to the most.
-    pub histogram: Vec<Bar>,
+    pub histogram: Vec<DegreeCount>,
 }
 
 /// Vertices whose degrees are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Bar {
+pub struct DegreeCount {
     /// The lowest degree; the next bar begins with twice that.
     pub from: u32,
     /// Vertices.
@@ -35,7 +35,7 @@ pub struct Bar {
 }
 
 impl Degrees {
-    /// Of the vertices with these degrees, `None` where there are none.
+    /// Summary of the `degrees` of vertices, `None` without any.
     pub fn of(mut degrees: Vec<u32>) -> Option<Self> {
         degrees.par_sort_unstable();
         let (&min, &max) = (degrees.first()?, degrees.last()?);
@@ -46,7 +46,7 @@ impl Degrees {
         for from in std::iter::once(0).chain((0..u32::BITS).map(|bit| 1 << bit)).take_while(|&from| from <= max) {
             let end = if from == 0 { 1 } else { u64::from(from) * 2 };
             let below = degrees.partition_point(|&degree| u64::from(degree) < end);
-            histogram.push(Bar { from, vertices: (below - counted) as u64 });
+            histogram.push(DegreeCount { from, vertices: (below - counted) as u64 });
             counted = below;
         }
         let [p50, p90, p99] = [50, 90, 99].map(quantile);

@@ -1,4 +1,4 @@
-//! What a graph is like: degrees, components, reciprocity, homophily and classes.
+//! Figures of a graph: degrees, components, reciprocity, homophily and classes.
 //!
 //! ```text
 //! indptr ─▶ degrees (in)          labels ─▶ classes         one pass over the vertices
@@ -33,18 +33,18 @@ pub const CHEAP_EDGES: u64 = 200_000_000;
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 4096;
 
-/// What a graph is like.
+/// Figures of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// In-degrees; `None` of a graph without vertices.
     pub in_degree: Option<Degrees>,
     /// Vertices of each class that occurs, by class; `None` without labels, and of a shard, which has not all of them.
     pub classes: Option<Vec<ClassCount>>,
-    /// What takes passes over the edges; `None` of a large graph, unless it was asked for.
+    /// Figures that take passes over the edges; `None` of a large graph, unless they were asked for.
     pub edges: Option<EdgeFigures>,
 }
 
-/// What takes passes over the edges.
+/// Figures that take passes over the edges.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EdgeFigures {
     /// Out-degrees; `None` of a graph without vertices.
@@ -53,7 +53,7 @@ pub struct EdgeFigures {
     pub isolated: u64,
     /// Weakly connected components.
     pub components: Components,
-    /// Of pairs of vertices that an edge joins.
+    /// Figures of pairs of vertices that an edge joins.
     #[serde(flatten)]
     pub pairs: Pairs,
 }

@@ -1,4 +1,4 @@
-//! What holds for the two ends of edges: reciprocity and homophily.
+//! Figures of the two ends of edges: reciprocity and homophily.
 //!
 //! Returns: counts and their shares. Input: a topology whose indices are checked, and a class or -1 for each vertex. An edge from a
 //! vertex to itself joins no pair: it counts as a self-loop and nothing else.
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::sum_over;
 
-/// What holds for pairs of vertices that an edge joins.
+/// Figures of pairs of vertices that an edge joins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pairs {
     /// Edges from a vertex to itself.
@@ -40,7 +40,7 @@ struct Counts {
 }
 
 impl Pairs {
-    /// Of the edges of `topology`, between vertices of these classes.
+    /// Figures of the edges of `topology`, between vertices of the classes `labels`.
     pub fn of(topology: &Topology, labels: Option<&[i32]>, stage: &dyn Stage) -> Self {
         let class = |v: u32| labels.map_or(-1, |labels| labels[v as usize]);
         let count = |v: u32, counts: &mut Counts| {

@@ -36,7 +36,7 @@ fn draw(state: &mut u64, below: u64) -> u64 {
     ((*state >> 32) * below) >> 32
 }
 
-/// By definition, without a thought for cost.
+/// Figures by definition, without a thought for cost.
 fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
     let degrees = |end: fn(&(u32, u32)) -> u32| -> Vec<u32> {
         (0..n as u32).map(|v| edges.iter().filter(|edge| end(edge) == v).count() as u32).collect()
@@ -57,7 +57,7 @@ fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
         let bar = |from: u32| {
             let vertices = degrees.iter().filter(|&&d| width(d) == from).count() as u64;
             assert_eq!(vertices > 0, froms.contains(&from));
-            degrees::Bar { from, vertices }
+            degrees::DegreeCount { from, vertices }
         };
         let mean = degrees.iter().sum::<u32>() as f64 / n as f64;
         let min = *degrees.iter().min().unwrap();

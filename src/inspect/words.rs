@@ -19,7 +19,7 @@ pub fn degree_rows(figures: &Figures) -> Vec<[String; 7]> {
     known.into_iter().filter_map(|(name, degrees)| Some(row(name, degrees?))).collect()
 }
 
-/// What else is known, each with its name.
+/// Other figures that are known, each with its name.
 pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     match &figures.edges {
@@ -47,7 +47,7 @@ pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What is left out of a large graph, and how to get it.
+/// Figures that are left out of a large graph, and how to get them.
 pub fn left_out() -> String {
     let millions = CHEAP_EDGES / 1_000_000;
     format!(

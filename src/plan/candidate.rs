@@ -27,7 +27,7 @@ pub struct Candidate {
     pub servers: usize,
     #[serde(skip)]
     pub rows: RowPlacement,
-    /// Where its feature rows come from, and the bytes of those that a rank keeps, where that was counted.
+    /// Sources of its feature rows, and the bytes of those that a rank keeps, where that was counted.
     #[serde(skip)]
     pub kept: Option<(Sources, f64)>,
     /// Why it cannot be run there yet, if it cannot.
@@ -38,11 +38,11 @@ pub struct Candidate {
     pub apart: Option<String>,
     /// Key of its map.
     pub partition: Option<String>,
-    /// What all ranks together do in a mini-batch.
+    /// Work of all ranks together in a mini-batch.
     pub work: Work,
 }
 
-/// Who computes what.
+/// Division of the work between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub parallelism: Parallelism,

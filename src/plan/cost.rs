@@ -61,21 +61,21 @@ use super::held::{Batch, Layer, mailed, values};
 use super::profile::{Link, Profile};
 use super::shape::{Shape, products_of};
 
-/// Where loaded rows come from: shares that add up to 1.
+/// Fractions of the loaded rows by source; they add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sources {
     /// The memory that the rank computes in.
     pub own: f64,
-    /// That of other ranks.
+    /// Memory of other ranks.
     pub peers: f64,
-    /// The host's, over the bus.
+    /// Memory of the host, over the bus.
     pub host: f64,
 }
 
 /// How ranks share mini-batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// Who computes what.
+    /// Division of the work between ranks.
     pub parallelism: Parallelism,
     /// The lowest layers whose rows are exchanged.
     pub split_layers: usize,
@@ -87,7 +87,7 @@ pub struct Way {
     pub largest: f64,
     /// Servers that the map was made for; where these are the hosts, what crosses between them is counted.
     pub servers: usize,
-    /// Where feature rows lie.
+    /// Sources of feature rows.
     pub sources: Sources,
     /// Whether devices draw from the graph in the host's memory.
     pub far_graph: bool,
@@ -110,15 +110,15 @@ pub enum Phase {
 /// A part of a phase.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Piece {
-    /// Of this phase.
+    /// Phase that it is a part of.
     pub phase: Phase,
-    /// What takes the time.
+    /// Name of the work.
     pub what: &'static str,
     /// How long.
     pub seconds: f64,
 }
 
-/// What a mini-batch costs.
+/// Cost of a mini-batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// In the order of the phases.
@@ -137,7 +137,7 @@ impl Cost {
         self.pieces.iter().filter(|piece| piece.phase == phase).fold(0.0, |sum, piece| sum + piece.seconds)
     }
 
-    /// What takes the longest, of the phases that are not hidden behind others.
+    /// Name of the piece that takes the longest, of the phases that are not hidden behind others.
     pub fn bound(&self) -> &'static str {
         let hidden = |phase: Phase| {
             let ahead = self.of(Phase::Sample) + self.of(Phase::Load);
@@ -326,7 +326,7 @@ impl Model<'_> {
         self.profile.hosts.min(self.way.ranks) as f64
     }
 
-    /// What takes the time, of `all` that all ranks do, where the busiest has `imbalance` times the mean.
+    /// Work that sets the time, where all ranks do `all` together and the busiest has `imbalance` times the mean.
     fn share(&self, all: f64, imbalance: f64) -> f64 {
         match (self.profile.shared, self.hosts() > 1.0) {
             (true, false) => all,

@@ -1,4 +1,4 @@
-//! What each system would do on some number of ranks, counted on simulated mini-batches.
+//! Work of each system on some number of ranks, counted on simulated mini-batches.
 
 use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
 use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_bytes};
@@ -28,7 +28,7 @@ pub struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// Those of `systems` that draw mini-batches, and one rank.
+    /// Candidates of the `systems` that draw mini-batches, and one rank.
     pub fn drawn(
         &self,
         systems: &[System],
@@ -218,7 +218,7 @@ impl Counting<'_> {
     }
 }
 
-/// What one rank does.
+/// Work of a mini-batch on one rank.
 fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
     let layer = |layer: &evaluate::LayerSize| LayerWork {
         vertices: layer.vertices.mean,

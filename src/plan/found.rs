@@ -1,4 +1,4 @@
-//! What was counted, on some hardware: what fits, how long it takes, and what would change the order.
+//! Candidates on some hardware: which fit, how long they take, and what would change their order.
 
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::Presample;
@@ -15,7 +15,7 @@ use gsplit::ui::bytes;
 const SPARE: f64 = 0.1;
 
 /// Everything that a ranking on some hardware needs.
-pub struct Found {
+pub struct Candidates {
     /// The question, for people.
     pub line: String,
     /// Mini-batches of an epoch.
@@ -32,14 +32,14 @@ pub struct Found {
     pub caches: Vec<CacheSize>,
 }
 
-/// What is not ranked.
+/// A system or candidate that is not ranked.
 #[derive(Serialize)]
 pub struct LeftOut<'a> {
     pub system: String,
     pub why: String,
     /// Whether the memory is enough, as far as that is known.
     pub fits: bool,
-    /// What it would cost, where that is known.
+    /// Its plan and cost, where they are known.
     pub plan: Option<Ranked<'a>>,
 }
 
@@ -49,13 +49,13 @@ pub struct Ranked<'a> {
     #[serde(flatten)]
     pub candidate: &'a Candidate,
     pub epoch_s: f64,
-    /// What takes longest.
+    /// Name of the work that takes longest.
     pub bound: &'static str,
     /// Bytes of a rank, the graph and cached rows included.
     pub memory: f64,
     /// Memory that it was given for feature rows, if it was limited.
     pub cache: Option<String>,
-    /// Where its feature rows come from.
+    /// Sources of its feature rows.
     sources: Sources,
     pub cost: Cost,
 }
@@ -74,13 +74,13 @@ impl Ranked<'_> {
     }
 }
 
-impl Found {
+impl Candidates {
     /// The candidates that fit `profile` and stand beside each other, the fastest first.
     pub fn rank(&self, profile: &Profile) -> Vec<Ranked<'_>> {
         self.sorted(profile, |candidate| candidate.apart.is_none())
     }
 
-    /// Those that fit and stand apart, the fastest first.
+    /// Candidates that fit and stand apart, the fastest first.
     pub fn apart(&self, profile: &Profile) -> Vec<Ranked<'_>> {
         self.sorted(profile, |candidate| candidate.apart.is_some())
     }
@@ -93,7 +93,7 @@ impl Found {
         ranked
     }
 
-    /// Those that do not fit, and what cannot be planned for, with the reason.
+    /// Candidates that do not fit, and systems that cannot be planned for, with the reason.
     pub fn unfit(&self, profile: &Profile) -> Vec<LeftOut<'_>> {
         let never = self.left_out.iter().map(|(system, why)| LeftOut {
             system: system.clone(),
@@ -199,8 +199,8 @@ impl Found {
         self.graph_bytes + vertices * (1.0 - unread) * self.row_bytes
     }
 
-    /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; whether it does not; and
-    /// what is then taken.
+    /// Sources of the rows of `candidate` with `left` bytes of a GPU for the graph, if it fits, and rows; whether the graph stays in the
+    /// host's memory; and bytes taken of the GPU, `taken` included.
     fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<CacheSize>) -> (Sources, bool, f64) {
         // Where all layers are split a rank draws for its own vertices alone.
         let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
@@ -238,7 +238,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// Those of `presample`; all alike of `vertices` without one.
+    /// Hits by the loads of `presample`; without one, all `vertices` alike.
     pub fn of(presample: Option<&Presample>, vertices: usize) -> Self {
         let mut loads = presample.map_or_else(|| vec![1; vertices], |presample| presample.input().to_vec());
         loads.sort_unstable_by(|a, b| b.cmp(a));

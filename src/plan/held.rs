@@ -11,7 +11,7 @@
 use gsplit_trainer::model::Order;
 use gsplit_trainer::{ModelKind, Pool};
 
-/// What a layer reads and makes, over all ranks that share the memory.
+/// Size of what a layer reads and makes, over all ranks that share the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     /// Rows that it makes.
@@ -20,7 +20,7 @@ pub struct Layer {
     pub edges: f64,
     /// Rows that it reads.
     pub read: f64,
-    /// Of these, rows that other ranks send.
+    /// Rows among these that other ranks send.
     pub received: f64,
     /// Values of a row that it reads and of one that it makes.
     pub widths: [f64; 2],
@@ -50,9 +50,9 @@ pub struct Batch {
 /// An operator: numbers of values.
 #[derive(Clone, Copy, Debug)]
 struct Operator {
-    /// What it returns, if that is kept.
+    /// Values that it returns, if they are kept.
     returns: f64,
-    /// What it keeps beside that.
+    /// Values that it keeps beside those.
     keeps: f64,
     /// Whether what it returns stays until its own backward; else it goes once the next one's is done.
     stays: bool,
@@ -60,7 +60,7 @@ struct Operator {
     learns: bool,
     /// The gradient of what it reads.
     gradient: f64,
-    /// What its backward takes beside that.
+    /// Values that its backward takes beside that.
     aside: f64,
 }
 

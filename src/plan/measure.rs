@@ -61,7 +61,7 @@ fn of_gpus(GpuRates { each, gpus, memory, bus, pairs }: GpuRates, name: &str) ->
     }
 }
 
-/// What both have in common.
+/// The part of a profile that CPUs and GPUs have in common.
 fn of_each(
     Rates { sampled_edges, rows, stream, layer, dense: [f32, bf16], exchange: [bytes, latency] }: Rates,
 ) -> Profile {

@@ -37,7 +37,7 @@ mod question;
 mod shape;
 
 pub use auto::choose;
-use found::{Found, LeftOut, Ranked};
+use found::{Candidates, LeftOut, Ranked};
 pub use measure::measure;
 pub use profile::Profile;
 
@@ -77,7 +77,7 @@ pub struct Args {
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     batch_size: usize,
-    /// Which systems [default: all]
+    /// Systems to plan for [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
     systems: Vec<System>,
     /// Numbers of ranks to try beside one [default: all that the profile has]
@@ -122,15 +122,15 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         anyhow::Ok(Staging::begin(Target::file(path), true)?)
     });
     let picture = picture.transpose()?;
-    let found = question.candidates(&dataset, ui)?;
-    let (ranked, apart) = (found.rank(&profile), found.apart(&profile));
-    let left_out = found.unfit(&profile);
+    let candidates = question.candidates(&dataset, ui)?;
+    let (ranked, apart) = (candidates.rank(&profile), candidates.apart(&profile));
+    let left_out = candidates.unfit(&profile);
     let fits = !ranked.is_empty() || !apart.is_empty() || left_out.iter().any(|row| row.fits);
     anyhow::ensure!(fits, "no system fits: {}", left_out.last().map_or("", |row| &row.why));
-    say(&found, [&ranked, &apart], &profile, &dataset, ui);
+    say(&candidates, [&ranked, &apart], &profile, &dataset, ui);
     ui.json(&json!({
         "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
-        "steps": found.steps, "plans": ranked, "apart": apart, "would_change": found.what_changes(&profile), "left_out": left_out,
+        "steps": candidates.steps, "plans": ranked, "apart": apart, "would_change": candidates.what_changes(&profile), "left_out": left_out,
     }));
     if let Some(picture) = picture {
         let file = picture.file();
@@ -164,8 +164,8 @@ impl Args {
 }
 
 /// For people.
-fn say(found: &Found, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, dataset: &Dataset, ui: &Ui) {
-    ui.say(format_args!("{}: {}", dataset.name(), found.line));
+fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, dataset: &Dataset, ui: &Ui) {
+    ui.say(format_args!("{}: {}", dataset.name(), candidates.line));
     ui.say(format_args!("hardware: {}", profile.about));
     ui.say(format_args!(
         "{:<24} {:>5} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>9}  bound by",
@@ -192,17 +192,17 @@ fn say(found: &Found, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, da
         let why = candidate.apart.as_deref().unwrap_or_default();
         ui.say(format_args!("{} stands apart: {why}", candidate.name));
     }
-    for LeftOut { system, why, plan, .. } in found.unfit(profile) {
+    for LeftOut { system, why, plan, .. } in candidates.unfit(profile) {
         let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
         ui.say(format_args!("{system} is left out: {why}{would}"));
     }
-    found.what_changes(profile).iter().for_each(|line| ui.say(line));
+    candidates.what_changes(profile).iter().for_each(|line| ui.say(line));
     if let Some(first) = ranked.first() {
         ui.say(format_args!("train with it: gsplit train {} {}", shell_path(dataset.path()), first.options()));
     }
 }
 
-/// What is wrong with the ranks, if anything.
+/// Refuses to plan without several ranks.
 fn check_ranks(ranks: &[u32]) -> anyhow::Result<()> {
     match ranks.is_empty() {
         true => Err(usage("the profile has one rank: pass --ranks N to plan for more")),

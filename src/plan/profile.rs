@@ -1,4 +1,4 @@
-//! What a machine, or several, can do: the rates that the cost model divides by.
+//! Profile of a machine, or of several: the rates that the cost model divides by.
 //!
 //! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; those of `profiles/` are built in, each number with its
 //! source. A rate is what one rank reaches, but where ranks share the cores of a host (`shared`): there it is what all of them reach
@@ -9,7 +9,7 @@ use gsplit_store::read_text;
 use gsplit_trainer::{Device, Dtype};
 use serde::{Deserialize, Serialize};
 
-/// Those that are built in, by name.
+/// Built-in profiles, by name.
 pub const SHIPPED: [(&str, &str); 9] = [
     ("cpu-2", include_str!("../../profiles/cpu-2.toml")),
     ("v100-4-nvlink", include_str!("../../profiles/v100-4-nvlink.toml")),
@@ -26,9 +26,9 @@ pub const SHIPPED: [(&str, &str); 9] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What it is, for people.
+    /// Description, for people.
     pub about: String,
-    /// Where ranks compute.
+    /// Device that ranks compute on.
     pub device: Device,
     /// Number of hosts.
     pub hosts: usize,
@@ -99,7 +99,7 @@ impl Link {
 }
 
 impl Dense {
-    /// Of products of `dtype`.
+    /// Rate of products of `dtype`.
     pub fn of(self, dtype: Dtype) -> f64 {
         if dtype == Dtype::F32 { self.f32 } else { self.bf16 }
     }
@@ -172,7 +172,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What each of `ranks` ranks of a host sends to all others alike: as much as its ports let it, and as the slowest pair takes.
+    /// The link by which each of `ranks` ranks of a host sends to all others alike: as much as its ports let it, and as the slowest pair
+    /// takes.
     pub fn among(&self, ranks: usize) -> Link {
         let within = self.pairs.iter().filter(|pair| pair.ranks.iter().all(|&rank| rank < ranks));
         within.fold(self.peer, |link, pair| Link {

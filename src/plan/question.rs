@@ -1,4 +1,4 @@
-//! What is planned for, and which systems can be.
+//! The question that a plan answers, and the systems that can be planned for.
 
 use clap::ValueEnum;
 use gsplit_kernels::schedule::Fanouts;
@@ -7,16 +7,16 @@ use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::{Device, ModelConfig};
 
 use super::counting::Counting;
-use super::found::{Found, Hits};
+use super::found::{Candidates, Hits};
 use super::shape::Shape;
 use crate::compare::Setting;
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 
-/// What is to be planned for.
+/// The question that a plan answers.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Those to plan for; all, if none is named.
+    /// Systems to plan for; all, if none is named.
     pub systems: Vec<System>,
     pub model: ModelConfig,
     pub fanouts: Fanouts,
@@ -54,7 +54,7 @@ impl Question {
         self.systems.is_empty() || self.systems.iter().any(|system| system.draws())
     }
 
-    /// What all systems have in common on so many ranks.
+    /// The setting that all systems have in common on so many ranks.
     pub fn setting(&self, ranks: usize) -> Setting {
         Setting::counted(self.model.clone(), (self.fanouts.clone(), self.batch_size), ranks, self.seed)
     }
@@ -63,7 +63,7 @@ impl Question {
     ///
     /// # Errors
     /// Those of pre-sampling, partitioning and evaluating.
-    pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Found> {
+    pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Candidates> {
         super::check_ranks(&self.ranks)?;
         let (dim, stored) = match self.feature_dim {
             Some(dim) => (dim, 4),
@@ -100,7 +100,7 @@ impl Question {
         }
         let outputs = dataset.manifest().num_classes.unwrap_or(self.model.hidden as u32) as usize;
         let model = &self.model;
-        Ok(Found {
+        Ok(Candidates {
             line: format!(
                 "{:?}, {} layers of {}, fanouts {}, batches of {}, {} mini-batches counted",
                 model.kind, model.layers, model.hidden, self.fanouts, self.batch_size, self.batches

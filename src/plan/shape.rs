@@ -1,15 +1,15 @@
-//! What a model computes with: rows, weights and parameters of its layers.
+//! Shape of a model: rows, weights and parameters of its layers.
 
 use gsplit_trainer::{Dtype, ModelKind};
 
-/// What a model computes with.
+/// Shape of a model.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Kind of layers.
     pub kind: ModelKind,
     /// Values of the rows that each layer reads and makes, from the seeds' layer down.
     pub widths: Vec<[f64; 2]>,
-    /// What products round to.
+    /// Type that products round to.
     pub dtype: Dtype,
     /// Bytes of a stored feature value.
     pub stored: f64,

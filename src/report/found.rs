@@ -1,4 +1,4 @@
-//! What a folder holds that can be reported on: a dataset, logs of training runs, and their checkpoints.
+//! Contents of a folder that can be reported on: a dataset, logs of training runs, and their checkpoints.
 //!
 //! The folder itself may be a dataset, or have one, logs (`train --log`) and checkpoints (`train --checkpoint`) in it or in its folders.
 //! Links, hidden folders and what lies in a dataset or a checkpoint are passed over.
@@ -22,17 +22,17 @@ const MOST: usize = 100_000;
 /// Bytes of a log's first line at most.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// What there is.
+/// Contents of a folder that can be reported on.
 #[derive(Default)]
 pub struct Found {
     /// The dataset.
     pub dataset: Option<PathBuf>,
     /// Training runs, by name.
-    pub runs: Vec<Run>,
+    pub runs: Vec<TrainingRun>,
 }
 
 /// A training run.
-pub struct Run {
+pub struct TrainingRun {
     /// The path of its log or its checkpoints in the folder.
     pub name: String,
     /// At least one.
@@ -41,7 +41,7 @@ pub struct Run {
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// What is shown of the trainer's `checkpoint.json`.
+/// Part of the trainer's `checkpoint.json` that is shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub made_from: MadeFrom,
@@ -51,7 +51,7 @@ pub struct Checkpoint {
     pub tool_version: String,
 }
 
-/// What is shown of its inputs.
+/// Part of its inputs that is shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inputs {
     pub partition: Option<(String, Value)>,
@@ -64,7 +64,7 @@ impl Document for Checkpoint {
 }
 
 impl Found {
-    /// What `folder` holds, beside the dataset `elsewhere`.
+    /// Looks into `folder`, whose runs may be of the dataset `elsewhere`.
     ///
     /// # Errors
     /// Nothing, several datasets, or a log or checkpoint that cannot be read.
@@ -91,7 +91,7 @@ impl Found {
         let mut runs = Vec::new();
         for path in &scan.logs {
             if let Some(epochs) = read_log(path)? {
-                runs.push(Run { name: name(&path.with_extension("")), epochs, checkpoint: None });
+                runs.push(TrainingRun { name: name(&path.with_extension("")), epochs, checkpoint: None });
             }
         }
         for (place, path) in &scan.checkpoints {
@@ -103,7 +103,7 @@ impl Found {
                 None if checkpoint.history.is_empty() => {}
                 None => {
                     let epochs = checkpoint.history.clone();
-                    runs.push(Run { name: name(place), epochs, checkpoint: Some(checkpoint) });
+                    runs.push(TrainingRun { name: name(place), epochs, checkpoint: Some(checkpoint) });
                 }
             }
         }
@@ -118,7 +118,7 @@ impl Found {
     }
 }
 
-/// What was seen on the way.
+/// Artifacts seen on the way.
 #[derive(Default)]
 struct Scan {
     datasets: Vec<PathBuf>,

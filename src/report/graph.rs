@@ -1,4 +1,4 @@
-//! What the graph is like.
+//! Figures of the graph.
 
 use anyhow::Result;
 use gsplit::chart::{Axis, Bars, Line, Lines, Scale, Series};

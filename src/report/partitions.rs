@@ -71,7 +71,7 @@ fn presample_of<'a>(maps: &[PartitionMap], presamples: &'a [Presample]) -> Optio
     presamples.iter().find(|presample| used.iter().any(|key| *key == presample.key())).or(presamples.first())
 }
 
-/// What the documents of `maps` say.
+/// Shows what the documents of `maps` say.
 fn stored(page: &mut Page, maps: &[PartitionMap]) {
     let head = [
         "partition",
@@ -128,13 +128,13 @@ fn stored(page: &mut Page, maps: &[PartitionMap]) {
     });
 }
 
-/// Of the pairs of adjacent vertices, those in two parts.
+/// Fraction of the pairs of adjacent vertices that lie in two parts.
 fn share_cut(map: &PartitionMap) -> f64 {
     let report = &map.meta().report;
     report.cut as f64 / report.adjacent_pairs.max(1) as f64
 }
 
-/// What `evaluate` shows.
+/// Shows the numbers of `evaluate`.
 fn by_layer(page: &mut Page, found: &Evaluation, presample: &Presample) {
     page.text(&format!(
         "Measured on {}, as of presample {}; bars are means over mini-batches, whiskers the 5th to the 95th percentile.",

@@ -7,7 +7,7 @@ use gsplit::ui::bytes;
 
 use gsplit_store::{EpochReport, Work, shell_path};
 
-use super::found::{Found, Run};
+use super::found::{Found, TrainingRun};
 use super::page::Page;
 
 /// Bars of a chart over the epochs; where there are more epochs, a bar is the mean of several.
@@ -59,9 +59,9 @@ pub fn show(page: &mut Page, found: &Found) {
     }
 }
 
-fn curves(page: &mut Page, runs: &[Run]) {
+fn curves(page: &mut Page, runs: &[TrainingRun]) {
     let score = |score: Option<f64>| score.map_or_else(|| "-".into(), |score| format!("{score:.4}"));
-    let row = |run: &Run| {
+    let row = |run: &TrainingRun| {
         let (last, best) = (run.epochs.last(), best(run));
         vec![
             run.name.clone(),
@@ -94,21 +94,26 @@ fn curves(page: &mut Page, runs: &[Run]) {
 }
 
 /// The epoch of the highest valid score, of equals the first.
-fn best(run: &Run) -> Option<&EpochReport> {
+fn best(run: &TrainingRun) -> Option<&EpochReport> {
     let scored = run.epochs.iter().filter_map(|epoch| Some((epoch, epoch.valid?)));
     scored.max_by(|(a, left), (b, right)| left.total_cmp(right).then(b.epoch.cmp(&a.epoch))).map(|(epoch, _)| epoch)
 }
 
-fn points(run: &Run, of: &dyn Fn(&EpochReport) -> Option<f64>) -> Vec<[f64; 2]> {
+fn points(run: &TrainingRun, of: &dyn Fn(&EpochReport) -> Option<f64>) -> Vec<[f64; 2]> {
     run.epochs.iter().filter_map(|epoch| Some([f64::from(epoch.epoch), of(epoch)?])).collect()
 }
 
-fn mean(run: &Run, of: impl Fn(&EpochReport) -> f64) -> f64 {
+fn mean(run: &TrainingRun, of: impl Fn(&EpochReport) -> f64) -> f64 {
     run.epochs.iter().map(of).sum::<f64>() / run.epochs.len().max(1) as f64
 }
 
 /// A stacked bar an epoch, or for several, of what `of` tells of an epoch.
-fn by_epoch<const N: usize>(run: &Run, label: &str, names: [&str; N], of: impl Fn(&EpochReport) -> [f64; N]) -> Bars {
+fn by_epoch<const N: usize>(
+    run: &TrainingRun,
+    label: &str,
+    names: [&str; N],
+    of: impl Fn(&EpochReport) -> [f64; N],
+) -> Bars {
     let together = run.epochs.len().div_ceil(BARS).max(1);
     let chunks: Vec<&[EpochReport]> = run.epochs.chunks(together).collect();
     let values = |i: usize| {
@@ -128,7 +133,7 @@ fn of_phases(epoch: &EpochReport) -> [f64; 5] {
     phases(&epoch.timings)
 }
 
-fn phase_bars(run: &Run) -> Bars {
+fn phase_bars(run: &TrainingRun) -> Bars {
     by_epoch(run, "seconds by epoch", PHASES, of_phases)
 }
 
@@ -136,7 +141,7 @@ fn phase_head() -> Vec<&'static str> {
     ["run"].into_iter().chain(PHASES).chain(["wall time"]).collect()
 }
 
-fn phase_row(run: &Run) -> Vec<String> {
+fn phase_row(run: &TrainingRun) -> Vec<String> {
     let seconds = |seconds: f64| format!("{seconds:.3}");
     let phases = (0..PHASES.len()).map(|i| seconds(mean(run, |epoch| of_phases(epoch)[i])));
     [run.name.clone()].into_iter().chain(phases).chain([seconds(mean(run, |epoch| epoch.seconds))]).collect()
@@ -149,11 +154,11 @@ fn sources(epoch: &EpochReport) -> [f64; 3] {
     [rows_cached, rows_from_peers, host].map(|rows| rows as f64)
 }
 
-fn row_bars(run: &Run) -> Bars {
+fn row_bars(run: &TrainingRun) -> Bars {
     by_epoch(run, "rows loaded by epoch", ["own GPU", "other GPUs", "host"], sources)
 }
 
-fn work_row(run: &Run) -> Vec<String> {
+fn work_row(run: &TrainingRun) -> Vec<String> {
     let count = |of: &dyn Fn(&EpochReport) -> f64| format!("{:.0}", mean(run, of));
     vec![
         run.name.clone(),
@@ -168,7 +173,7 @@ fn work_row(run: &Run) -> Vec<String> {
 }
 
 /// Bytes and messages by part of a mini-batch and route.
-fn sent(page: &mut Page, runs: &[Run]) {
+fn sent(page: &mut Page, runs: &[TrainingRun]) {
     let mut rows = Vec::new();
     for run in runs {
         let mut sums: BTreeMap<(&str, &str), [u64; 2]> = BTreeMap::new();

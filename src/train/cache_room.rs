@@ -9,7 +9,7 @@ use gsplit_trainer::{Device, Error, RowPlacement, TrainConfig};
 /// Memory of its GPU that each rank has for feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CacheRoom {
-    /// What mini-batches and the graph leave.
+    /// Memory that mini-batches and the graph leave.
     Auto,
     /// So much.
     Size(CacheSize),

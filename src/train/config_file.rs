@@ -21,13 +21,13 @@ use gsplit::ui::usage;
 
 /// The table of the options that are no part of [`TrainConfig`].
 const RUN: &str = "run";
-/// What cannot stand in a file.
+/// Options that cannot stand in a file.
 const NOT_IN_FILES: [&str; 9] =
     ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
 /// Key at the top of older files, with the value that says what is so without it.
 const WITHOUT_EFFECT: (&str, &str) = ("exchange", "rows");
 
-/// Where the options of `gsplit train` stand in a file.
+/// Places of the options of `gsplit train` in a file.
 pub struct Places(BTreeMap<(String, String), Arg>);
 
 /// A configuration file's options.
@@ -162,7 +162,7 @@ fn entries<'a>(document: &'a DeTable<'a>) -> Vec<(&'a str, Key<'a>, &'a Spanned<
     entries
 }
 
-/// What the command line would say for `value` of `arg`, which is checked.
+/// Words of the command line for `value` of `arg`, which is checked.
 fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let flag = arg.get_long().unwrap_or_default();
     if matches!(arg.get_action(), ArgAction::SetTrue) {

@@ -1,4 +1,4 @@
-//! What a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
+//! Choices that a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches};

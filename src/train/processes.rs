@@ -26,7 +26,7 @@ pub struct Args {
     /// Evaluation and checkpoints, for which the others wait for rank 0, do not count
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     timeout: u64,
-    /// Where processes on GPUs meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
+    /// Address where processes on GPUs meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
     /// the first host and a port made of the job's number]
     #[arg(long, value_name = "HOST:PORT")]
     rendezvous: Option<Address>,
@@ -104,7 +104,7 @@ pub struct Processes {
     pub process: Arc<Process>,
     /// How many there are.
     pub size: usize,
-    /// What fails leaves without a farewell, which would wait for the others: the launcher ends them.
+    /// MPI, dropped by [`part`](Self::part) alone: a farewell of a process that failed would wait for the others. The launcher ends them.
     #[cfg(feature = "mpi")]
     world: Option<std::mem::ManuallyDrop<gsplit_trainer::MpiWorld>>,
 }

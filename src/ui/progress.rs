@@ -40,9 +40,9 @@ impl Drop for Timed {
 }
 
 /// A bar with rate and remaining time, for terminals.
-pub struct Bar(ProgressBar);
+pub struct TerminalBar(ProgressBar);
 
-impl Bar {
+impl TerminalBar {
     pub fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
         let counts = match (unit, total) {
             (Unit::Bytes, Some(_)) => "{bytes}/{total_bytes} {bytes_per_sec}".to_string(),
@@ -65,20 +65,20 @@ impl Bar {
     }
 }
 
-impl Stage for Bar {
+impl Stage for TerminalBar {
     fn advance(&self, by: u64) {
         self.0.inc(by);
     }
 }
 
-impl Drop for Bar {
+impl Drop for TerminalBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
 /// A line now and then, for logs.
-pub struct Lines {
+pub struct LogLines {
     name: String,
     total: Option<u64>,
     unit: Unit,
@@ -94,14 +94,14 @@ struct LineState {
 /// Silence between two lines of one stage; a stage that ends sooner says nothing.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-impl Lines {
+impl LogLines {
     pub fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
         let now = Instant::now();
         Self { name: name.into(), total, unit, state: Mutex::new(LineState { done: 0, started: now, spoken: now }) }
     }
 }
 
-impl Stage for Lines {
+impl Stage for LogLines {
     fn advance(&self, by: u64) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.done += by;
@@ -113,8 +113,8 @@ impl Stage for Lines {
     }
 }
 
-impl Lines {
-    /// What is told after `done` in so many seconds.
+impl LogLines {
+    /// The line to print after `done` in so many seconds.
     fn line(&self, done: u64, seconds: f64) -> String {
         let said = |count: f64| match self.unit {
             Unit::Bytes => bytes(count as u64),
@@ -158,9 +158,9 @@ mod tests {
     fn rates_are_rounded() {
         let found = [0.4, 950.4, 999.6, 1234.0, 9960.0, 123_456.0, 999_600.0, 1.24e6, 4.5e10, 2e13].map(short);
         assert_eq!(found, ["0", "950", "1.0k", "1.2k", "10k", "123k", "1.0M", "1.2M", "45G", "20T"]);
-        let edges = Lines::new("reading", Some(4_000_000), Unit::Items("edges"));
+        let edges = LogLines::new("reading", Some(4_000_000), Unit::Items("edges"));
         assert_eq!(edges.line(1_234_567, 1.0), "reading: 1.2M of 4.0M edges, 1.2M/s, 1 s, eta 2 s");
-        let bytes = Lines::new("reading", None, Unit::Bytes);
+        let bytes = LogLines::new("reading", None, Unit::Bytes);
         assert_eq!(bytes.line(3 << 20, 2.0), "reading: 3.00 MiB, 1.50 MiB/s, 2 s");
     }
 }
