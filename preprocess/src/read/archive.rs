@@ -30,7 +30,7 @@ const HEAD_BYTES: u64 = 1 << 12;
 
 /// Kind of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
+pub enum ArchiveFormat {
     /// Compressed or not.
     Tar,
     /// Members are stored or deflated.
@@ -38,7 +38,7 @@ pub enum Packing {
 }
 
 /// Kind of the archive at `path`; `None` for any other file or folder. The archives of NumPy and torch are inputs themselves.
-pub fn packing(path: &Path, format: Option<Format>) -> Result<Option<Packing>> {
+pub fn packing(path: &Path, format: Option<Format>) -> Result<Option<ArchiveFormat>> {
     if !path.is_file() {
         return Ok(None);
     }
@@ -47,13 +47,13 @@ pub fn packing(path: &Path, format: Option<Format>) -> Result<Option<Packing>> {
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         foreign::refuse_by_content(path, &head)?;
         let is_input = npz::recognises(path, &head) || pt::recognises(path, &head);
-        return Ok((!is_input && !matches!(format, Some(Format::Npz | Format::Pt))).then_some(Packing::Zip));
+        return Ok((!is_input && !matches!(format, Some(Format::Npz | Format::Pt))).then_some(ArchiveFormat::Zip));
     }
     if text::is_compressed(&head) {
         // A reader of the format says what is wrong with it.
         head = TextStream::open(path)?.head(HEAD_BYTES as usize).unwrap_or_default();
     }
-    Ok((head.get(257..262) == Some(b"ustar")).then_some(Packing::Tar))
+    Ok((head.get(257..262) == Some(b"ustar")).then_some(ArchiveFormat::Tar))
 }
 
 /// The folder that an archive is unpacked in for the output at `out`.
@@ -63,7 +63,7 @@ pub fn folder(out: &Path) -> PathBuf {
     parent.join(format!(".{name}.partial")).join("artifact")
 }
 
-/// What that folder would become if it were an artifact.
+/// Path that this folder would have as a finished artifact.
 fn place(out: &Path) -> PathBuf {
     let mut name = out.file_name().unwrap_or_default().to_os_string();
     name.push(".unpacked");
@@ -83,7 +83,7 @@ impl Unpacked {
     /// Unpacks the archive at `path` beside `out`: the members that do not only describe, or `member` alone, a file or a folder.
     pub fn of(
         path: &Path,
-        packing: Packing,
+        packing: ArchiveFormat,
         out: &Path,
         member: Option<&str>,
         progress: &dyn Progress,
@@ -105,8 +105,8 @@ impl Unpacked {
             stage,
         };
         match packing {
-            Packing::Tar => writer.tar()?,
-            Packing::Zip => writer.zip()?,
+            ArchiveFormat::Tar => writer.tar()?,
+            ArchiveFormat::Zip => writer.zip()?,
         }
         if writer.taken == 0 {
             let problem = match member {
@@ -261,7 +261,7 @@ impl Writer<'_> {
             io::ErrorKind::AlreadyExists => refused("is in it twice"),
             _ => Error::io(&target)(error),
         })?;
-        let mut counted = Counted { file: &mut file, stage: &*self.stage, problem: None };
+        let mut counted = WatchedFile { file: &mut file, stage: &*self.stage, problem: None };
         let copied = io::copy(&mut content.take(bytes.saturating_add(1)), &mut counted);
         let problem = counted.problem.take();
         let copied = match (copied, problem) {
@@ -328,13 +328,13 @@ impl<R: Read> Read for Bounded<'_, R> {
 }
 
 /// A file that is written, with what is written told to the user. Problems of the disk are told from those of the archive.
-struct Counted<'a> {
+struct WatchedFile<'a> {
     file: &'a mut File,
     stage: &'a dyn gsplit_store::Stage,
     problem: Option<io::Error>,
 }
 
-impl io::Write for Counted<'_> {
+impl io::Write for WatchedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes);
         match written {

@@ -98,7 +98,7 @@ fn innermost(path: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What `folder` has that neither is hidden nor describes.
+/// Entries of `folder` that neither are hidden nor describe.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {

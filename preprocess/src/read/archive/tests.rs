@@ -131,12 +131,12 @@ fn archives_are_told_by_their_content() {
     let zip = zip_of(&[("a.npy", b"x")]);
     let tar = tar_of(b"a", EntryType::Regular, 0, b"");
     for (name, bytes, format, expected) in [
-        ("x", &zip[..], None, Some(Packing::Zip)),
+        ("x", &zip[..], None, Some(ArchiveFormat::Zip)),
         ("x.npz", &zip, None, None),
         ("x.pt", &zip, None, None),
         ("x.bin", &zip, Some(Format::Npz), None),
-        ("x.txt", &tar, None, Some(Packing::Tar)),
-        ("x.gz", &gzip(&tar), None, Some(Packing::Tar)),
+        ("x.txt", &tar, None, Some(ArchiveFormat::Tar)),
+        ("x.gz", &gzip(&tar), None, Some(ArchiveFormat::Tar)),
         ("y.gz", &gzip(b"1 2\n"), None, None),
         ("y.tar", b"1 2\n", None, None),
         ("z.gz", b"\x1f\x8b", None, None),

@@ -56,7 +56,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
     let is_kept = is_weighted && wanted.keeps(WEIGHT);
     let columns: Vec<EdgeColumn> = is_kept.then_some(weight).into_iter().collect();
     wanted.check(path, &columns)?;
-    let lists = Lists {
+    let lists = LigraLists {
         path: path.to_path_buf(),
         is_weighted,
         num_vertices,
@@ -134,7 +134,7 @@ impl Words {
 }
 
 /// The lists as edges.
-struct Lists {
+struct LigraLists {
     path: PathBuf,
     is_weighted: bool,
     num_vertices: u64,
@@ -157,11 +157,11 @@ struct Walk {
     edge: u64,
     /// The vertex of the current list.
     vertex: u64,
-    /// Where that list ends.
+    /// End of that list.
     end: u64,
 }
 
-impl Lists {
+impl LigraLists {
     fn walk(&self) -> MutexGuard<'_, Option<Walk>> {
         self.walk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,7 +181,7 @@ impl Lists {
         Ok(Walk { offsets, targets: after(before_targets)?, weights, edge: 0, vertex: 0, end })
     }
 
-    /// Where the list of `vertex` ends, which starts at `start`.
+    /// End of the list of `vertex`, which starts at `start`.
     fn end(&self, offsets: &mut Words, vertex: u64, start: u64) -> Result<u64> {
         if vertex + 1 >= self.num_vertices {
             return Ok(self.num_edges);
@@ -236,7 +236,7 @@ impl Lists {
     }
 }
 
-impl EdgeSource for Lists {
+impl EdgeSource for LigraLists {
     fn rewind(&self) -> Result<()> {
         *self.walk() = Some(self.start()?);
         self.bytes_done.store(0, Relaxed);
