@@ -166,7 +166,10 @@ impl Sheet {
 
     /// The cell of column `at` as a program would write it, without blanks around it.
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Cow<'c, [u8]> {
-        self.styles.get(at).copied().unwrap_or_default().plain(cell.trim_ascii())
+        match self.styles.get(at) {
+            None | Some(Style::Plain) => Cow::Borrowed(cell.trim_ascii()),
+            Some(style) => style.plain(cell.trim_ascii()),
+        }
     }
 
     /// Names of the columns of dates.

@@ -27,6 +27,7 @@ impl Delimiter {
     const NAMES: [&str; 6] = ["tab", ";", "|", ",", "::", "blank"];
 
     /// The first place of this in `text`, and the bytes that it takes.
+    #[inline]
     fn find(self, text: &[u8]) -> Option<(usize, usize)> {
         match self {
             Self::Byte(byte) => memchr::memchr(byte, text).map(|at| (at, 1)),
