@@ -35,7 +35,7 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     options: ConvertOptions,
-    /// Only say what it will take: memory, disk and time of every stage. Nothing is written
+    /// Only say what it will take: memory, disk and time of every stage. No dataset is written
     #[arg(long)]
     plan: bool,
     /// Replace the dataset at --out, its presamples and partitions included

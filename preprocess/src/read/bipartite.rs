@@ -90,7 +90,7 @@ impl EdgeSource for TwoKinds {
     }
 }
 
-/// Pairs of names for two kinds of vertices, in the singular, where a table or list of the one and the other is meant.
+/// Words for kinds of vertices, in the singular: columns called by two of them hold ids of two kinds.
 const KINDS: [&str; 46] = [
     "user",
     "item",

@@ -7,7 +7,9 @@
 //!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
 //!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
 //!      ─▶ Raw         open                  one `match`, a reader for each format: opens, checks what is small
+//!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
+//!                     listed::ListedEnds    drops edges at vertices without a row, if asked to
 //!      ─▶ edges       EdgeSource::next      cuts the next piece, in sequence
 //!                     EdgeSource::parse     makes edges of a piece, by any thread
 //!                     EdgeSource::finish    compares what was read with what headers promised
@@ -16,13 +18,13 @@
 //!                     convert::nodes, convert::features    bring rows into the order of the vertices (convert::rows)
 //!      ─▶ dataset     gsplit_store::DatasetWriter
 //! ```
-//! `convert::Input::open` takes the first three steps, `convert::write` the others. Readers hold little: edges and rows stay in
+//! `convert::Input::open` takes the steps to `Raw`, `convert::write` the others. Readers hold little: edges and rows stay in
 //! the file until they are asked for.
 //!
 //! ```text
-//! text      lines: edge lists, Matrix Market, METIS, DIMACS, Ligra
+//! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS, Ligra
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
-//! table     Parquet, Arrow, CSV with a header                           ──▶ text (CSV)
+//! table     Parquet, Arrow, and text in rows of as many fields          ──▶ text (the latter)
 //! foreign   formats that other programs convert first
 //! raw       a graph, opened          options     what the user gives, and the parts of it
 //! ```
