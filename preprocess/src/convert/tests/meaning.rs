@@ -4,6 +4,7 @@ use std::fs;
 
 use clap::{Args, Command, FromArgMatches};
 
+use super::bad_input::message;
 use super::*;
 
 /// Options as the command line gives them.
@@ -104,6 +105,20 @@ fn first_lines_are_headers_or_edges() {
         ("a.csv", "n1,n2\nn2,n3\n", "", "error: --header"),
         ("a.csv", "1,2\n2,3\n", "--header yes", "2>3"),
     ]);
+}
+
+#[test]
+fn a_word_of_the_first_line_that_is_an_id_far_below_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let rows: String = (0..5000).map(|v| format!("v{v},w{v}\n")).collect();
+    fs::write(&path, format!("alice,bob\n{rows}carol,bob\n")).unwrap();
+    let found = message(&path, &options(""));
+    assert!(found.contains("line 1: `bob` of line 1 is an id of a line below: pass --header no"), "{found}");
+    assert!(!path.with_file_name(".ds.partial").exists());
+    assert_eq!(convert_new(&path, &options("--header no")).unwrap().1.topology().num_edges(), 5002);
+    fs::write(&path, format!("person_x,person_y\n{rows}")).unwrap();
+    assert_eq!(convert_new(&path, &options("")).unwrap().1.topology().num_edges(), 5000);
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Ids and values from text tables, piece by piece.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::write_fill;
 use super::choice::{Choice, IdKind};
+use super::header;
 use super::sheet::Sheet;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, row_bytes};
 use crate::read::text::field::shown;
 use crate::read::text::line::fields;
 use crate::read::text::names::TextNames;
@@ -32,6 +35,9 @@ pub struct Text {
     nulls: bool,
     /// Value of edges that have none.
     fill: Option<f64>,
+    /// Hashes of the words of a header that may be an edge, and the number of one that is an id too, from 1.
+    doubtful: Vec<u64>,
+    repeated: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -61,6 +67,10 @@ impl Text {
             offset += column.value.bytes();
         }
         ids.iter().enumerate().for_each(|(which, &at)| roles[at] = Role::Id(which));
+        // Of a table of vertices the header is known to be one.
+        let is_doubtful = sheet.header.as_ref().is_some_and(|header| !header.is_certain) && ids.len() == 2;
+        let words = ids.iter().filter(|_| is_doubtful && choice.kind == IdKind::Text);
+        let doubtful = words.map(|&at| xxh3_64(sheet.columns[at].0.as_bytes())).collect();
         Self {
             sheet,
             kind: choice.kind,
@@ -72,6 +82,8 @@ impl Text {
             done: AtomicU64::new(0),
             nulls: false,
             fill: choice.fill,
+            doubtful,
+            repeated: AtomicUsize::new(0),
         }
     }
 
@@ -131,7 +143,11 @@ impl Text {
             }),
             IdKind::Text => {
                 let text = std::str::from_utf8(cell).map_err(|_| format!("{}: expected UTF-8", shown(cell)))?;
-                Ok(names.id(text))
+                let id = names.id(text);
+                if let Some(word) = self.doubtful.iter().position(|&word| word == id) {
+                    self.repeated.store(word + 1, Relaxed);
+                }
+                Ok(id)
             }
         }
     }
@@ -141,6 +157,7 @@ impl EdgeSource for Text {
     fn rewind(&self) -> Result<()> {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
         self.done.store(0, Relaxed);
+        self.repeated.store(0, Relaxed);
         Ok(())
     }
 
@@ -184,6 +201,17 @@ impl EdgeSource for Text {
         }
         names.append_to(&mut batch.names);
         Ok(())
+    }
+
+    fn finish(&self, _seen: &Seen) -> Result<Ending> {
+        match (self.repeated.load(Relaxed), &self.sheet.header) {
+            (word @ 1.., Some(header)) => {
+                let at = self.roles.iter().position(|role| matches!(role, Role::Id(which) if *which == word - 1));
+                let name = at.map_or("", |at| self.sheet.columns[at].0.as_str());
+                Err(Error::line(&self.sheet.files[0], header.line, header::question(name, header.line)))
+            }
+            _ => Ok(Ending::default()),
+        }
     }
 
     fn columns(&self) -> &[EdgeColumn] {

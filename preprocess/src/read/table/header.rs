@@ -19,6 +19,8 @@ pub struct Header {
     pub line: u64,
     /// Its text.
     pub text: Vec<u8>,
+    /// False: its words are taken for names because they are ids of no row so far.
+    pub is_certain: bool,
 }
 
 /// Finds the header of the table in `sketch`; `given` by the user, or told by the lines. The error is the question.
@@ -27,10 +29,10 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     let Some((number, first)) = sketch.rows.first() else {
         return Ok(comment.filter(|(_, known)| *known).map(|(header, _)| header));
     };
-    let header = || Some(Header { line: *number, text: sketch.first.to_vec() });
+    let header = |is_certain| Some(Header { line: *number, text: sketch.first.to_vec(), is_certain });
     match given {
         Some(Answer::No) => return Ok(None),
-        Some(Answer::Yes) => return Ok(header()),
+        Some(Answer::Yes) => return Ok(header(true)),
         None => {}
     }
     let names: Vec<String> = first.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect();
@@ -38,7 +40,7 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     let rows: Vec<&Fields<'_>> = sketch.rows[1..].iter().map(|(_, row)| row).collect();
     // The index that pandas writes has no name.
     if ends::are_known(&names) || names.first() == Some(&"") {
-        return Ok(header());
+        return Ok(header(true));
     }
     if let Some((header, true)) = comment {
         return Ok(Some(header));
@@ -55,17 +57,25 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
         return Ok(comment.map(|(header, _)| header));
     }
     if kinds.iter().any(|&(is_number_above, below)| !is_number_above && is_number(below)) {
-        return Ok(header());
+        return Ok(header(true));
     }
     let below = |name: &&str| {
         rows.iter().flat_map(|row| row.iter().take(ID_COLUMNS)).any(|cell| cell.trim_ascii() == name.as_bytes())
     };
     let problem = match names.iter().take(ID_COLUMNS).copied().find(|name| below(name)) {
-        Some(name) => format!("`{name}` of line {number} is an id of a line below"),
+        Some(name) => return Err(question(name, *number)),
         None if rows.is_empty() => format!("line {number} is the only one"),
-        None => return Ok(header()),
+        None => return Ok(header(false)),
     };
     Err(format!("{problem}: pass --header no if line {number} is a row, or --header yes if it names the columns"))
+}
+
+/// Question where a word of line `number` is an id of a row too.
+pub fn question(name: &str, number: u64) -> String {
+    format!(
+        "`{name}` of line {number} is an id of a line below: pass --header no if line {number} is a row, or --header yes if it names the \
+         columns"
+    )
 }
 
 /// The comment before the first row, where it has as many fields, and whether these are known names of ends.
@@ -74,7 +84,7 @@ fn of_comment(sketch: &Sketch<'_>) -> Option<(Header, bool)> {
     let words = names_in(text, sketch.delimiter).ok()?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let fits = sketch.rows.first().is_none_or(|(_, row)| row.len() == words.len());
-    fits.then(|| (Header { line, text: text.to_vec() }, ends::are_known(&words)))
+    fits.then(|| (Header { line, text: text.to_vec(), is_certain: true }, ends::are_known(&words)))
 }
 
 /// The names of the columns in a header line, or in a comment.

@@ -94,7 +94,7 @@ impl Sheet {
             return Err(Error::line(file, line, "expected a header line with the names of the columns, found numbers"));
         }
         let names = match &header {
-            Some(Header { line, text }) => {
+            Some(Header { line, text, .. }) => {
                 header::names_in(text, delimiter).map_err(|problem| Error::line(file, *line, problem))?
             }
             None => {
