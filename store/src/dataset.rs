@@ -147,8 +147,32 @@ impl Dataset {
             let remedy = "its vertices can have several classes: a bit matrix".to_string();
             return Err(Error::Missing { path, what, remedy });
         }
+        if self.manifest.numeric_label {
+            let (path, what) = (self.path.clone(), "classes".to_string());
+            let remedy = "its vertices have numbers to learn: train --task regression".to_string();
+            return Err(Error::Missing { path, what, remedy });
+        }
         let remedy = "convert with a table of the vertices (--nodes), or learn the edges (train --task link)";
         let labels = Column::open(self.part("nodes/label.npy", "labels", remedy)?)?;
+        self.check_rows("nodes/label.npy", labels.len())?;
+        Ok(labels)
+    }
+
+    /// One number per vertex, NaN for unlabelled, in the unit of the input. Fails when vertices have classes: see
+    /// [`Dataset::labels`]. Refuses a shard: see [`Dataset::held_numeric_labels`].
+    pub fn numeric_labels(&self) -> Result<Column<f32>> {
+        self.expect_whole("labels")?;
+        self.stored_numeric_labels()
+    }
+
+    /// The numbers to learn that there are, in their own order.
+    pub(crate) fn stored_numeric_labels(&self) -> Result<Column<f32>> {
+        if !self.manifest.numeric_label {
+            let (path, what) = (self.path.clone(), "labels that are numbers".to_string());
+            let remedy = "convert it with --label-kind number --label-column COLUMN".to_string();
+            return Err(Error::Missing { path, what, remedy });
+        }
+        let labels = Column::open(self.part("nodes/label.npy", "labels", "rebuild it")?)?;
         self.check_rows("nodes/label.npy", labels.len())?;
         Ok(labels)
     }

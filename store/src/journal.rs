@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::document::{self, Document};
 use crate::manifest::Columns;
 use crate::staging::tree::{self, sync};
-use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Result, ShardInfo};
+use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Recipe, Result, ShardInfo};
 
 pub(crate) const JOURNAL: &str = "journal.json";
 
@@ -45,6 +45,10 @@ pub(crate) struct Staged {
     #[serde(default)]
     pub(crate) class_names: Option<Vec<String>>,
     pub(crate) multi_label: bool,
+    #[serde(default)]
+    pub(crate) numeric_label: bool,
+    #[serde(default)]
+    pub(crate) recipe: Option<Recipe>,
     pub(crate) columns: Columns,
     pub(crate) edge_columns: Columns,
     pub(crate) string_ids: bool,
@@ -65,6 +69,8 @@ impl Staged {
             num_classes: self.num_classes,
             class_names: self.class_names,
             multi_label: self.multi_label,
+            numeric_label: self.numeric_label,
+            recipe: self.recipe,
             columns: self.columns,
             edge_columns: self.edge_columns,
             string_ids: self.string_ids,

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::{Column, ColumnFile, Error, FileRecord, NpyWriter, Result, RowIndex};
+use crate::{Column, ColumnFile, Element, Error, FileRecord, NpyWriter, Result, RowIndex};
 
 /// Streams one class per vertex, -1 for unlabelled.
 #[derive(Debug)]
@@ -108,36 +108,59 @@ impl MultiLabelWriter {
     }
 }
 
-/// One class a vertex, mapped.
+/// Label of a vertex that has one label.
+pub trait Label: Element {
+    /// Whether it is one: what stands for none is stored too.
+    fn is_given(self) -> bool;
+}
+
+impl Label for i32 {
+    fn is_given(self) -> bool {
+        self >= 0
+    }
+}
+
+impl Label for f32 {
+    fn is_given(self) -> bool {
+        !self.is_nan()
+    }
+}
+
+/// One class a vertex, -1 for unlabelled.
+pub type ClassLabels = HeldLabels<i32>;
+/// One number a vertex, NaN for unlabelled.
+pub type NumericLabels = HeldLabels<f32>;
+
+/// One label a vertex, mapped.
 #[derive(Clone, Debug)]
-pub struct ClassLabels {
-    stored: Column<i32>,
+pub struct HeldLabels<T> {
+    stored: Column<T>,
     /// In a shard, which row is a vertex's, and the vertices of the whole train split without a class.
     shard: Option<(RowIndex, Column<u32>)>,
 }
 
-impl ClassLabels {
-    pub(crate) fn new(stored: Column<i32>, shard: Option<(RowIndex, Column<u32>)>) -> Self {
+impl<T: Label> HeldLabels<T> {
+    pub(crate) fn new(stored: Column<T>, shard: Option<(RowIndex, Column<u32>)>) -> Self {
         Self { stored, shard }
     }
 
-    /// The class of vertex `v`, -1 for unlabelled; `None` where it is not stored: on another host, or no vertex.
-    pub fn get(&self, v: u32) -> Option<i32> {
+    /// The label of vertex `v`, which may stand for none; `None` where it is not stored: on another host, or no vertex.
+    pub fn get(&self, v: u32) -> Option<T> {
         let row = self.shard.as_ref().map_or(Some(v as usize), |(index, _)| index.row_of(v))?;
         self.stored.get(row).copied()
     }
 
-    /// Whether `v`, of the train split or with its class stored here, has one.
+    /// Whether `v`, of the train split or with its label stored here, has one.
     pub fn is_labelled(&self, v: u32) -> bool {
         match (self.get(v), &self.shard) {
-            (Some(class), _) => class >= 0,
+            (Some(label), _) => label.is_given(),
             (None, Some((_, unlabelled))) => unlabelled.binary_search(&v).is_err(),
             (None, None) => false,
         }
     }
 
-    /// The classes that are stored, in the order of their vertices.
-    pub fn stored(&self) -> &[i32] {
+    /// The labels that are stored, in the order of their vertices.
+    pub fn stored(&self) -> &[T] {
         &self.stored
     }
 }

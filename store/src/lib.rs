@@ -12,7 +12,8 @@
 //!                                  is the edge weight, `feat` are edge features
 //!   nodes/feat.arrow               Arrow IPC file, one FixedSizeList column (f32, f16, bf16; i8 with a column of scales),
 //!                                  read where it lies
-//!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled; multi-label: u8[n, ⌈classes / 8⌉], packed bits
+//!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled; multi-label: u8[n, ⌈classes / 8⌉], packed bits;
+//!                                  of numbers to learn f32[n], NaN = unlabelled
 //!   nodes/<name>.npy               further node columns: [n] or [n, w] of any little-endian number
 //!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed;
 //!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings
@@ -58,6 +59,7 @@ mod partition;
 mod placement;
 mod presample;
 mod progress;
+mod recipe;
 mod rows;
 mod shard;
 mod shell;
@@ -76,7 +78,7 @@ pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
-pub use labels::{ClassLabels, LabelWriter, MultiLabelWriter, MultiLabels};
+pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, KIND, Provenance, Split};
 pub use mmap::MappedFile;
@@ -90,6 +92,7 @@ pub use placement::{
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
+pub use recipe::{EdgeRecipe, FeatureEncoding, FeatureRecipe, LeftOut, OTHER, Recipe};
 pub use rows::RowIndex;
 pub use shard::{Cut, ShardInfo, columns_of};
 pub use shell::{as_argument, shell_path, shell_word};

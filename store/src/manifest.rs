@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::npy::numeric_bytes;
-use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Result, ShardInfo, SourceFile};
+use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Recipe, Result, ShardInfo, SourceFile};
 
 /// Set of vertices that a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +79,12 @@ pub struct DatasetManifest {
     pub class_names: Option<Vec<String>>,
     /// Whether a vertex can have several classes: `nodes/label.npy` is then a bit matrix.
     pub multi_label: bool,
+    /// Whether a vertex has a number instead of a class: `nodes/label.npy` then holds numbers, in the unit of the input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub numeric_label: bool,
+    /// Columns of the table that the vertices are from, and what became of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<Recipe>,
     /// Node columns beyond features, labels and original ids: `nodes/<name>.npy`.
     pub columns: Columns,
     /// Edge columns, aligned with the topology's indices: `edges/<name>.npy`.

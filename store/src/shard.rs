@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::labels::ClassLabels;
+use crate::labels::{ClassLabels, HeldLabels, Label, NumericLabels};
 use crate::writer::FEATURES;
 use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
 
@@ -147,9 +147,20 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::labels`].
     pub fn held_labels(&self) -> Result<ClassLabels> {
-        let stored = self.stored_labels()?;
+        self.held(self.stored_labels()?)
+    }
+
+    /// As [`Dataset::numeric_labels`], of a shard too: the numbers of its own vertices.
+    ///
+    /// # Errors
+    /// As [`Dataset::numeric_labels`].
+    pub fn held_numeric_labels(&self) -> Result<NumericLabels> {
+        self.held(self.stored_numeric_labels()?)
+    }
+
+    fn held<T: Label>(&self, stored: Column<T>) -> Result<HeldLabels<T>> {
         let shard = self.index().map(|index| Ok::<_, Error>((index.clone(), self.unlabelled()?))).transpose()?;
-        Ok(ClassLabels::new(stored, shard))
+        Ok(HeldLabels::new(stored, shard))
     }
 
     /// As [`Dataset::multi_labels`], of a shard too: the classes of its own vertices.

@@ -96,7 +96,7 @@ impl Report {
         if let Some(features) = &manifest.features {
             self.take(&path.join("nodes/feat.arrow"), check_features(dataset, features));
         }
-        if manifest.num_classes.is_some() {
+        if manifest.num_classes.is_some() || manifest.numeric_label {
             self.take(&path.join("nodes/label.npy"), check_labels(dataset));
         }
         for name in manifest.columns.keys() {

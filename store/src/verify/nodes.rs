@@ -29,6 +29,9 @@ pub(super) fn check_labels(dataset: &Dataset) -> Result<()> {
     if dataset.manifest().multi_label {
         return dataset.stored_multi_labels()?.check_padding();
     }
+    if dataset.manifest().numeric_label {
+        return check_numbers(dataset);
+    }
     if dataset.shard().is_some() {
         dataset.held_labels()?;
     }
@@ -40,6 +43,17 @@ pub(super) fn check_labels(dataset: &Dataset) -> Result<()> {
             labels.path(),
             format!("label {} of vertex {v}: expected -1 to {}", labels[v], classes - 1),
         )),
+    }
+}
+
+fn check_numbers(dataset: &Dataset) -> Result<()> {
+    let labels = dataset.held_numeric_labels()?;
+    match labels.stored().par_iter().position_first(|label| label.is_infinite()) {
+        None => Ok(()),
+        Some(v) => {
+            let problem = format!("label {} of vertex {v}: expected a finite number, or NaN", labels.stored()[v]);
+            Err(Error::corrupt(dataset.path().join("nodes/label.npy"), problem))
+        }
     }
 }
 
@@ -99,7 +113,8 @@ pub(super) fn check_splits(dataset: &Dataset) -> Result<()> {
 pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
     let mut names = vec!["topology/indptr.npy".to_string(), "topology/indices.npy".to_string()];
     names.extend(manifest.features.iter().map(|_| "nodes/feat.arrow".to_string()));
-    names.extend(manifest.num_classes.iter().map(|_| "nodes/label.npy".to_string()));
+    let has_labels = manifest.num_classes.is_some() || manifest.numeric_label;
+    names.extend(has_labels.then(|| "nodes/label.npy".to_string()));
     names.push(format!("nodes/original_id.{}", if manifest.string_ids { "arrow" } else { "npy" }));
     names.extend(manifest.columns.keys().map(|name| Axis::Nodes.file(name)));
     names.extend(manifest.edge_columns.keys().map(|name| Axis::Edges.file(name)));

@@ -7,7 +7,7 @@ use super::DatasetWriter;
 use crate::manifest::{Axis, ColumnInfo};
 use crate::{
     Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord, LabelWriter, LinkInfo,
-    MultiLabelWriter, Names, NamesWriter, NpyWriter, Result, write_npy,
+    MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result, write_npy,
 };
 
 pub(crate) const FEATURES: &str = "nodes/feat.arrow";
@@ -128,6 +128,23 @@ impl DatasetWriter {
         self.record(LABELS, writer.finish()?);
         (self.journal.staged.num_classes, self.journal.staged.multi_label) = (Some(num_classes), false);
         Ok(())
+    }
+
+    /// Writes one number per vertex, which is to be learnt; NaN for unlabelled. An infinite one is refused.
+    pub fn add_numeric_labels(&mut self, labels: &[f32]) -> Result<()> {
+        self.expect_rows("labels", labels.len() as u64)?;
+        if let Some(v) = labels.iter().position(|label| label.is_infinite()) {
+            let label = labels[v];
+            return Err(Error::Invalid(format!("label {label} of vertex {v}: expected a finite number, or NaN")));
+        }
+        self.add(LABELS, labels)?;
+        self.journal.staged.numeric_label = true;
+        Ok(())
+    }
+
+    /// Keeps what became of the columns of the table of vertices.
+    pub fn set_recipe(&mut self, recipe: &Recipe) {
+        self.journal.staged.recipe = Some(recipe.clone());
     }
 
     /// Names the classes of the labels, which are written: one for each.

@@ -12,8 +12,8 @@ use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
-    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, PartitionMap, Progress, Provenance,
-    ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
+    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, Label, PartitionMap, Progress,
+    Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
 /// Bytes that are copied at once.
@@ -148,7 +148,9 @@ impl DatasetWriter {
         let staged = &mut self.journal.staged;
         (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
         (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
+        staged.numeric_label = manifest.numeric_label;
         staged.class_names.clone_from(&manifest.class_names);
+        staged.recipe.clone_from(&manifest.recipe);
         (staged.features, staged.links) = (features, manifest.links.clone());
         (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
         self.name = manifest.name.clone();
@@ -175,13 +177,20 @@ impl DatasetWriter {
             owned.iter().try_for_each(|&v| out.push(labels.row(v)))?;
             self.record(LABELS, out.finish()?);
         } else if manifest.num_classes.is_some() {
-            let labels = dataset.labels()?;
-            self.add(LABELS, &owned.iter().map(|&v| labels[v as usize]).collect::<Vec<i32>>())?;
-            let train = manifest.splits().contains(&Split::Train).then(|| dataset.split(Split::Train)).transpose()?;
-            let train = train.iter().flat_map(|train| train.iter().copied());
-            self.add(UNLABELLED, &train.filter(|&v| labels[v as usize] < 0).collect::<Vec<u32>>())?;
+            self.cut_labels(dataset, &dataset.labels()?, owned)?;
+        } else if manifest.numeric_label {
+            self.cut_labels(dataset, &dataset.numeric_labels()?, owned)?;
         }
         Ok(())
+    }
+
+    /// Writes the `labels` of the vertices `owned`, and which of the train split have none.
+    fn cut_labels<T: Label>(&mut self, dataset: &Dataset, labels: &[T], owned: &[u32]) -> Result<()> {
+        self.add(LABELS, &owned.iter().map(|&v| labels[v as usize]).collect::<Vec<T>>())?;
+        let has_train = dataset.manifest().splits().contains(&Split::Train);
+        let train = has_train.then(|| dataset.split(Split::Train)).transpose()?;
+        let train = train.iter().flat_map(|train| train.iter().copied());
+        self.add(UNLABELLED, &train.filter(|&v| !labels[v as usize].is_given()).collect::<Vec<u32>>())
     }
 
     /// Writes the rows of `vertices` as `table` has them.

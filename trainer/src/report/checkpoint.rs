@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, checksum_file};
+use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, Recipe, checksum_file};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
@@ -66,6 +66,9 @@ pub struct Checkpoint {
     /// Names of the classes, where the dataset has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
+    /// Columns of the table that the vertices are from, and what became of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<Recipe>,
     /// The tensors' files.
     pub files: Files,
     /// Version of gsplit.
@@ -184,6 +187,7 @@ pub fn save(
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
         class_names: job.dataset.manifest().class_names.clone(),
+        recipe: job.dataset.manifest().recipe.clone(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
     };

@@ -1,0 +1,198 @@
+//! Recipe of a dataset: the columns of the table that its vertices are from, and what became of each.
+//!
+//! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by it (`gsplit convert --recipe`,
+//! `gsplit infer --nodes`), so that each number of a feature row means what it meant in training.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, read_text};
+
+/// Name of the category that stands for all which have none of their own.
+pub const OTHER: &str = "other";
+
+/// Columns of a table of vertices, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Column of the ids.
+    pub id: String,
+    /// Columns of the label: one, or one for each class where a vertex can have several; none without labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub label: Vec<String>,
+    /// Columns that say which split a vertex is of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<String>,
+    /// Features, in the order of the feature row.
+    pub features: Vec<FeatureRecipe>,
+    /// Columns that are no features, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// Treatment of the edges.
+    pub edges: EdgeRecipe,
+}
+
+/// One column of features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureRecipe {
+    /// Its name.
+    pub column: String,
+    /// How its values become numbers of the feature row.
+    pub encoding: FeatureEncoding,
+    /// Number that stands for a missing one, in the unit of the column; -1 for a category. `None`: a missing one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<f32>,
+    /// Whether a further number behind the others is 1 where the value is missing, else 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub indicator: bool,
+}
+
+/// FeatureEncoding of the values of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum FeatureEncoding {
+    /// The number less `shift`, over `scale`.
+    Number {
+        /// Mean, or least value.
+        shift: f64,
+        /// Standard deviation, or range.
+        scale: f64,
+    },
+    /// The place of the category among these.
+    Code {
+        /// The categories.
+        categories: Vec<String>,
+    },
+    /// 1 at the place of the category among these, else 0.
+    OneHot {
+        /// The categories.
+        categories: Vec<String>,
+        /// Whether a further place is for all other categories.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        other: bool,
+    },
+    /// A list of as many numbers, as they are.
+    List {
+        /// Their count.
+        width: u32,
+    },
+}
+
+/// A column that is no feature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Its name.
+    pub column: String,
+    /// Why it was left out.
+    pub why: String,
+}
+
+/// Treatment of the edges, as the options of `gsplit convert` say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeRecipe {
+    /// The reverse of every edge was added.
+    pub symmetrise: bool,
+    /// Edges from a vertex to itself were left out.
+    pub drop_self_loops: bool,
+    /// Edges that occur several times were kept.
+    pub keep_duplicates: bool,
+    /// Weights of merged edges were added up.
+    pub sum_weights: bool,
+}
+
+impl FeatureRecipe {
+    /// Names of its numbers in the feature row.
+    pub fn names(&self) -> Vec<String> {
+        let column = &self.column;
+        let mut names = match &self.encoding {
+            FeatureEncoding::Number { .. } | FeatureEncoding::Code { .. } => vec![column.clone()],
+            FeatureEncoding::OneHot { categories, other } => {
+                let other = other.then_some(OTHER);
+                let categories = categories.iter().map(String::as_str).chain(other);
+                categories.map(|category| format!("{column}={category}")).collect()
+            }
+            FeatureEncoding::List { width } => (0..*width).map(|at| format!("{column}[{at}]")).collect(),
+        };
+        names.extend(self.indicator.then(|| format!("{column} missing")));
+        names
+    }
+}
+
+/// The field of `dataset.json` and `checkpoint.json` that holds a recipe.
+#[derive(Deserialize)]
+struct Holder {
+    recipe: Option<Recipe>,
+}
+
+impl Recipe {
+    /// Names of the numbers of a feature row, in their order.
+    pub fn feature_names(&self) -> Vec<String> {
+        self.features.iter().flat_map(FeatureRecipe::names).collect()
+    }
+
+    /// The recipe of the dataset or checkpoint in the folder `path`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] where there is neither, or it was made from no table; [`Error::Corrupt`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let missing = |what: &str, remedy: &str| {
+            Err(Error::Missing { path: path.into(), what: what.into(), remedy: remedy.into() })
+        };
+        let documents = ["dataset.json", "checkpoint.json", "best/checkpoint.json"].map(|name| path.join(name));
+        let Some(document) = documents.iter().find(|document| document.is_file()) else {
+            return missing("dataset or checkpoint", "name the folder of one");
+        };
+        let holder: Holder = serde_json::from_str(&read_text(document).map_err(Error::io(document))?)
+            .map_err(|error| Error::corrupt(document, format!("recipe: {error}")))?;
+        match holder.recipe {
+            Some(recipe) => Ok(recipe),
+            None => missing("recipe", "only what is made from a table of vertices (convert --nodes TABLE) has one"),
+        }
+    }
+
+    /// What differs in the feature rows from those of `trained`, by name; `None` where they mean the same.
+    pub fn difference(&self, trained: &Self) -> Option<String> {
+        let names = |recipe: &Self| recipe.features.iter().map(|feature| feature.column.clone()).collect::<Vec<_>>();
+        let (here, there) = (names(self), names(trained));
+        if let Some(column) = there.iter().find(|column| !here.contains(column)) {
+            return Some(format!("the model was trained with the column `{column}`, which is no feature here"));
+        }
+        if let Some(column) = here.iter().find(|column| !there.contains(column)) {
+            return Some(format!("the column `{column}` is a feature here, and was none in training"));
+        }
+        let places = here.iter().zip(&there).position(|(here, there)| here != there);
+        if let Some(at) = places {
+            let (here, there) = (&here[at], &there[at]);
+            return Some(format!(
+                "the columns are in another order: `{here}` stands where `{there}` stood in training"
+            ));
+        }
+        self.features.iter().zip(&trained.features).find(|(here, there)| here != there).map(|(here, there)| {
+            let column = &here.column;
+            match (&here.encoding, &there.encoding) {
+                (FeatureEncoding::Number { shift, scale }, FeatureEncoding::Number { shift: mean, scale: deviation }) => format!(
+                    "column `{column}` is scaled by ({shift:.6}, {scale:.6}) here, and was by ({mean:.6}, {deviation:.6}) in training"
+                ),
+                (
+                    FeatureEncoding::OneHot { categories, .. } | FeatureEncoding::Code { categories },
+                    FeatureEncoding::OneHot { categories: trained, .. } | FeatureEncoding::Code { categories: trained },
+                ) if categories != trained => {
+                    let (new, gone) = (first_not_in(categories, trained), first_not_in(trained, categories));
+                    let of = |category: Option<&String>| category.map_or("nothing".into(), |name| format!("`{name}`"));
+                    let (new, gone) = (of(new), of(gone));
+                    format!("column `{column}` has other categories than in training: {new} is new, {gone} is gone")
+                }
+                _ => format!("column `{column}` is encoded in another way than in training"),
+            }
+        })
+    }
+}
+
+/// The first of `all` that `others` has not.
+fn first_not_in<'a>(all: &'a [String], others: &[String]) -> Option<&'a String> {
+    all.iter().find(|name| !others.contains(name))
+}
