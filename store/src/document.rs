@@ -25,6 +25,11 @@ pub trait Document: Serialize + DeserializeOwned {
     const VERSION: u32;
 }
 
+/// Format of the trainer's checkpoints, whose recipe is read here too.
+pub const CHECKPOINT: &str = "gsplit-checkpoint";
+/// Its version.
+pub const CHECKPOINT_VERSION: u32 = 3;
+
 const NO_CHECKSUM: &str = "xxh3:00000000000000000000000000000000";
 
 #[derive(Serialize)]

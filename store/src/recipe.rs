@@ -3,11 +3,12 @@
 //! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by it (`gsplit convert --recipe`,
 //! `gsplit infer --nodes`), so that each number of a feature row means what it meant in training.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, read_text};
+use crate::document::{self, Document};
+use crate::{DatasetManifest, Error, Result};
 
 /// Name of the category that stands for all which have none of their own.
 pub const OTHER: &str = "other";
@@ -122,10 +123,15 @@ impl FeatureRecipe {
     }
 }
 
-/// The field of `dataset.json` and `checkpoint.json` that holds a recipe.
-#[derive(Deserialize)]
-struct Holder {
+/// The part of `checkpoint.json` that is read here; the trainer knows the rest.
+#[derive(Serialize, Deserialize)]
+struct OfCheckpoint {
     recipe: Option<Recipe>,
+}
+
+impl Document for OfCheckpoint {
+    const FORMAT: &'static str = document::CHECKPOINT;
+    const VERSION: u32 = document::CHECKPOINT_VERSION;
 }
 
 impl Recipe {
@@ -134,24 +140,22 @@ impl Recipe {
         self.features.iter().flat_map(FeatureRecipe::names).collect()
     }
 
-    /// The recipe of the dataset or checkpoint in the folder `path`.
+    /// The recipe of the dataset in the folder `path`, or of its checkpoints: all that a run leaves there have the same.
     ///
     /// # Errors
     /// [`Error::Missing`] where there is neither, or it was made from no table; [`Error::Corrupt`].
     pub fn read(path: &Path) -> Result<Self> {
-        let missing = |what: &str, remedy: &str| {
-            Err(Error::Missing { path: path.into(), what: what.into(), remedy: remedy.into() })
+        let missing =
+            |what: &str, remedy: &str| Error::Missing { path: path.into(), what: what.into(), remedy: remedy.into() };
+        let (dataset, checkpoint) = (path.join("dataset.json"), newest_checkpoint(path));
+        let recipe = match (dataset.is_file(), checkpoint) {
+            (true, _) => document::read::<DatasetManifest>(&dataset)?.0.recipe,
+            (false, Some(checkpoint)) => document::read::<OfCheckpoint>(&checkpoint)?.0.recipe,
+            (false, None) => return Err(missing("dataset or checkpoint", "name the folder of one")),
         };
-        let documents = ["dataset.json", "checkpoint.json", "best/checkpoint.json"].map(|name| path.join(name));
-        let Some(document) = documents.iter().find(|document| document.is_file()) else {
-            return missing("dataset or checkpoint", "name the folder of one");
-        };
-        let holder: Holder = serde_json::from_str(&read_text(document).map_err(Error::io(document))?)
-            .map_err(|error| Error::corrupt(document, format!("recipe: {error}")))?;
-        match holder.recipe {
-            Some(recipe) => Ok(recipe),
-            None => missing("recipe", "only what is made from a table of vertices (convert --nodes TABLE) has one"),
-        }
+        recipe.ok_or_else(|| {
+            missing("recipe", "only what is made from a table of vertices (convert --nodes TABLE) has one")
+        })
     }
 
     /// What differs in the feature rows from those of `trained`, by name; `None` where they mean the same.
@@ -190,6 +194,19 @@ impl Recipe {
             }
         })
     }
+}
+
+/// The document of the checkpoint in `folder`, of the last in it, or of the last in the folder `checkpoint` that `gsplit run` makes.
+fn newest_checkpoint(folder: &Path) -> Option<PathBuf> {
+    let epochs = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"epoch-")))
+            .max()
+    };
+    let places = [Some(folder.to_path_buf()), epochs(folder), epochs(&folder.join("checkpoint"))];
+    places.into_iter().flatten().map(|place| place.join("checkpoint.json")).find(|document| document.is_file())
 }
 
 /// The first of `all` that `others` has not.

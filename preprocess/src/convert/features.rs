@@ -6,9 +6,9 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::ConvertOptions;
-use super::rows::{RowOrder, numbers};
+use super::rows::RowOrder;
 use crate::Result;
-use crate::read::raw::{Column, Raw, element_bytes};
+use crate::read::raw::{Column, Raw, element_bytes, numbers};
 use crate::read::text::field::check_feature;
 
 /// Name of the stage in the journal.

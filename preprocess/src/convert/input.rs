@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Dataset, DatasetWriter, Progress, Provenance, SourceFile, Stamp};
+use gsplit_store::{Dataset, DatasetWriter, EdgeRecipe, Progress, Provenance, Recipe, SourceFile, Stamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ConvertOptions, sources};
+use super::{ConvertOptions, direction, sources};
+use crate::csc::BuildOptions;
 use crate::read::archive::{self, Unpacked};
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
 use crate::read::listed::ListedEnds;
-use crate::read::options::{Fill, MissingRows};
+use crate::read::options::{Fill, LabelKind, MissingRows, Scale};
 use crate::read::pick::pick;
 use crate::read::raw::Raw;
+use crate::read::scaled::Scaled;
 use crate::{Error, Result, read};
 
 /// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
@@ -35,6 +37,18 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
             fill.is_some() && raw.node_ids.is_none() && !fills_edges,
             "is for a table of vertices, and a number for columns of a table of edges",
         ),
+        (
+            "--scale",
+            options.read.node_table.scale.is_some_and(|scale| scale != Scale::None)
+                && (raw.features.is_none() || options.features.is_some()),
+            "is for the features of the input, which are not taken or not there",
+        ),
+        (
+            "--label-kind",
+            options.read.node_table.label_kind.is_some() && raw.labels.is_none(),
+            "is for labels of the input, which has none",
+        ),
+        ("--directed", options.directed && !is_table, "is for tables of edges; others are taken as they are"),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];
     match refused.iter().find(|(_, refused, _)| *refused) {
@@ -73,6 +87,10 @@ fn open_graph(
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }
+    if let Some(scale) = read.node_table.scale.filter(|_| raw.recipe.is_none()) {
+        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, progress)).transpose()?;
+    }
+    raw.numeric_label |= read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some();
     if read.node_table.missing_rows == Some(MissingRows::Drop)
         && let Some(table) = &raw.node_ids
     {
@@ -90,6 +108,38 @@ fn open_graph(
     Ok((format, raw))
 }
 
+/// The treatment of the edges of `raw`: as the recipe says, or the options, or what the edges of a table look like.
+fn build_of(
+    path: &Path,
+    format: Format,
+    raw: &Raw,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<BuildOptions> {
+    if let Some(folder) = &options.read.node_table.recipe {
+        let edges = Recipe::read(folder)?.edges;
+        return Ok(BuildOptions {
+            symmetrise: edges.symmetrise,
+            drop_self_loops: edges.drop_self_loops,
+            keep_duplicates: edges.keep_duplicates,
+            sum_weights: edges.sum_weights,
+        });
+    }
+    let is_table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
+    let is_said = options.build.symmetrise || options.directed;
+    if is_said || !is_table || raw.node_ids.is_none() || raw.edges.has_two_kinds() || raw.links.is_some() {
+        return Ok(options.build);
+    }
+    let Some(both) = direction::undirected(raw.edges.as_ref())? else { return Ok(options.build) };
+    progress.decide(&format!(
+        "{}: taken for undirected, since {:.1} % of its pairs of vertices have edges in both directions: the reverse of each is added \
+         (--directed keeps them as they are)",
+        path.display(),
+        100.0 * both
+    ));
+    Ok(BuildOptions { symmetrise: true, ..options.build })
+}
+
 /// An opened input.
 pub struct Input {
     /// The path that the user named.
@@ -98,6 +148,8 @@ pub struct Input {
     pub format: Format,
     /// The opened graph.
     pub raw: Raw,
+    /// Treatment of its edges.
+    pub build: BuildOptions,
     /// The members of an archive. They are removed when the graph is closed.
     pub unpacked: Option<Unpacked>,
 }
@@ -128,7 +180,16 @@ impl Input {
             raw.files.retain(|file| !file.starts_with(&root));
             raw.files.insert(0, path.clone());
         }
-        Ok(Self { path: path.to_path_buf(), format, raw, unpacked })
+        let build = build_of(path, format, &raw, options, progress)?;
+        if let Some(recipe) = &mut raw.recipe {
+            recipe.edges = EdgeRecipe {
+                symmetrise: build.symmetrise,
+                drop_self_loops: build.drop_self_loops,
+                keep_duplicates: build.keep_duplicates,
+                sum_weights: build.sum_weights,
+            };
+        }
+        Ok(Self { path: path.to_path_buf(), format, raw, build, unpacked })
     }
 
     /// Names the input where only the graph as a whole is known to be wrong.

@@ -5,6 +5,7 @@
 //! ```
 //! Each of `graph`, `nodes` and `features` is a stage: what a killed run finished is taken over by the next.
 
+mod direction;
 mod features;
 mod input;
 mod links;
@@ -48,6 +49,10 @@ pub struct ConvertOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub build: BuildOptions,
+    /// Tables: keep the direction of the edges, where hardly any has its reverse
+    #[arg(long, conflicts_with = "symmetrise")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub directed: bool,
     /// Draw splits at random: fractions of the (labelled) vertices for training, validation and test, as 0.6,0.2,0.2
     #[arg(long, value_name = "TRAIN,VALID,TEST")]
     pub random_split: Option<RandomSplit>,
@@ -69,6 +74,7 @@ impl Default for ConvertOptions {
             format: None,
             read: ReadOptions::default(),
             build: BuildOptions::default(),
+            directed: false,
             random_split: None,
             seed: 0,
             feature_dtype: FeatureDtype::F32,
@@ -116,6 +122,7 @@ fn convert_named(
     progress: &Decisions<'_>,
 ) -> Result<(Dataset, Outcome)> {
     let input = Input::open(source, out, options, progress)?;
+    let options = &ConvertOptions { build: input.build, ..options.clone() };
     let mut provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
         staging::tidy(&dataset_target(out));

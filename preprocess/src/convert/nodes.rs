@@ -5,9 +5,9 @@ use std::path::Path;
 use gsplit_store::{DatasetWriter, Progress, Split};
 
 use super::ConvertOptions;
-use super::rows::{RowOrder, numbers};
+use super::rows::RowOrder;
 use crate::csc::IdMap;
-use crate::read::raw::{Column, Raw};
+use crate::read::raw::{Column, Raw, numbers};
 use crate::read::text::field::class;
 use crate::{Error, Result};
 
@@ -24,6 +24,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
     let mut labelled = None;
     match &raw.labels {
+        Some(column) if raw.numeric_label => labelled = Some(write_numbers(column.as_ref(), &rows, writer)?),
         Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
         Some(column) => match one_hot(column.as_ref(), &rows)? {
             Some(labels) => {
@@ -35,6 +36,9 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         },
         None if raw.links.is_some() => {}
         None => progress.note("note: no labels in the input; training needs them"),
+    }
+    if let Some(recipe) = &raw.recipe {
+        writer.set_recipe(recipe);
     }
     if let Some(names) = &raw.class_names {
         writer.name_classes(names)?;
@@ -92,6 +96,31 @@ fn write_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datase
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
     writer.add_labels(&labels)?;
     Ok(labels)
+}
+
+/// Writes a number to learn of each vertex. Returns whether each has one, as 0 or -1: 8 bytes a vertex.
+fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
+    if column.width() > 1 {
+        return Err(column.error(0, 0, "--label-kind number: expected one number a vertex"));
+    }
+    let mut labels: Vec<f32> = Vec::new();
+    rows.read(column, &mut |bytes| {
+        for number in numbers(column.descr(), bytes) {
+            if number.is_infinite() || (number as f32).is_infinite() {
+                return Err(column.error(
+                    labels.len() as u64,
+                    0,
+                    &format!("label {number}: expected a finite 32-bit number"),
+                ));
+            }
+            labels.push(number as f32);
+        }
+        Ok(())
+    })?;
+    let unlabelled = labels.iter().filter(|label| label.is_nan()).count() as u64;
+    writer.facts_mut().insert("unlabelled".into(), unlabelled);
+    writer.add_numeric_labels(&labels)?;
+    Ok(labels.iter().map(|label| if label.is_nan() { -1 } else { 0 }).collect())
 }
 
 /// The class of each vertex, where every row of `column` is all zeros but for a single one.

@@ -178,25 +178,3 @@ fn wrong_rows(column: &dyn Column, found: u64, num_vertices: u64) -> Error {
 pub fn row_bytes(column: &dyn Column) -> usize {
     (column.width() * element_bytes(column.descr())).max(1)
 }
-
-/// The numbers of `bytes`, of type `descr`, as `f64`.
-pub fn numbers<'a>(descr: &str, bytes: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
-    macro_rules! decode {
-        ($type:ty) => {
-            Box::new(bytes.as_chunks().0.iter().map(|&chunk| <$type>::from_le_bytes(chunk) as f64))
-        };
-    }
-    match descr {
-        "|i1" => decode!(i8),
-        "|u1" | "|b1" => decode!(u8),
-        "<i2" => decode!(i16),
-        "<u2" => decode!(u16),
-        "<i4" => decode!(i32),
-        "<u4" => decode!(u32),
-        "<i8" => decode!(i64),
-        "<u8" => decode!(u64),
-        "<f2" => Box::new(bytes.as_chunks().0.iter().map(|&chunk| half::f16::from_le_bytes(chunk).to_f64())),
-        "<f4" => decode!(f32),
-        _ => decode!(f64),
-    }
-}

@@ -54,7 +54,8 @@ use crate::{Error, Result};
 /// Options of what happens to the edges on the way.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, clap::Args)]
 pub struct BuildOptions {
-    /// Add the reverse of every edge, then merge duplicates
+    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and vertices where hardly any edge has its
+    /// reverse]
     #[arg(long)]
     pub symmetrise: bool,
     /// Leave out edges from a vertex to itself

@@ -55,6 +55,7 @@ pub mod listed;
 pub mod options;
 pub mod pick;
 pub mod raw;
+pub mod scaled;
 pub(crate) mod table;
 pub(crate) mod text;
 

@@ -82,30 +82,49 @@ pub struct NodeTableOptions {
     /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
     #[arg(long, value_name = "COLUMN")]
     pub id_column: Option<String>,
-    /// The table of vertices' column of classes, numbers or strings, or none [default: label, class, target or y, else the
-    /// only column of strings with few values]
-    #[arg(long, value_name = "COLUMN")]
+    /// The table of vertices' column of the label, classes or a number to learn, or none. Several, as 'likes_*', hold 0 and 1: a
+    /// class each, of which a vertex can have any [default: label, class, target or y, or churned, fraud and the like, or asked]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label_column: Option<String>,
-    /// The table of vertices' column that holds train, valid, test or nothing [default: split]
+    pub label_column: Option<Vec<String>>,
+    /// Kind of the label: class, or number, to be learnt with train --task regression [default: number where some have a fraction;
+    /// else class, or asked]
+    #[arg(long, value_name = "class|number", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_kind: Option<LabelKind>,
+    /// The table of vertices' column that holds train, valid, test or nothing [default: split, fold, set, subset or mask]
     #[arg(long, value_name = "COLUMN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<String>,
     /// The table of vertices' columns that become features, as 'f*,age', or none [default: a list called feat, features, x
-    /// ..., else all numbers that are not ids, labels or splits]
+    /// ..., else all numbers and categories that are not ids, labels, splits or identifiers]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,
-    /// Columns of categories that become features too: city=onehot has a number for each of its values, city=code one number
-    /// in all, the place among its values in order
-    #[arg(long, value_name = "COLUMN=onehot|code,...", value_delimiter = ',')]
+    /// How categories become features: city=onehot has a number for each value, city=code one number in all, the place among its
+    /// values in order; none leaves out all that are not named [default: auto, one-hot; of more than 64 the most frequent and other]
+    #[arg(long, value_name = "auto|none|COLUMN=onehot|code,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
-    /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features. Missing categories become -1, or zeros where they
-    /// are one-hot [default: refused]
+    /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features, which get a
+    /// further feature that is 1 where the value is missing. Missing categories become -1, or zeros where they are one-hot [default:
+    /// refused]
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
+    /// Scale of numbers that become features: standard (mean 0, deviation 1), minmax (0 to 1) or none [default: standard for the
+    /// columns of a table, none for lists and arrays]
+    #[arg(long, value_name = "standard|minmax|none", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+    /// Dataset or checkpoint whose recipe the table of vertices is converted by: the same columns, categories and scales
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["feature_columns", "encode", "scale"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<PathBuf>,
+    /// Categories that the recipe does not have: refuse them, or take them for other, none of those it has [default: refuse]
+    #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "recipe")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<Unseen>,
     /// Row to take of a vertex that the table of vertices lists several times: first or last [default: refused]
     #[arg(long, value_name = "first|last", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +134,38 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
+}
+
+/// Kind of the label of a vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelKind {
+    /// One of several classes.
+    Class,
+    /// A number.
+    Number,
+}
+
+/// Scale of numbers that become features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Less the mean, over the standard deviation.
+    Standard,
+    /// Less the least, over the range.
+    Minmax,
+    /// As they are.
+    None,
+}
+
+/// Treatment of categories that a recipe does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Unseen {
+    /// An error.
+    Refuse,
+    /// None of those that it has.
+    Other,
 }
 
 /// Row that counts of several of a vertex.
@@ -341,6 +392,7 @@ impl NodeTableOptions {
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),
+            ("--recipe", self.recipe.is_some()),
             ("--on-duplicate", self.on_duplicate.is_some()),
             ("--missing-rows", self.missing_rows.is_some()),
         ];
@@ -366,13 +418,20 @@ pub enum Categories {
     OneHot,
 }
 
-/// A column of categories, and how it becomes features.
+/// How categories become features.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Encode {
-    /// Its name; `*` and `?` stand for any text and any character.
-    pub column: String,
-    /// How.
-    pub how: Categories,
+pub enum Encode {
+    /// Columns that no other names are encoded by what they hold.
+    Auto,
+    /// Columns that no other names are left out.
+    Never,
+    /// A column by name.
+    Column {
+        /// Its name; `*` and `?` stand for any text and any character.
+        pattern: String,
+        /// How.
+        how: Categories,
+    },
 }
 
 impl FromStr for Encode {
@@ -385,17 +444,25 @@ impl FromStr for Encode {
             _ => None,
         };
         let parts = text.rsplit_once('=').and_then(|(column, name)| Some((column, how(name)?)));
-        match parts {
-            Some((column, how)) if !column.is_empty() => Ok(Self { column: column.into(), how }),
-            _ => Err(format!("`{text}`: expected COLUMN=onehot or COLUMN=code")),
+        match (parts, text) {
+            (Some((column, how)), _) if !column.is_empty() => Ok(Self::Column { pattern: column.into(), how }),
+            (None, "auto") => Ok(Self::Auto),
+            (None, "none") => Ok(Self::Never),
+            _ => Err(format!("`{text}`: expected COLUMN=onehot, COLUMN=code, auto or none")),
         }
     }
 }
 
 impl Serialize for Encode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let how = if self.how == Categories::Code { "code" } else { "onehot" };
-        serializer.collect_str(&format_args!("{}={how}", self.column))
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Never => serializer.serialize_str("none"),
+            Self::Column { pattern, how } => {
+                let how = if *how == Categories::Code { "code" } else { "onehot" };
+                serializer.collect_str(&format_args!("{pattern}={how}"))
+            }
+        }
     }
 }
 

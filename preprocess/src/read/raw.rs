@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, Recipe};
 
 use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
@@ -27,6 +27,10 @@ pub struct Raw {
     pub labels: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are places among them.
     pub class_names: Option<Vec<String>>,
+    /// Whether the labels are numbers to learn, NaN for unlabelled.
+    pub numeric_label: bool,
+    /// Columns of the table of vertices, and what becomes of them.
+    pub recipe: Option<Recipe>,
     /// Further numbers of every vertex.
     pub columns: Vec<Box<dyn Column>>,
     /// Training, validation and test vertices, by the ids of the input.
@@ -60,6 +64,8 @@ impl Raw {
             features: None,
             labels: None,
             class_names: None,
+            numeric_label: false,
+            recipe: None,
             columns: Vec::new(),
             splits: None,
             links: None,
@@ -131,6 +137,28 @@ pub trait Column: Send + Sync {
 /// Bytes of a number of NumPy's type `descr`.
 pub fn element_bytes(descr: &str) -> usize {
     descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)
+}
+
+/// The numbers of `bytes`, of type `descr`, as `f64`.
+pub fn numbers<'a>(descr: &str, bytes: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
+    macro_rules! decode {
+        ($type:ty) => {
+            Box::new(bytes.as_chunks().0.iter().map(|&chunk| <$type>::from_le_bytes(chunk) as f64))
+        };
+    }
+    match descr {
+        "|i1" => decode!(i8),
+        "|u1" | "|b1" => decode!(u8),
+        "<i2" => decode!(i16),
+        "<u2" => decode!(u16),
+        "<i4" => decode!(i32),
+        "<u4" => decode!(u32),
+        "<i8" => decode!(i64),
+        "<u8" => decode!(u64),
+        "<f2" => Box::new(bytes.as_chunks().0.iter().map(|&chunk| half::f16::from_le_bytes(chunk).to_f64())),
+        "<f4" => decode!(f32),
+        _ => decode!(f64),
+    }
 }
 
 /// Refuses a number of vertices that only a damaged count or id explains, before memory and disk are taken for it.

@@ -152,8 +152,8 @@ fn target(path: PathBuf) -> Target {
 }
 
 impl Document for Checkpoint {
-    const FORMAT: &'static str = "gsplit-checkpoint";
-    const VERSION: u32 = 3;
+    const FORMAT: &'static str = document::CHECKPOINT;
+    const VERSION: u32 = document::CHECKPOINT_VERSION;
 }
 
 /// Writes the checkpoint after the last epoch of `history`, and settles the folder.

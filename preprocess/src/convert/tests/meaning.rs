@@ -320,7 +320,7 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     {
         let table = folder.path().join(format!("{number}.csv"));
         fs::write(&table, nodes).unwrap();
-        let mut options = options(words);
+        let mut options = options(&format!("--scale none --directed {words}"));
         options.read.nodes = Some(table);
         let out = folder.path().join(format!("ds{number}"));
         let found = match convert(&edges, &out, &options, false, &NoProgress) {

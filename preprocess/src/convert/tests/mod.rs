@@ -5,6 +5,7 @@ mod golden;
 mod links;
 mod meaning;
 mod real_files;
+mod recipes;
 mod reuse;
 mod tables;
 mod whole_numbers;

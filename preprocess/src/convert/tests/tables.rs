@@ -10,7 +10,7 @@ use parquet::arrow::ArrowWriter;
 
 use super::bad_input::{Wrong, message};
 use super::*;
-use crate::read::options::{Categories, Encode, Fill, NodeTableOptions};
+use crate::read::options::{Categories, Encode, Fill, LabelKind, NodeTableOptions, Scale};
 
 const EDGES: &str = "src,dst\n10,20\n20,30\n30,10\n40,10\n";
 
@@ -24,7 +24,12 @@ fn folder(edges: &str, nodes: &str) -> TempDir {
 
 fn options_of(folder: &TempDir) -> ConvertOptions {
     let nodes = Some(folder.path().join("nodes.csv"));
-    ConvertOptions { read: ReadOptions { nodes, ..Default::default() }, ..Default::default() }
+    let node_table = NodeTableOptions { scale: Some(Scale::None), ..Default::default() };
+    ConvertOptions {
+        read: ReadOptions { nodes, node_table, ..Default::default() },
+        directed: true,
+        ..Default::default()
+    }
 }
 
 fn names(names: &[&str]) -> Option<Vec<String>> {
@@ -55,7 +60,7 @@ const NODES: &str = "id,f0,f1,city,subject,split\n\
 fn numbers_become_features_and_strings_classes() {
     let input = folder(EDGES, NODES);
     let mut options = options_of(&input);
-    options.read.node_table.label_column = Some("subject".into());
+    options.read.node_table.label_column = names(&["subject"]);
     let (_out, dataset, notes) = converted(&input, &options);
     // In the order of the vertices 10, 20, 30, 40; as precise as f32 is.
     assert_eq!(rows(&dataset), [vec![1.0, 16777216.0], vec![2.0, 1e-3], vec![3.0, -1.5], vec![4.0, 0.25]]);
@@ -67,7 +72,7 @@ fn numbers_become_features_and_strings_classes() {
     assert!(dataset.manifest().columns.is_empty());
     let said = "ids from `id`; features from 2 columns, `f0`, `f1`; labels from `subject` (2 classes by name); splits from `split`";
     assert!(notes.contains(said), "{notes}");
-    assert!(notes.contains("left out the columns city, which hold no numbers (--encode COLUMN=onehot"), "{notes}");
+    assert!(notes.contains("nodes.csv: `city` is no feature: it has hardly any string twice"), "{notes}");
 }
 
 #[test]
@@ -82,8 +87,8 @@ fn categories_are_codes_or_one_hot() {
     ] {
         let mut options = options_of(&input);
         options.read.node_table.feature_columns = names(&["f0"]);
-        options.read.node_table.label_column = Some("subject".into());
-        options.read.node_table.encode = Some(vec![Encode { column: "c*".into(), how }]);
+        options.read.node_table.label_column = names(&["subject"]);
+        options.read.node_table.encode = Some(vec![Encode::Column { pattern: "c*".into(), how }]);
         let (_out, dataset, _) = converted(&input, &options);
         assert_eq!(rows(&dataset), expected, "{how:?}");
         // What no option names stays as it is.
@@ -93,7 +98,7 @@ fn categories_are_codes_or_one_hot() {
 }
 
 #[test]
-fn labels_are_found_by_name_or_as_the_only_few_strings() {
+fn labels_are_found_by_name_or_asked_for() {
     let people = |label: &str, values: [&str; 4]| {
         let row = |(id, value): (u32, &str)| format!("{id}0,person {id},{value}\n");
         format!("id,who,{label}\n{}", (1..5).zip(values).map(row).collect::<String>())
@@ -111,17 +116,25 @@ fn labels_are_found_by_name_or_as_the_only_few_strings() {
         let (_out, dataset, _) = converted(&input, &options);
         assert_eq!(labels(&dataset), expected, "{label}");
         assert_eq!(dataset.manifest().class_names, classes, "{label}");
-        options.read.node_table.label_column = Some("none".into());
+        options.read.node_table.label_column = names(&["none"]);
         assert_eq!(converted(&input, &options).1.manifest().num_classes, None);
     }
     let input = folder(EDGES, &people("job", ["x", "y", "x", "y"]));
-    let (_out, dataset, notes) = converted(&input, &options_of(&input));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, 0, 1], names(&["x", "y"])));
-    assert!(notes.contains("labels from `job` (2 classes by name)"), "{notes}");
-    // Two columns of few strings say nothing.
-    let nodes = "id,job,town\n10,x,a\n20,y,a\n30,x,b\n40,y,b\n";
+    let asked = message(&input.path().join("edges.csv"), &options_of(&input));
+    let question = "nodes.csv: which column is the label? `job` (2 strings) can be: pass --label-column COLUMN, or --label-column none";
+    assert!(asked.contains(question), "{asked}");
+    let nodes = "id,job,town,member\n10,x,a,0\n20,y,a,1\n30,x,b,1\n40,y,b,0\n";
     std::fs::write(input.path().join("nodes.csv"), nodes).unwrap();
-    assert_eq!(converted(&input, &options_of(&input)).1.manifest().num_classes, None);
+    let asked = message(&input.path().join("edges.csv"), &options_of(&input));
+    assert!(asked.contains("? `job` (2 strings), `town` (2 strings), `member` (0 and 1) can be: pass"), "{asked}");
+    let mut options = options_of(&input);
+    options.read.node_table.label_column = names(&["none"]);
+    assert_eq!(converted(&input, &options).1.manifest().num_classes, None);
+    // An outcome is known by its name.
+    std::fs::write(input.path().join("nodes.csv"), nodes.replace("member", "churned")).unwrap();
+    let (_out, dataset, notes) = converted(&input, &options_of(&input));
+    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, 1, 0], None));
+    assert!(notes.contains("labels from `churned`"), "{notes}");
 }
 
 #[test]
@@ -151,7 +164,9 @@ fn ids_are_found_by_those_of_the_edges() {
         assert!(notes.contains(&format!("ids from `{column}`, which holds those of the edges")), "{notes}");
     }
     let strings = folder("src,dst\na,b\nb,c\nc,d\n", "kind,age,code\nx,1,a\nx,2,b\ny,3,c\ny,4,d\n");
-    let (_out, dataset, notes) = converted(&strings, &options_of(&strings));
+    let mut options = options_of(&strings);
+    options.read.node_table.label_column = names(&["kind"]);
+    let (_out, dataset, notes) = converted(&strings, &options);
     assert!(notes.contains("ids from `code`") && notes.contains("labels from `kind` (2 classes by name)"), "{notes}");
     assert_eq!(
         (rows(&dataset), labels(&dataset)),
@@ -164,6 +179,7 @@ fn missing_values_are_refused_or_filled() {
     let nodes = "id,f0,city\n10,1,x\n20,,y\n30,NaN,\n40,4,x\n";
     let input = folder(EDGES, nodes);
     let mut options = options_of(&input);
+    options.read.node_table.label_column = names(&["none"]);
     options.read.node_table.encode = Some(vec!["city=onehot".parse::<Encode>().unwrap()]);
     let refused = message(&input.path().join("edges.csv"), &options);
     assert!(
@@ -173,8 +189,10 @@ fn missing_values_are_refused_or_filled() {
     for (fill, filled) in [(Fill::Mean, 2.5), (Fill::Value(-3.0), -3.0)] {
         options.read.node_table.fill = Some(fill);
         let (_out, dataset, _) = converted(&input, &options);
-        let expected = [[1.0, 1.0, 0.0], [filled, 0.0, 1.0], [filled, 0.0, 0.0], [4.0, 1.0, 0.0]];
-        assert_eq!(rows(&dataset), expected);
+        let expected = [[1.0, 0.0, 1.0, 0.0], [filled, 1.0, 0.0, 1.0], [filled, 1.0, 0.0, 0.0], [4.0, 0.0, 1.0, 0.0]];
+        assert_eq!(rows(&dataset), expected, "the second says where a number is missing");
+        let recipe = dataset.manifest().recipe.clone().unwrap();
+        assert_eq!(recipe.feature_names(), ["f0", "f0 missing", "city=x", "city=y"]);
     }
 }
 
@@ -192,6 +210,8 @@ fn the_result_does_not_depend_on_threads_and_changed_options_are_noticed() {
     let input = folder(&edges, &nodes);
     let mut options = options_of(&input);
     options.read.node_table.fill = Some(Fill::Mean);
+    options.read.node_table.label_column = names(&["kind"]);
+    options.read.node_table.scale = None;
     let files = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let (_out, dataset, _) = pool.install(|| converted(&input, &options));
@@ -228,6 +248,7 @@ fn parquet_and_arrow_give_what_text_gives() {
     writer.finish().unwrap();
     let mut options = options_of(&input);
     options.read.node_table.encode = Some(vec!["town=onehot".parse().unwrap()]);
+    options.read.node_table.label_column = names(&["job"]);
     let refused = |options: &ConvertOptions| message(&input.path().join("edges.csv"), options);
     for name in ["nodes.parquet", "nodes.arrow"] {
         options.read.nodes = Some(input.path().join(name));
@@ -240,7 +261,7 @@ fn parquet_and_arrow_give_what_text_gives() {
         options.read.nodes = Some(input.path().join(name));
         let (_out, dataset, _) = converted(&input, &options);
         assert_eq!(dataset.manifest().class_names, names(&["a", "b"]), "{name}");
-        assert_eq!(rows(&dataset)[2], [3.0, (8.6f64 / 3.0) as f32, 0.0, 1.0, 0.0], "{name}");
+        assert_eq!(rows(&dataset)[2], [3.0, (8.6f64 / 3.0) as f32, 1.0, 0.0, 1.0, 0.0], "{name}");
         dataset.manifest().files.clone()
     });
     assert_eq!(files[0], files[1]);
@@ -304,7 +325,7 @@ fn bad_tables_and_options() {
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             |read| read.node_table.feature_columns = names(&["f?"]),
-            &["column `f0` holds no numbers", "--encode f0=onehot"],
+            &["column `f0` holds numbers for the most part, and `x`: mend it, pass --encode f0=onehot"],
         ),
         ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", |_| {}, &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
         (
@@ -314,7 +335,7 @@ fn bad_tables_and_options() {
         ),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.node_table.label_column = Some("kind".into()),
+            |read| read.node_table.label_column = names(&["kind"]),
             &["no column `kind` for --label-column"],
         ),
         (
@@ -332,7 +353,11 @@ fn bad_tables_and_options() {
             |read| read.node_table.split_column = Some("s".into()),
             &["line 4, column `s`: `fold`: expected train"],
         ),
-        ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", |_| {}, &["label 0.5"]),
+        (
+            "id,y\n10,0\n20,0.5\n30,1\n40,1\n",
+            |read| read.node_table.label_kind = Some(LabelKind::Class),
+            &["label 0.5"],
+        ),
         (
             "f0,f1\n1,2\n3,4\n",
             |_| {},
@@ -356,7 +381,7 @@ fn bad_tables_and_options() {
         &message(&input.path().join("edges.csv"), &without),
         &["--fill is for a table of vertices"],
     );
-    for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "or COLUMN=code")] {
+    for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=code, auto or none")] {
         wrong.expect(text, &text.parse::<Encode>().unwrap_err(), &[expected]);
     }
     for text in ["nan", "inf", "median", ""] {

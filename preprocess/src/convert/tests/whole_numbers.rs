@@ -17,7 +17,10 @@ fn lines(separator: &str, first: usize) -> String {
 
 /// The column `name` of the dataset that the file at `path` becomes, in the order of [`TIMES`].
 fn times(path: &Path, name: &str) -> Vec<i64> {
-    let mut options = ConvertOptions::default();
+    times_by(path, name, ConvertOptions::default())
+}
+
+fn times_by(path: &Path, name: &str, mut options: ConvertOptions) -> Vec<i64> {
     if path.to_string_lossy().contains(".txt") {
         options.read.edge_columns = Some(vec![name.into()]);
     }
@@ -81,7 +84,9 @@ fn whole_numbers_survive_every_export() {
     let (_folder, dataset) = convert_new(&list, &ConvertOptions { read: options, ..Default::default() }).unwrap();
     let out = folder.path().join("out.parquet");
     export(&dataset, ExportFormat::Parquet, &out, &ExportOptions::default(), &NoProgress).unwrap();
-    assert_eq!(times(&out, "time"), TIMES);
+    // Its tables of vertices and edges are taken for a directed graph where the option says so.
+    let options = ConvertOptions { directed: true, ..Default::default() };
+    assert_eq!(times_by(&out, "time", options), TIMES);
 }
 
 #[test]

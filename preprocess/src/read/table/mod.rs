@@ -8,7 +8,8 @@
 //! csv      text by lines                                                                           ──▶ EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
 //!          multi_hot (lists of features in JSON)
-//!          roles (which column is what) ──▶ rows (cell by cell) ──▶ features (numbers, categories)
+//!          roles (which column is what, by names and statistics) ──▶ recipe (how it becomes numbers)
+//!          ──▶ rows (cell by cell) ──▶ features (the numbers)
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -42,12 +43,15 @@ mod nodes;
 mod parquet;
 mod parts;
 mod plain;
+mod recipe;
 mod roles;
 mod rows;
 mod sheet;
+mod statistics;
 
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name};
+pub use statistics::Moments;
 
 use choice::{Choice, Field, IdKind, choose};
 use columnar::Columnar;
@@ -88,6 +92,8 @@ pub fn open_as(
             return Err(Error::Option(format!("{problem} {}: leave both out, or move it away", lists.display())));
         }
         raw.features = Some(Box::new(MultiHot::open(&lists, ids.as_ref())?));
+        // Features are no columns of the table.
+        raw.recipe = None;
         // The table stays the last: messages on rows name it.
         raw.files.insert(0, lists);
     }

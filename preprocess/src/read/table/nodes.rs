@@ -2,34 +2,38 @@
 //!
 //! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ... if it holds the ids of the first
 //!   edges, each once; else the one that does
-//! * labels: the column that `--label-column` names; else `label`, `class`, `target` or `y`; else the only column of strings
-//!   with few values. Class numbers from 0 (nothing or -1 for unlabelled), a list of zeros and ones, or strings and other
-//!   numbers, which become the places of their classes in ascending order
+//! * labels: the columns that `--label-column` names; else `label`, `class`, `target` or `y`; else zeros and ones called `churned`,
+//!   `fraud` ...; else the user is asked, where a column may be the label. Class numbers from 0 (nothing or -1 for unlabelled), a list
+//!   of zeros and ones, strings and other numbers, which become the places of their classes in ascending order; or numbers to learn
 //! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`, `val_mask`, `test_mask`
 //! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`, `x` or `embedding`; else
-//!   all other numbers
+//!   all other numbers, scaled, and categories, one-hot, but for identifiers
 //! * all numbers that are none of these: columns
 //!
-//! Rows stay in the file's order. Each column is a pass over the table that reads no other column (text has to be read
-//! whole), and so are all features together. In memory are the ids of the splits, categories, and else a few thousand rows.
+//! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics; then each column is a pass over
+//! the table that reads no other column (text has to be read whole), and so are all features together. In memory are the ids of the
+//! splits, categories, and else a few thousand rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field};
-use super::features::{ColumnStatistics, Encoded, EncodedColumn, Encoding, MOST_CODES, MOST_ONE_HOT, survey};
+use super::features::{Encoded, EncodedColumn, Encoding};
 use super::frames;
 use super::parts::{self, TableFormat};
+use super::recipe;
 use super::roles::{self, Features, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
+use super::statistics::{ColumnStatistics, MOST_CODES, survey};
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::memory::Memory;
-use crate::read::options::{Categories, Fill, NodeTableOptions, OnDuplicate, TextOptions};
+use crate::read::options::{LabelKind, NodeTableOptions, OnDuplicate, Scale, TextOptions, Unseen};
 use crate::read::raw::{Column, Raw};
+use crate::read::scaled::Scaled;
 use crate::{Error, Result};
 
 /// Contents of a table of vertices.
@@ -39,9 +43,9 @@ pub struct NodeTable {
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
     /// Labels.
-    pub labels: Option<Box<dyn Column>>,
-    /// Names of the classes, where the labels are not their numbers.
-    pub class_names: Option<Vec<String>>,
+    pub labels: Labels,
+    /// Columns, and what becomes of each.
+    pub recipe: Recipe,
     /// Further numbers.
     pub columns: Vec<Box<dyn Column>>,
     /// Training, validation and test vertices, by their ids.
@@ -67,12 +71,37 @@ impl NodeTable {
         }
         raw.node_ids = Some(self.ids);
         raw.features = self.features;
-        raw.labels = self.labels;
-        raw.class_names = self.class_names;
+        raw.labels = self.labels.column;
+        raw.class_names = self.labels.class_names;
+        raw.numeric_label = self.labels.are_numbers;
+        raw.recipe = Some(self.recipe);
         raw.columns = self.columns;
         raw.splits = self.splits.or(raw.splits.take());
         raw.files.extend(self.files);
         Ok(())
+    }
+}
+
+/// Labels of a table of vertices.
+#[derive(Default)]
+pub struct Labels {
+    /// Their column.
+    pub column: Option<Box<dyn Column>>,
+    /// Names of the classes, where the labels are not their numbers.
+    pub class_names: Option<Vec<String>>,
+    /// Whether they are numbers to learn.
+    pub are_numbers: bool,
+}
+
+impl Labels {
+    /// Its kind, behind the names of the columns.
+    fn words(&self) -> Option<String> {
+        self.column.as_ref()?;
+        Some(match &self.class_names {
+            _ if self.are_numbers => " (numbers to learn)".into(),
+            Some(names) => format!(" ({} classes by name)", names.len()),
+            None => String::new(),
+        })
     }
 }
 
@@ -99,7 +128,8 @@ pub fn nodes(
         _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
     let fields = table.fields()?;
-    let mut roles = roles::of(path, &fields, options)?;
+    let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
+    let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let id = match roles.id {
         Some(id) if options.id_column.is_some() => id,
         _ => roles::find_ids(path, &table, &fields, &roles, edges, progress)?,
@@ -107,6 +137,8 @@ pub fn nodes(
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
+    let seen = survey(&table, &fields, &roles.to_survey(&fields), progress)?;
+    roles.decide(path, &fields, &seen, is_target(path))?;
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
@@ -119,58 +151,144 @@ pub fn nodes(
             Some(splits_by_flag(split_ids, source(&[id], kind, &flags)?.as_ref(), masks)?)
         }
     };
-    let seen = survey(&table, &fields, &roles.to_survey(&fields, options), progress)?;
-    roles.guess_label(&seen);
-    let (labels, class_names) = labels(path, &table, &fields, &roles, &seen, options.fill)?;
+    let labels = labels(path, &table, &fields, &roles, &seen, options.label_kind)?;
+    let recipes = match (&roles.features, &trained) {
+        (_, Some(trained)) => recipe::by(path, &fields, trained, options)?,
+        (Features::None, None) => Vec::new(),
+        (Features::List(at), None) => vec![(*at, list(&fields[*at]))],
+        (Features::Scalars(columns), None) => recipe::of(path, &fields, columns, &seen, options)?,
+    };
+    if trained.is_some() {
+        recipe::note_far(path, &recipes, &seen, progress);
+    }
+    let takes_unseen = options.unseen == Some(Unseen::Other);
     let features: Option<Box<dyn Column>> = match &roles.features {
         Features::None => None,
-        Features::List(at) => Some(table.column(&fields, *at, "feat", false)),
-        Features::Scalars(columns) => {
-            let encode = |&(at, how)| encoded(path, &fields, at, how, options.fill, seen.get(&at));
-            let columns = columns.iter().map(encode).collect::<Result<Vec<_>>>()?;
-            Some(Box::new(EncodedColumn::new(&table, path, "feat", columns)))
+        Features::List(at) => {
+            let rows = table.column(&fields, *at, "feat", false);
+            Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), progress)?)
+        }
+        Features::Scalars(_) => {
+            let encode =
+                |(at, recipe): &(usize, FeatureRecipe)| Encoded::feature(*at, &fields[*at], recipe, takes_unseen);
+            Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
         }
     };
     let columns = roles.columns(&fields);
     let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
-    roles.say(path, &fields, class_names.as_deref(), progress);
+    roles.say(path, &fields, labels.words(), progress);
+    say_others(path, &recipes, progress);
     super::note_dates(path, &table.dates(), progress);
     Ok(NodeTable {
         ids: source(&[id], kind, &[])?,
         features,
         labels,
-        class_names,
+        recipe: Recipe {
+            id: fields[id].name.clone(),
+            label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
+            splits: roles.split_names(&fields),
+            features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
+            left_out: roles.left_out(&fields),
+            edges: EdgeRecipe::default(),
+        },
         columns: columns.iter().map(|(at, name)| table.column(&fields, *at, name, false)).collect(),
         splits,
         files,
     })
 }
 
-/// The column of the labels, and the names of the classes where it holds something else than their numbers.
-#[expect(clippy::type_complexity, reason = "a column and the names that belong to it")]
+/// Whether the table is called by its label, as MUSAE's are.
+fn is_target(path: &Path) -> bool {
+    path.file_stem()
+        .is_some_and(|stem| stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target")))
+}
+
+/// Recipe of a column of lists.
+fn list(field: &Field) -> FeatureRecipe {
+    let width = field.value.map_or(0, |(_, width)| width as u32);
+    FeatureRecipe {
+        column: field.name.clone(),
+        encoding: FeatureEncoding::List { width },
+        fill: None,
+        indicator: false,
+    }
+}
+
+/// Tells of columns whose less frequent categories are taken together.
+fn say_others(path: &Path, features: &[(usize, FeatureRecipe)], progress: &dyn Progress) {
+    for (_, feature) in features {
+        if let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding {
+            let (path, column, most) = (path.display(), &feature.column, categories.len());
+            progress.decide(&format!(
+                "{path}: `{column}` is one-hot by its {most} most frequent values, the rest is one more (--encode {column}=onehot, or code, has them all)"
+            ));
+        }
+    }
+}
+
+/// Different whole numbers of a label from which on it may be a quantity, if they are a tenth of the values or more.
+const MANY_CLASSES: usize = 20;
+
+/// The labels, by the columns that are theirs.
 fn labels(
     path: &Path,
     table: &Table,
     fields: &[Field],
     roles: &Roles,
     seen: &HashMap<usize, ColumnStatistics>,
-    fill: Option<Fill>,
-) -> Result<(Option<Box<dyn Column>>, Option<Vec<String>>)> {
-    let Some(at) = roles.label else { return Ok((None, None)) };
-    let as_numbers = || Ok((Some(table.column(fields, at, "label", true)), None));
-    let Some(seen) = seen.get(&at) else { return as_numbers() };
-    let (field, mut names) = (&fields[at], seen.categories());
-    if field.value.is_some() {
+    kind: Option<LabelKind>,
+) -> Result<Labels> {
+    let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
+    let number = |at: usize, unlabelled| Encoded::label(at, &fields[at], Encoding::Number(0.0, 1.0), unlabelled);
+    let at = match roles.labels[..] {
+        [] => return Ok(Labels::default()),
+        [at] => at,
+        _ => {
+            let not_binary = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::is_binary);
+            if let Some(&at) = roles.labels.iter().find(not_binary) {
+                let problem = format!("--label-column: `{}` of several: expected zeros and ones", fields[at].name);
+                return Err(Error::input(path, problem));
+            }
+            let names = roles.labels.iter().map(|&at| fields[at].name.clone()).collect();
+            let columns = roles.labels.iter().map(|&at| number(at, 0.0)).collect();
+            return Ok(Labels { column: encoded(columns), class_names: Some(names), are_numbers: false });
+        }
+    };
+    let as_classes = || Ok(Labels { column: Some(table.column(fields, at, "label", true)), ..Labels::default() });
+    let field = &fields[at];
+    let Some(seen) = seen.get(&at) else { return as_classes() };
+    let is_number = field.value.is_some();
+    let numeric = match kind {
+        Some(kind) => kind == LabelKind::Number,
+        None => seen.is_fractional,
+    };
+    if numeric && !is_number {
+        let problem = format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
+        return Err(Error::input(path, problem));
+    }
+    if numeric {
+        return Ok(Labels { column: encoded(vec![number(at, f32::NAN)]), class_names: None, are_numbers: true });
+    }
+    let mut names = seen.categories();
+    if is_number {
         // Text becomes numbers in the order of numbers, so the last is the largest.
         names.retain(|name| name != "-1");
+        if kind.is_none() && (seen.many || (names.len() > MANY_CLASSES && 10 * names.len() as u64 > seen.values)) {
+            let (count, values) = (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
+            let problem = format!(
+                "column `{}` holds {count} different numbers in {values} rows: pass --label-kind class, or number for a quantity to learn",
+                field.name
+            );
+            return Err(Error::input(path, problem));
+        }
         let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
         let first_and_last = numbers.as_ref().and_then(|all| Some((*all.first()?, *all.last()?)));
         match first_and_last {
-            Some((0.., last)) if last < 2 * names.len() as i64 => return as_numbers(),
+            Some((0.., last)) if last < 2 * names.len() as i64 => return as_classes(),
             Some(_) if !seen.many => {}
             // Fractions, or nothing: refused where they are read, with their row.
-            _ => return as_numbers(),
+            _ => return as_classes(),
         }
     } else if seen.many {
         let problem = format!(
@@ -180,32 +298,8 @@ fn labels(
         return Err(Error::input(path, problem));
     }
     let places = Encoding::Class(Encoding::places(names.clone()));
-    let column = Encoded::new(at, field, places, fill, None);
-    Ok((Some(Box::new(EncodedColumn::new(table, path, "label", vec![column]))), Some(names)))
-}
-
-/// Encodes the feature column at `at`.
-fn encoded(
-    path: &Path,
-    fields: &[Field],
-    at: usize,
-    how: Option<Categories>,
-    fill: Option<Fill>,
-    seen: Option<&ColumnStatistics>,
-) -> Result<Encoded> {
-    let field = &fields[at];
-    let places = |most: usize, remedy: &str| {
-        let seen = seen.filter(|seen| !seen.many && seen.keys.len() <= most);
-        let places = seen.map(|seen| Encoding::places(seen.categories()));
-        let many = format!("--encode: column `{}` has more than {most} different values: {remedy}", field.name);
-        places.ok_or_else(|| Error::input(path, many))
-    };
-    let encoding = match how {
-        None => Encoding::Number,
-        Some(Categories::Code) => Encoding::Code(places(MOST_CODES, "leave it out")?),
-        Some(Categories::OneHot) => Encoding::OneHot(places(MOST_ONE_HOT, "encode it as code, or leave it out")?),
-    };
-    Ok(Encoded::new(at, field, encoding, fill, seen))
+    let column = encoded(vec![Encoded::label(at, field, places, -1.0)]);
+    Ok(Labels { column, class_names: Some(names), are_numbers: false })
 }
 
 /// Calls `take` with every piece of `source`, and of `beside`, whose pieces are of the same rows.
@@ -226,6 +320,11 @@ fn each_piece(
         take(&batch, &other)?;
     }
     Ok(())
+}
+
+/// Whether `name` is that of a split, or says that there is none.
+pub fn is_split(name: &str) -> bool {
+    SPLIT_NAMES.iter().any(|names| names.contains(&name)) || NO_SPLIT.contains(&name)
 }
 
 /// The vertices of each split by their ids, under collection within the budget.

@@ -1,27 +1,67 @@
-//! Roles of the columns of a table of vertices: ids, labels, splits, features.
+//! Roles of the columns of a table of vertices: ids, labels, splits, features, and those that are left out.
+//!
+//! Names and options decide first ([`of`]); what is left open is decided by the values that a survey saw ([`Roles::decide`]),
+//! or asked.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use gsplit_store::Progress;
+use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut, Progress, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field, IdKind, NONE, matches};
-use super::features::ColumnStatistics;
+use super::nodes::is_split;
+use super::recipe;
 use super::rows::{Cell, Table};
+use super::statistics::ColumnStatistics;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
-use crate::read::options::{Categories, Fill, NodeTableOptions};
+use crate::read::options::{Categories, Encode, NodeTableOptions};
+use crate::read::text::field::shown;
 use crate::read::text::value;
 use crate::{Error, Result};
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
 const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
+/// Beginnings of names of labels, of columns of zeros and ones.
+const OUTCOMES: [&str; 8] = ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
 /// Names of the flags of each split.
 const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
-/// Most values of a column of strings that is taken for the label though nothing says so; each stands in two rows on average.
+/// Names of a column that says which split a vertex is of.
+const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
+/// Last words of the names of identifiers.
+const IDENTIFIERS: [&str; 19] = [
+    "id",
+    "ids",
+    "no",
+    "nr",
+    "number",
+    "key",
+    "uuid",
+    "guid",
+    "hash",
+    "zip",
+    "zipcode",
+    "postcode",
+    "postal",
+    "plz",
+    "phone",
+    "telephone",
+    "iban",
+    "ssn",
+    "account",
+];
+/// Words of the names of times, whose values may all be distinct.
+const TIMES: [&str; 6] = ["time", "date", "timestamp", "day", "year", "age"];
+/// Most values of a column of strings that may be the label; each stands in two rows on average.
 const FEW: usize = 256;
+/// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
+const FEW_IDENTIFIERS: f64 = 20.0;
+/// Values from which on it tells something that all are distinct.
+const MANY: u64 = 50;
+/// Digits of a number that is no quantity, where all are distinct and have as many.
+const IDENTIFIER_DIGITS: u32 = 7;
 /// Ids of edges that the ids of vertices are told by.
 const SAMPLE: usize = 256;
 
@@ -30,18 +70,24 @@ const SAMPLE: usize = 256;
 pub struct Roles {
     /// Ids; found by [`find_ids`] where no name says which.
     pub id: Option<usize>,
-    /// Labels.
-    pub label: Option<usize>,
+    /// Labels: one column, or one of zeros and ones for each class.
+    pub labels: Vec<usize>,
     /// Flags of the three splits.
     pub masks: [Option<usize>; 3],
     /// Names of the splits.
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
-    /// Columns of strings, one of which may hold the labels.
-    candidates: Vec<usize>,
+    /// Columns that are none of these though they might have been, and why.
+    left_out: Vec<(usize, String)>,
     /// Whether the ids were found by their values.
     guessed: bool,
+    /// Whether the label is to be found by the values.
+    asks_label: bool,
+    /// Whether the features are those that the user named.
+    are_chosen: bool,
+    /// Whether the split is the one that the user named.
+    split_is_named: bool,
 }
 
 /// Columns of features.
@@ -51,63 +97,132 @@ pub enum Features {
     None,
     /// One column of lists.
     List(usize),
-    /// Columns in ascending order, with what becomes of those that are categories.
+    /// Columns in ascending order, with what becomes of those that are to be encoded in one way.
     Scalars(Vec<(usize, Option<Categories>)>),
 }
 
-/// Tells by the options and the names.
-pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<Roles> {
+fn is_text(field: &Field) -> bool {
+    field.id == Some(IdKind::Text) && field.value.is_none()
+}
+
+/// Tells by the options and the names; `trained` is a recipe that names the features and the label.
+pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Option<&Recipe>) -> Result<Roles> {
     let plain: Vec<String> = fields.iter().map(|field| choice::plain(&field.name)).collect();
     let find = |names: &[&str], suits: &dyn Fn(usize) -> bool| {
         names.iter().find_map(|name| (0..fields.len()).find(|&at| plain[at] == *name && suits(at)))
     };
-    let is_text = |at: usize| fields[at].id == Some(IdKind::Text) && fields[at].value.is_none();
     let id = choice::named(path, fields, options.id_column.as_deref(), "--id-column")?;
+    let in_recipe = |name: &String| fields.iter().position(|field| field.name == *name);
+    let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| fields[at].id.is_some()));
     let id = id.or_else(|| find(&ID_NAMES, &|at| fields[at].id.is_some()));
     if fields.iter().all(|field| field.id.is_none()) {
         let problem = "expected a column of ids, integers or strings";
         return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
     }
-    let wanted = options.label_column.as_deref();
-    let label = match wanted {
-        Some(NONE) => None,
-        Some(name) => {
-            let at = choice::named(path, fields, Some(name), "--label-column")?;
-            if let Some(at) = at.filter(|&at| fields[at].value.is_none() && !is_text(at)) {
-                let problem = format!("column `{}`: expected numbers or strings, for --label-column", fields[at].name);
-                return Err(Error::input(path, problem));
-            }
-            at
-        }
-        None => find(&LABEL_NAMES, &|at| Some(at) != id && (fields[at].value.is_some() || is_text(at))),
+    let labels = match trained.filter(|_| options.label_column.is_none()) {
+        // New vertices may have no label, or not yet.
+        Some(trained) => Some(trained.label.iter().map(in_recipe).collect::<Option<Vec<usize>>>().unwrap_or_default()),
+        None => labels(path, fields, &plain, id, options)?,
     };
-    let split = match options.split_column.as_deref() {
-        Some(name) => {
-            let at = choice::named(path, fields, Some(name), "--split-column")?;
-            if let Some(at) = at.filter(|&at| !is_text(at)) {
-                let name = &fields[at].name;
-                let problem =
-                    format!("column `{name}`: expected the strings train, valid and test, for --split-column");
-                return Err(Error::input(path, problem));
-            }
-            at
-        }
-        None => None,
-    };
+    let split = choice::named(path, fields, options.split_column.as_deref(), "--split-column")?;
+    if let Some(at) = split.filter(|&at| !is_text(&fields[at])) {
+        let name = &fields[at].name;
+        let problem = format!("column `{name}`: expected the strings train, valid and test, for --split-column");
+        return Err(Error::input(path, problem));
+    }
     let masks = match split {
         Some(_) => [None; 3],
         None => MASK_NAMES.map(|names| find(names, &|at| fields[at].value == Some((ValueType::I64, 1)))),
     };
-    let named = find(&["split"], &|at| Some(at) != id && Some(at) != label && is_text(at));
-    let split = split.or(named.filter(|_| masks == [None; 3]));
-    let mut roles = Roles { id, label, masks, split, features: Features::None, candidates: Vec::new(), guessed: false };
-    roles.features = features(path, fields, &plain, &roles, options)?;
-    if roles.label.is_none() && wanted.is_none() {
-        let features = roles.feature_places();
-        let free = |at: &usize| !roles.taken().contains(at) && !features.contains(at) && Some(*at) != named;
-        roles.candidates = (0..fields.len()).filter(|&at| is_text(at)).filter(free).collect();
-    }
+    let mut roles = Roles {
+        id,
+        asks_label: labels.is_none(),
+        labels: labels.unwrap_or_default(),
+        masks,
+        split,
+        features: Features::None,
+        left_out: Vec::new(),
+        guessed: false,
+        split_is_named: split.is_some(),
+        are_chosen: options.feature_columns.is_some() || trained.is_some(),
+    };
+    roles.find_splits(fields, &plain, options);
+    roles.features = match trained {
+        Some(trained) => features_of(&recipe::by(path, fields, trained, options)?),
+        None => features(path, fields, &plain, &roles, options)?,
+    };
     Ok(roles)
+}
+
+/// The labels by the option or by a name; none are where the option says so. `None` where the values have to tell.
+fn labels(
+    path: &Path,
+    fields: &[Field],
+    plain: &[String],
+    id: Option<usize>,
+    options: &NodeTableOptions,
+) -> Result<Option<Vec<usize>>> {
+    let can = |at: &usize| fields[*at].value.is_some() || is_text(&fields[*at]);
+    let Some(patterns) = options.label_column.as_deref() else {
+        let has_x = plain.iter().zip(fields).any(|(plain, field)| plain == "x" && !field.list);
+        let suits = |at: &usize| Some(*at) != id && can(at) && !(has_x && plain[*at] == "y");
+        let known = |at: &usize| LABEL_NAMES.contains(&plain[*at].as_str());
+        let found: Vec<usize> = (0..fields.len()).filter(known).filter(suits).collect();
+        return match found[..] {
+            [] => Ok(None),
+            [_] => Ok(Some(found)),
+            _ => Err(which_label(path, found.iter().map(|&at| format!("`{}`", fields[at].name)).collect())),
+        };
+    };
+    if patterns == [NONE] {
+        return Ok(Some(Vec::new()));
+    }
+    let mut found: Vec<usize> = Vec::new();
+    for pattern in patterns {
+        let like = |at: &usize| Some(*at) != id && matches(pattern, &fields[*at].name);
+        let named: Vec<usize> = match (0..fields.len()).filter(like).collect::<Vec<_>>() {
+            none if none.is_empty() => {
+                choice::named(path, fields, Some(pattern), "--label-column")?.into_iter().collect()
+            }
+            some => some,
+        };
+        if let Some(at) = named.iter().find(|at| !can(at)) {
+            let problem = format!("column `{}`: expected numbers or strings, for --label-column", fields[*at].name);
+            return Err(Error::input(path, problem));
+        }
+        found.extend(named);
+    }
+    found.sort_unstable();
+    found.dedup();
+    if let Some(at) = found.iter().find(|&&at| found.len() > 1 && fields[at].value.is_none()) {
+        let problem =
+            format!("--label-column: `{}` holds strings: several columns hold 0 and 1 each", fields[*at].name);
+        return Err(Error::input(path, problem));
+    }
+    Ok(Some(found))
+}
+
+/// Question for the label among `candidates`.
+fn which_label(path: &Path, candidates: Vec<String>) -> Error {
+    let problem = format!(
+        "which column is the label? {} can be: pass --label-column COLUMN, or --label-column none",
+        candidates.join(", ")
+    );
+    Error::input(path, problem)
+}
+
+/// The features that a recipe names.
+fn features_of(found: &[(usize, FeatureRecipe)]) -> Features {
+    let how = |recipe: &FeatureRecipe| match recipe.encoding {
+        FeatureEncoding::Code { .. } => Some(Categories::Code),
+        FeatureEncoding::OneHot { .. } => Some(Categories::OneHot),
+        FeatureEncoding::Number { .. } | FeatureEncoding::List { .. } => None,
+    };
+    match found {
+        [] => Features::None,
+        [(at, FeatureRecipe { encoding: FeatureEncoding::List { .. }, .. })] => Features::List(*at),
+        _ => Features::Scalars(found.iter().map(|(at, recipe)| (*at, how(recipe))).collect()),
+    }
 }
 
 fn features(
@@ -120,7 +235,17 @@ fn features(
     let taken = roles.taken();
     let free: Vec<usize> = (0..fields.len()).filter(|at| !taken.contains(at) && !fields[*at].is_index()).collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
-    for (pattern, how) in options.encode.iter().flatten().map(|encode| (&encode.column, encode.how)) {
+    let (mut is_auto, mut are_named) = (true, false);
+    for encode in options.encode.iter().flatten() {
+        let (pattern, how) = match encode {
+            Encode::Auto => continue,
+            Encode::Never => {
+                is_auto = false;
+                continue;
+            }
+            Encode::Column { pattern, how } => (pattern, *how),
+        };
+        are_named = true;
         let can = |at: &&usize| {
             let field = &fields[**at];
             matches(pattern, &field.name) && !field.list && (field.id.is_some() || field.value.is_some())
@@ -133,7 +258,9 @@ fn features(
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
     }
-    let usable = |at: usize| fields[at].value.is_some() || encoded.contains_key(&at);
+    let usable = |at: usize| {
+        fields[at].value.is_some() || encoded.contains_key(&at) || (is_auto && is_text(&fields[at]) && !fields[at].list)
+    };
     let scalars = |places: Vec<usize>| {
         let columns: Vec<_> = places.into_iter().map(|at| (at, encoded.get(&at).copied())).collect();
         if columns.is_empty() { Features::None } else { Features::Scalars(columns) }
@@ -144,7 +271,7 @@ fn features(
             None => usable(at) && !fields[at].list,
             Some(_) => encoded.contains_key(&at),
         };
-        return match list.filter(|_| encoded.is_empty() && options.feature_columns.is_none()) {
+        return match list.filter(|_| !are_named && options.feature_columns.is_none()) {
             Some(at) => Ok(Features::List(at)),
             None => Ok(scalars(free.into_iter().filter(wanted).collect())),
         };
@@ -188,7 +315,8 @@ fn features(
 impl Roles {
     /// Columns that are ids, labels and splits.
     fn taken(&self) -> Vec<usize> {
-        [self.id, self.label, self.split].into_iter().chain(self.masks).flatten().collect()
+        let others = self.labels.iter().copied().chain(self.left_out.iter().map(|&(at, _)| at));
+        [self.id, self.split].into_iter().chain(self.masks).flatten().chain(others).collect()
     }
 
     fn feature_places(&self) -> Vec<usize> {
@@ -199,53 +327,219 @@ impl Roles {
         }
     }
 
+    /// Finds the column of the splits by its name, where no option and no flags say them. A column of such a name that holds
+    /// something else is no feature all the same.
+    fn find_splits(&mut self, fields: &[Field], plain: &[String], options: &NodeTableOptions) {
+        let is_chosen =
+            |at: usize| options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &fields[at].name));
+        for name in SPLIT_NAMES {
+            let Some(at) = (0..fields.len()).find(|&at| plain[at] == name) else { continue };
+            if self.taken().contains(&at) || is_chosen(at) {
+                continue;
+            }
+            let has_splits = self.split.is_some() || self.masks != [None; 3];
+            match is_text(&fields[at]) && !has_splits {
+                true => self.split = Some(at),
+                false => self.left_out.push((at, "is called like a split".into())),
+            }
+        }
+    }
+
     /// Takes the column at `id` for the ids.
     pub fn take_id(&mut self, id: usize) {
         self.guessed = self.id != Some(id);
         self.id = Some(id);
-        self.candidates.retain(|&at| at != id);
+        self.drop_feature(id);
+    }
+
+    fn drop_feature(&mut self, dropped: usize) {
         if let Features::Scalars(columns) = &mut self.features {
-            columns.retain(|&(at, _)| at != id);
+            columns.retain(|&(at, _)| at != dropped);
             if columns.is_empty() {
                 self.features = Features::None;
             }
         }
     }
 
-    /// The columns to look at before they are read, in ascending order; and whether their mean is asked for.
-    pub fn to_survey(&self, fields: &[Field], options: &NodeTableOptions) -> Vec<(usize, bool)> {
-        let mean = options.fill == Some(Fill::Mean);
-        let mut all: Vec<(usize, bool)> = self.candidates.iter().map(|&at| (at, false)).collect();
-        all.extend(self.label.filter(|&at| !fields[at].list).map(|at| (at, false)));
+    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for.
+    pub fn to_survey(&self, fields: &[Field]) -> Vec<(usize, bool)> {
+        let mut all: Vec<(usize, bool)> = Vec::new();
+        all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
+        all.extend(self.split.map(|at| (at, true)));
         if let Features::Scalars(columns) = &self.features {
-            let looked_at = columns.iter().filter(|(_, how)| how.is_some() || mean);
-            all.extend(looked_at.map(|&(at, how)| (at, how.is_none())));
+            all.extend(columns.iter().map(|&(at, how)| (at, how.is_some())));
+        }
+        if self.asks_label {
+            let features = self.feature_places();
+            let free = |at: &usize| !features.contains(at) && !self.taken().contains(at) && !fields[*at].list;
+            all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
         }
         all.sort_unstable();
         all
     }
 
-    /// Takes the only column of strings with few values for the labels, where no name says which are.
-    pub fn guess_label(&mut self, seen: &HashMap<usize, ColumnStatistics>) {
+    /// Decides what the names left open, by what was `seen` of the values. `is_target`: the table is called by its label.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where several columns may be the label.
+    pub fn decide(
+        &mut self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        is_target: bool,
+    ) -> Result<()> {
+        if let Some(at) = self.split
+            && !self.split_is_named
+            && choice::plain(&fields[at].name) != SPLIT_NAMES[0]
+            && seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
+        {
+            self.split = None;
+            self.left_out.push((at, "is called like a split, and holds other words than train, valid and test".into()));
+        }
+        if self.asks_label {
+            self.find_label(path, fields, seen, is_target)?;
+        }
+        for at in self.labels.clone() {
+            self.drop_feature(at);
+        }
+        if let Features::Scalars(columns) = &self.features {
+            let open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
+            let mut mixed = open.filter_map(|(at, _)| Some((at, seen.get(at)?.stray()?)));
+            if let Some((&at, stray)) = mixed.next() {
+                let (name, stray) = (&fields[at].name, shown(stray.as_bytes()));
+                let problem = format!(
+                    "column `{name}` holds numbers for the most part, and {stray}: mend it, pass --encode {name}=onehot for categories, or \
+                     leave it out with --feature-columns"
+                );
+                return Err(Error::input(path, problem));
+            }
+        }
+        if self.are_chosen {
+            return Ok(());
+        }
+        if let Features::Scalars(columns) = &self.features {
+            let open = columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
+            let reason = |at: usize| Some((at, self.why_left_out(&fields[at], seen.get(&at)?, fields)?));
+            let out: Vec<(usize, String)> = open.filter_map(reason).collect();
+            out.iter().for_each(|&(at, _)| self.drop_feature(at));
+            self.left_out.extend(out);
+        }
+        Ok(())
+    }
+
+    /// Takes the label that the values tell: an outcome by its name, or in a table that is called by its label its only column of
+    /// few strings.
+    fn find_label(
+        &mut self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        is_target: bool,
+    ) -> Result<()> {
+        let taken = self.taken();
+        let seen = |at: &usize| seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
             (2..=FEW).contains(&seen.keys.len()) && 2 * seen.keys.len() as u64 <= seen.values && !seen.many
         };
-        let few = |at: &&usize| seen.get(*at).is_some_and(is_few);
-        let few: Vec<usize> = self.candidates.iter().filter(few).copied().collect();
-        if let [at] = few[..] {
-            self.label = Some(at);
+        let binary = |at: &usize| seen(at).is_some_and(ColumnStatistics::is_binary);
+        let strings = |at: &usize| is_text(&fields[*at]) && seen(at).is_some_and(is_few);
+        let two = |at: &usize| binary(at) || (strings(at) && seen(at).is_some_and(|seen| seen.keys.len() == 2));
+        let is_outcome = |at: &usize| {
+            let name = choice::plain(&fields[*at].name);
+            OUTCOMES.iter().any(|outcome| name.starts_with(outcome))
+        };
+        let all: Vec<usize> = (0..fields.len()).filter(|at| binary(at) || strings(at)).collect();
+        let outcomes: Vec<usize> = all.iter().copied().filter(|at| is_outcome(at) && two(at)).collect();
+        let few: Vec<usize> = all.iter().copied().filter(strings).collect();
+        match (&outcomes[..], &few[..], &all[..]) {
+            ([at], _, _) => self.labels = vec![*at],
+            (_, [at], _) | (_, _, [at]) if is_target => self.labels = vec![*at],
+            (_, _, []) => {}
+            _ => {
+                let shown = |&at: &usize| match binary(&at) {
+                    true => format!("`{}` (0 and 1)", fields[at].name),
+                    false => format!("`{}` ({} strings)", fields[at].name, seen(&at).map_or(0, |seen| seen.keys.len())),
+                };
+                return Err(which_label(path, all.iter().map(shown).collect()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The reason why a column that was `seen` is no feature, if there is one.
+    fn why_left_out(&self, field: &Field, seen: &ColumnStatistics, fields: &[Field]) -> Option<String> {
+        let plain = choice::plain(&field.name);
+        let of_label = |&label: &usize| {
+            let label = choice::plain(&fields[label].name);
+            LABEL_NAMES.contains(&label.as_str()) && label.len() > 1 && plain.starts_with(&label)
+        };
+        if self.labels.iter().any(of_label) {
+            return Some("is called like the label".into());
+        }
+        let words = words_of(&field.name);
+        let is_named = words.last().is_some_and(|word| IDENTIFIERS.contains(&word.as_str()));
+        if is_text(field) {
+            return match (seen.many, 2 * seen.keys.len() as u64 > seen.values) {
+                (true, _) | (_, true) => Some("has hardly any string twice".into()),
+                _ if is_named && seen.keys.len() as f64 > FEW_IDENTIFIERS => {
+                    Some("is called like an identifier".into())
+                }
+                _ => None,
+            };
+        }
+        let distinct = seen.distinct();
+        if seen.is_fractional || distinct <= FEW_IDENTIFIERS || seen.values < MANY {
+            return None;
+        }
+        if is_named {
+            return Some("is called like an identifier".into());
+        }
+        if seen.is_padded {
+            return Some("is written with zeros before its numbers, as codes are".into());
+        }
+        let all_distinct = distinct >= 0.94 * seen.values as f64;
+        let is_time = words.iter().any(|word| TIMES.contains(&word.as_str()));
+        let (least, most) = (seen.numbers.least, seen.numbers.most);
+        let counts = most - least + 1.0 <= 1.06 * seen.values as f64;
+        let digits = |number: f64| number.abs().max(1.0).log10() as u32 + 1;
+        let long = least > 0.0 && digits(least) == digits(most) && digits(most) >= IDENTIFIER_DIGITS;
+        match all_distinct && !is_time {
+            true if counts => Some("counts the rows".into()),
+            true if long => Some("has long numbers, all distinct".into()),
+            _ => None,
         }
     }
 
     /// Numbers that are nothing else.
     pub fn columns(&self, fields: &[Field]) -> Vec<usize> {
-        let used = [self.taken(), self.feature_places()].concat();
+        let splits = [self.id, self.split].into_iter().chain(self.masks).flatten();
+        let used: Vec<usize> = splits.chain(self.labels.iter().copied()).chain(self.feature_places()).collect();
         let free = |at: &usize| fields[*at].value.is_some() && !fields[*at].is_index() && !used.contains(at);
         (0..fields.len()).filter(free).collect()
     }
 
+    /// Columns that are no features, by name, and why.
+    pub fn left_out(&self, fields: &[Field]) -> Vec<LeftOut> {
+        let used = [self.taken(), self.feature_places()].concat();
+        let told = self.left_out.iter().map(|(at, why)| (*at, why.clone()));
+        let others = (0..fields.len()).filter(|at| !used.contains(at) && !fields[*at].is_index());
+        let why = |at: usize| {
+            let why = if fields[at].value.is_some() { "is a column of its own" } else { "holds no numbers" };
+            (at, why.to_string())
+        };
+        let mut all: Vec<(usize, String)> = told.chain(others.map(why)).collect();
+        all.sort();
+        all.into_iter().map(|(at, why)| LeftOut { column: fields[at].name.clone(), why }).collect()
+    }
+
+    /// Names of the columns of the splits.
+    pub fn split_names(&self, fields: &[Field]) -> Vec<String> {
+        self.masks.into_iter().chain([self.split]).flatten().map(|at| fields[at].name.clone()).collect()
+    }
+
     /// Tells the user what the columns are, in one line, and which are left out.
-    pub fn say(&self, path: &Path, fields: &[Field], classes: Option<&[String]>, progress: &dyn Progress) {
+    pub fn say(&self, path: &Path, fields: &[Field], labels: Option<String>, progress: &dyn Progress) {
         let name = |at: usize| format!("`{}`", fields[at].name);
         let mut said = Vec::new();
         let how = if self.guessed { ", which holds those of the edges" } else { "" };
@@ -259,16 +553,37 @@ impl Roles {
                 said.push(format!("features from {count} column{s}, {}", choice::names(&used)));
             }
         }
-        let classes = classes.map(|names| format!(" ({} classes by name)", names.len())).unwrap_or_default();
-        said.extend(self.label.map(|at| format!("labels from {}{classes}", name(at))));
-        let splits: Vec<String> = self.masks.into_iter().chain([self.split]).flatten().map(name).collect();
+        let used: Vec<Field> = self.labels.iter().map(|&at| fields[at].clone()).collect();
+        said.extend(labels.map(|what| format!("labels from {}{what}", choice::names(&used))));
+        let splits: Vec<String> = self.split_names(fields).iter().map(|name| format!("`{name}`")).collect();
         said.extend((!splits.is_empty()).then(|| format!("splits from {}", splits.join(", "))));
         progress.decide(&format!("{}: {}", path.display(), said.join("; ")));
-        let used = [self.taken(), self.feature_places()].concat();
         choice::note_index(path, fields, self.id, progress);
+        for (at, why) in &self.left_out {
+            let kept = if fields[*at].value.is_some() { "; it stays a column of its own" } else { "" };
+            progress.decide(&format!("{}: `{}` is no feature: it {why}{kept}", path.display(), fields[*at].name));
+        }
+        let used = [self.taken(), self.feature_places()].concat();
         let why = "which hold no numbers (--encode COLUMN=onehot makes features of strings)";
         super::note_left_out(path, &choice::left_out(fields, &used), why, progress);
     }
+}
+
+/// The words of a name: `accountNo`, `account_no` and `Account No` are two.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_lower = false;
+    for char in name.chars() {
+        if !char.is_alphanumeric() || (char.is_uppercase() && before_is_lower) {
+            words.push(String::new());
+        }
+        before_is_lower = char.is_lowercase();
+        if let (true, Some(word)) = (char.is_alphanumeric(), words.last_mut()) {
+            word.extend(char.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does.

@@ -7,7 +7,7 @@ use gsplit_store::{NoProgress, Notes};
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::memory::Memory;
-use crate::read::options::{NodeTableOptions, ReadOptions};
+use crate::read::options::{NodeTableOptions, ReadOptions, Scale};
 
 mod csv;
 mod damage;

@@ -37,7 +37,8 @@ const LABELS: [i64; 6] = [1, -1, 0, 0, 1, 2];
 #[test]
 fn every_writer_gives_the_same_vertices() {
     for name in ["nodes.parquet", "nodes.arrow", "nodes.tsv"] {
-        let table = nodes(&fixture(name), &NodeTableOptions::default()).unwrap();
+        let as_is = NodeTableOptions { scale: Some(Scale::None), ..NodeTableOptions::default() };
+        let table = nodes(&fixture(name), &as_is).unwrap();
         let strings = table.ids.has_string_ids();
         assert_eq!(strings, name == "nodes.arrow");
         let names = ["zero", "one", "two", "three", "four", "five"];
@@ -46,7 +47,7 @@ fn every_writer_gives_the_same_vertices() {
         assert_eq!(batch.sources, ORDER.map(id), "{name}");
         assert!(batch.targets.is_empty() && batch.values.is_empty());
         assert_eq!(batch.names.len(), if strings { 6 } else { 0 });
-        let labels = table.labels.unwrap();
+        let labels = table.labels.column.unwrap();
         match labels.descr() {
             "<i8" => {
                 assert_eq!(bytes(labels.as_ref()), LABELS.iter().flat_map(|l| l.to_le_bytes()).collect::<Vec<_>>())
@@ -83,7 +84,7 @@ fn masks_lists_and_several_labels() {
     let table = nodes(&fixture("masks.parquet"), &NodeTableOptions::default()).unwrap();
     assert_eq!(read(table.ids.as_ref()).unwrap().sources, ORDER);
     assert_eq!(table.splits.unwrap(), [vec![0, 3], vec![1], vec![4, 5]]);
-    let (features, labels) = (table.features.unwrap(), table.labels.unwrap());
+    let (features, labels) = (table.features.unwrap(), table.labels.column.unwrap());
     assert_eq!((features.descr(), features.width()), ("<f8", 2));
     let pair = |&v: &u64| [(v as f64).to_le_bytes(), (-(v as f64)).to_le_bytes()].concat();
     let negative_zero =

@@ -1,0 +1,247 @@
+//! What becomes of the columns of ordinary tables: scales, categories, labels, identifiers, directions; and new tables by the same
+//! recipe.
+
+use std::fmt::Write as _;
+
+use clap::{Args, Command, FromArgMatches};
+use gsplit_store::{FeatureEncoding, Notes, Recipe};
+
+use super::*;
+use crate::read::options::Scale;
+
+/// Customers who know one another: few of the pairs are there in both directions.
+fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut nodes, mut edges) = (format!("customer_id,{columns}\n"), String::from("from_customer,to_customer\n"));
+    for v in 0..300 {
+        writeln!(nodes, "{},{}", 1000 + v, row(v)).unwrap();
+        for step in [1, 7, 40] {
+            writeln!(edges, "{},{}", 1000 + v, 1000 + (v + step) % 300).unwrap();
+        }
+    }
+    std::fs::write(folder.path().join("edges.csv"), edges).unwrap();
+    std::fs::write(folder.path().join("nodes.csv"), nodes).unwrap();
+    folder
+}
+
+/// The dataset that the words make of `folder`, or the error; and what was said.
+fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
+    let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
+    let words: Vec<String> = words.split(' ').filter(|word| !word.is_empty()).map(str::to_string).collect();
+    let mut options = ConvertOptions::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap();
+    options.read.nodes = options.read.nodes.or(Some(folder.join("nodes.csv")));
+    let notes = Notes::default();
+    let out = tempfile::tempdir_in(folder).unwrap().keep();
+    let made = convert(&folder.join("edges.csv"), &out.join("ds"), &options, false, &notes);
+    (made.map(|(dataset, _)| dataset).map_err(|error| error.to_string()), notes.lines().join("\n"))
+}
+
+fn recipe(dataset: &Dataset) -> Recipe {
+    dataset.manifest().recipe.clone().unwrap()
+}
+
+/// Column `at` of the feature rows.
+fn column(dataset: &Dataset, at: usize) -> Vec<f64> {
+    let features = dataset.features().unwrap();
+    (0..dataset.num_vertices() as u32).map(|v| f64::from(features.row::<f32>(v)[at])).collect()
+}
+
+/// Mean and deviation.
+fn moments(numbers: &[f64]) -> (f64, f64) {
+    let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+    (mean, (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / numbers.len() as f64).sqrt())
+}
+
+/// Account, zip code, age, income, plan, city, whether churned.
+fn customer(v: u64) -> String {
+    let random = v.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    let plan = ["free", "basic", "pro"][v as usize % 3];
+    let (age, income) = (18 + v % 60, 20_000 + random % 80_000);
+    let city = ["Oslo", "Rome", "Bonn", "Kyiv"][(random % 4) as usize];
+    format!("{},{:05},{age},{income}.5,{plan},{city},{}", 40_000_000 + 7919 * v, 1000 + random % 9000, v % 2)
+}
+
+const COLUMNS: &str = "account_no,zip,age,income,plan,city,churned";
+
+#[test]
+fn a_table_of_customers_needs_no_option() {
+    let folder = customers(COLUMNS, customer);
+    let (dataset, said) = made(folder.path(), "");
+    let dataset = dataset.unwrap();
+    let recipe = recipe(&dataset);
+    let names =
+        ["age", "income", "plan=basic", "plan=free", "plan=pro", "city=Bonn", "city=Kyiv", "city=Oslo", "city=Rome"];
+    assert_eq!(recipe.feature_names(), names);
+    assert_eq!((recipe.id.as_str(), recipe.label.as_slice()), ("customer_id", &["churned".to_string()][..]));
+    let out: Vec<&str> = recipe.left_out.iter().map(|out| out.column.as_str()).collect();
+    assert_eq!(out, ["account_no", "zip"]);
+    for (at, (least, most)) in [(18.0, 77.0), (20_000.5, 99_999.5)].into_iter().enumerate() {
+        let (mean, deviation) = moments(&column(&dataset, at));
+        assert!(mean.abs() < 1e-5 && (deviation - 1.0).abs() < 1e-5, "{mean} {deviation}");
+        let FeatureEncoding::Number { shift, scale } = recipe.features[at].encoding else { panic!("a number") };
+        assert!((least..most).contains(&shift) && scale > 1.0 && scale < most, "{shift} {scale}");
+    }
+    assert_eq!(column(&dataset, 3), (0..300).map(|v| f64::from(u8::from(v % 3 == 0))).collect::<Vec<_>>());
+    assert_eq!(dataset.labels().unwrap()[..4], [0, 1, 0, 1]);
+    assert_eq!(dataset.topology().num_edges(), 1800, "both directions of each");
+    assert!(recipe.edges.symmetrise);
+    for part in [
+        "`account_no` is no feature: it is called like an identifier; it stays a column of its own",
+        "`zip` is no feature",
+        "labels from `churned`",
+        "taken for undirected, since 0.0 % of its pairs",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(made(folder.path(), "--directed").0.unwrap().topology().num_edges(), 900);
+}
+
+#[test]
+fn scales_and_encodings_are_a_choice() {
+    let folder = customers(COLUMNS, customer);
+    let plain = made(folder.path(), "--scale none --encode none").0.unwrap();
+    assert_eq!(recipe(&plain).feature_names(), ["age", "income"]);
+    assert_eq!(column(&plain, 0)[..2], [18.0, 19.0]);
+    let ranged = made(folder.path(), "--scale minmax --feature-columns age,plan").0.unwrap();
+    assert_eq!(recipe(&ranged).feature_names(), ["age", "plan=basic", "plan=free", "plan=pro"]);
+    let ages = column(&ranged, 0);
+    assert!(ages.iter().all(|age| (0.0..=1.0).contains(age)) && ages.contains(&0.0) && ages.contains(&1.0));
+    let (dataset, _) = made(folder.path(), "--feature-columns account_no,age");
+    assert_eq!(recipe(&dataset.unwrap()).feature_names(), ["account_no", "age"], "who names a column gets it");
+    // Many categories: the most frequent, and one for the rest.
+    let towns = customers("town,label", |v| format!("t{},{}", if v < 150 { v % 10 } else { v % 90 }, v % 2));
+    let (dataset, said) = made(towns.path(), "");
+    let dataset = dataset.unwrap();
+    let names = recipe(&dataset).feature_names();
+    assert_eq!((names.len(), names[63].as_str()), (64, "town=other"));
+    assert!((0..10).all(|town| names.contains(&format!("town=t{town}"))));
+    assert!(said.contains("`town` is one-hot by its 63 most frequent values"), "{said}");
+    let ones: f64 = (0..64).map(|at| column(&dataset, at).iter().sum::<f64>()).sum();
+    assert_eq!(ones, 300.0);
+    // Arrays are scaled where it is asked for.
+    let arrays = folder.path().join("arrays");
+    std::fs::create_dir(&arrays).unwrap();
+    gsplit_store::write_npy(arrays.join("row.npy"), &[0i64, 1, 2]).unwrap();
+    gsplit_store::write_npy(arrays.join("col.npy"), &[1i64, 2, 0]).unwrap();
+    gsplit_store::write_npy(arrays.join("feat.npy"), &[1.0f32, 2.0, 6.0]).unwrap();
+    let scaled = |scale: Option<Scale>| {
+        let mut options = ConvertOptions::default();
+        options.read.node_table.scale = scale;
+        convert_new(&arrays, &options).map(|(_folder, dataset)| column(&dataset, 0)).unwrap()
+    };
+    assert_eq!(scaled(None), [1.0, 2.0, 6.0]);
+    assert!(moments(&scaled(Some(Scale::Standard))).0.abs() < 1e-6);
+}
+
+#[test]
+fn labels_are_numbers_classes_or_sets_of_classes() {
+    let prices = customers("rooms,price", |v| format!("{},{}.25", v % 5, 1000 + v * 37 % 901));
+    let dataset = made(prices.path(), "--label-column price --random-split 0.6,0.2,0.2").0.unwrap();
+    assert!(dataset.manifest().numeric_label && dataset.manifest().num_classes.is_none());
+    assert_eq!(dataset.numeric_labels().unwrap()[..2], [1000.25, 1037.25]);
+    assert_eq!(dataset.split(Split::Train).unwrap().len(), 180);
+    let whole = customers("rooms,price", |v| format!("{},{}", v % 5, 1000 + v * 37 % 901));
+    let (asked, _) = made(whole.path(), "--label-column price");
+    assert!(
+        asked
+            .unwrap_err()
+            .contains("`price` holds 300 different numbers in 300 rows: pass --label-kind class, or number")
+    );
+    let (dataset, _) = made(whole.path(), "--label-column price --label-kind number");
+    assert_eq!(dataset.unwrap().numeric_labels().unwrap()[1], 1037.0);
+    let (dataset, _) = made(whole.path(), "--label-column price --label-kind class");
+    assert_eq!(dataset.unwrap().manifest().num_classes, Some(300));
+    let likes =
+        customers("age,likes_a,likes_b,likes_c", |v| format!("{},{},{},{}", v % 50, v % 2, v / 2 % 2, v / 4 % 2));
+    let dataset = made(likes.path(), "--label-column likes_*").0.unwrap();
+    assert!(dataset.manifest().multi_label);
+    assert_eq!(dataset.manifest().class_names.as_deref().unwrap(), ["likes_a", "likes_b", "likes_c"]);
+    assert_eq!(dataset.multi_labels().unwrap().classes(5).collect::<Vec<_>>(), [0, 2]);
+    let (wrong, _) = made(likes.path(), "--label-column likes_a,age");
+    assert!(wrong.unwrap_err().contains("`age` of several: expected zeros and ones"));
+    let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
+    assert!(made(names.path(), "").0.unwrap_err().contains("which column is the label? `label`, `class` can be"));
+    let (wrong, _) = made(folder_of_strings().path(), "--label-column kind --label-kind number");
+    assert!(wrong.unwrap_err().contains("column `kind` holds strings: expected numbers"));
+}
+
+fn folder_of_strings() -> TempDir {
+    customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7))
+}
+
+#[test]
+fn splits_have_several_names() {
+    let words = ["train", "train", "valid", "test"];
+    let folded = customers("x,label,fold", |v| format!("{},{},{}", v % 9, v % 2, words[v as usize % 4]));
+    let dataset = made(folded.path(), "").0.unwrap();
+    assert_eq!(dataset.split(Split::Valid).unwrap().len(), 75);
+    assert_eq!(recipe(&dataset).splits, ["fold"]);
+    for row in [
+        |v: u64| format!("{},{},{}", v % 9, v % 2, v % 5),
+        |v| format!("{},{},{}", v % 9, v % 2, ["p", "q"][v as usize % 2]),
+    ] {
+        let numbers = customers("x,label,fold", row);
+        let (dataset, said) = made(numbers.path(), "");
+        let dataset = dataset.unwrap();
+        assert!(dataset.manifest().splits().is_empty());
+        assert_eq!(recipe(&dataset).feature_names(), ["x"]);
+        assert!(said.contains("`fold` is no feature: it is called like a split"), "{said}");
+    }
+}
+
+#[test]
+fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
+    let folder = customers(COLUMNS, customer);
+    let trained = made(folder.path(), "--fill mean").0.unwrap();
+    let by = format!("--recipe {}", trained.path().display());
+    // Columns in another order, one more, no label: the rows mean the same.
+    let moved = customers("city,income,plan,age,shoe", |v| {
+        let row: Vec<String> = customer(v).split(',').map(str::to_string).collect();
+        [&row[5], &row[3], &row[4], &row[2], "44"].map(|cell: &str| cell.to_string()).join(",")
+    });
+    let dataset = made(moved.path(), &by).0.unwrap();
+    let bytes = |dataset: &Dataset| dataset.manifest().files["nodes/feat.arrow"].checksum.clone();
+    assert_eq!(bytes(&dataset), bytes(&trained));
+    assert_eq!((dataset.topology().num_edges(), dataset.manifest().num_classes), (1800, None));
+    assert_eq!(recipe(&dataset).difference(&recipe(&trained)), None);
+    let one = |columns: &str, cells: fn(u64) -> String, words: &str| {
+        let new = customers(columns, cells);
+        let (made, said) = made(new.path(), &format!("{by} {words}"));
+        (made.map(|dataset| column(&dataset, 2)), said)
+    };
+    for (columns, cells, expected) in [
+        (
+            "income,plan,city",
+            (|_| "1,pro,Rome".into()) as fn(u64) -> String,
+            "has no column `age`, which is a feature of the recipe",
+        ),
+        (
+            "age,income,plan,city",
+            |_| "1,2,gold,Rome".into(),
+            "column `plan`: `gold`: is no category that training saw: pass --unseen other",
+        ),
+        (
+            "age,income,plan,city",
+            |_| "old,2,pro,Rome".into(),
+            "column `age`: expected numbers, as in the table of the recipe",
+        ),
+        ("age,income,plan,city", |_| ",2,pro,Rome".into(), "column `age`: expected numbers"),
+    ] {
+        let message = one(columns, cells, "").0.unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    }
+    let cells: fn(u64) -> String = |v| format!("{},200000,{},Rome", 30 + v % 9, if v == 0 { "gold" } else { "basic" });
+    let (plans, said) = one("age,income,plan,city", cells, "--unseen other");
+    assert_eq!(plans.unwrap()[..3], [0.0, 1.0, 1.0]);
+    assert!(said.contains("column `income` has the mean 200000"), "{said}");
+    // What was converted by itself means something else, and the difference has a name.
+    let other = made(moved.path(), "--label-column none").0.unwrap();
+    let difference = recipe(&other).difference(&recipe(&trained)).unwrap();
+    assert!(difference.contains("`shoe` is a feature here, and was none in training"), "{difference}");
+    let renamed = customers(COLUMNS, |v| customer(v).replace("pro", "gold"));
+    let difference = recipe(&made(renamed.path(), "").0.unwrap()).difference(&recipe(&trained)).unwrap();
+    assert!(
+        difference.contains("`plan` has other categories than in training: `gold` is new, `pro` is gone"),
+        "{difference}"
+    );
+}

@@ -1,0 +1,149 @@
+//! Recipe of the features of a table: how each column becomes numbers, by its statistics and the options, or as an earlier table
+//! was converted.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress, Recipe};
+
+use super::choice::{self, Field};
+use super::statistics::{ColumnStatistics, MOST_CODES};
+use crate::read::options::{Categories, Fill, NodeTableOptions, Scale};
+use crate::{Error, Result};
+
+/// Most categories of a column that becomes one-hot because an option says so.
+const MOST_ONE_HOT: usize = 1 << 10;
+/// Most categories of one that becomes so by itself; of more the most frequent do.
+const MOST_AUTO: usize = 64;
+/// Deviations that the mean of a new table may be off the old one's before a note says so.
+const FAR: f64 = 5.0;
+
+/// Recipe of `columns`, which are in the order of the feature row, by what was `seen` of them.
+pub fn of(
+    path: &Path,
+    fields: &[Field],
+    columns: &[(usize, Option<Categories>)],
+    seen: &HashMap<usize, ColumnStatistics>,
+    options: &NodeTableOptions,
+) -> Result<Vec<(usize, FeatureRecipe)>> {
+    let recipe = |&(at, how): &(usize, Option<Categories>)| {
+        let nothing = ColumnStatistics::default();
+        let (field, seen) = (&fields[at], seen.get(&at).unwrap_or(&nothing));
+        let is_number = how.is_none() && field.value.is_some();
+        let fill = match (options.fill, is_number) {
+            (None, _) => None,
+            // No place at all: a row of zeros where it is one-hot.
+            (Some(_), false) => Some(-1.0),
+            (Some(Fill::Value(value)), true) => Some(value),
+            (Some(Fill::Mean), true) => Some(seen.numbers.mean as f32),
+        };
+        let indicator = is_number && fill.is_some() && seen.missing > 0;
+        let encoding = encoding(path, field, how, seen, options.scale.unwrap_or(Scale::Standard))?;
+        Ok((at, FeatureRecipe { column: field.name.clone(), encoding, fill, indicator }))
+    };
+    columns.iter().map(recipe).collect()
+}
+
+fn encoding(
+    path: &Path,
+    field: &Field,
+    how: Option<Categories>,
+    seen: &ColumnStatistics,
+    scale: Scale,
+) -> Result<FeatureEncoding> {
+    let all = |most: usize, remedy: &str| match seen.many || seen.keys.len() > most {
+        false => Ok(seen.categories()),
+        true => {
+            let problem = format!("--encode: column `{}` has more than {most} different values: {remedy}", field.name);
+            Err(Error::input(path, problem))
+        }
+    };
+    Ok(match how {
+        Some(Categories::Code) => FeatureEncoding::Code { categories: all(MOST_CODES, "leave it out")? },
+        Some(Categories::OneHot) => {
+            let categories = all(MOST_ONE_HOT, "encode it as code, or leave it out")?;
+            FeatureEncoding::OneHot { categories, other: false }
+        }
+        None if field.value.is_none() && seen.keys.len() > MOST_AUTO => {
+            FeatureEncoding::OneHot { categories: seen.frequent(MOST_AUTO - 1), other: true }
+        }
+        None if field.value.is_none() => {
+            FeatureEncoding::OneHot { categories: all(MOST_AUTO, "leave it out")?, other: false }
+        }
+        None => {
+            let numbers = &seen.numbers;
+            let (shift, scale) = match scale {
+                Scale::None => (0.0, 1.0),
+                Scale::Minmax => (numbers.least, numbers.range()),
+                Scale::Standard => (numbers.mean, numbers.deviation()),
+            };
+            FeatureEncoding::Number { shift, scale }
+        }
+    })
+}
+
+/// The columns that the recipe `trained` names, found among `fields` by their names.
+///
+/// # Errors
+/// [`Error::Input`] with the name of a column that is missing, or holds something else.
+pub fn by(
+    path: &Path,
+    fields: &[Field],
+    trained: &Recipe,
+    options: &NodeTableOptions,
+) -> Result<Vec<(usize, FeatureRecipe)>> {
+    let find = |feature: &FeatureRecipe| {
+        let column = &feature.column;
+        let Some(at) = fields.iter().position(|field| field.name == *column) else {
+            let problem = format!("has no column `{column}`, which is a feature of the recipe");
+            return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+        };
+        let (field, wrong) = (&fields[at], |expected: &str| {
+            Error::input(path, format!("column `{column}`: expected {expected}, as in the table of the recipe"))
+        });
+        match feature.encoding {
+            FeatureEncoding::Number { .. } if field.value.is_none() || field.list => return Err(wrong("numbers")),
+            FeatureEncoding::List { width } if field.value.is_none_or(|(_, found)| found != width as usize) => {
+                return Err(wrong(&format!("lists of {width} numbers")));
+            }
+            FeatureEncoding::Code { .. } | FeatureEncoding::OneHot { .. } if field.list => {
+                return Err(wrong("categories"));
+            }
+            _ => {}
+        }
+        let mut feature = feature.clone();
+        match (options.fill, feature.fill) {
+            (Some(Fill::Value(value)), None) => feature.fill = Some(value),
+            (Some(Fill::Mean), None) => {
+                let problem = "--fill mean: the recipe has no means of missing values: pass a number";
+                return Err(Error::Option(problem.into()));
+            }
+            _ => {}
+        }
+        Ok((at, feature))
+    };
+    trained.features.iter().map(find).collect()
+}
+
+/// Notes the numbers of a new table that are far from those that its recipe was made from.
+pub fn note_far(
+    path: &Path,
+    features: &[(usize, FeatureRecipe)],
+    seen: &HashMap<usize, ColumnStatistics>,
+    progress: &dyn Progress,
+) {
+    for (at, feature) in features {
+        let (FeatureEncoding::Number { shift, scale }, Some(seen)) = (&feature.encoding, seen.get(at)) else {
+            continue;
+        };
+        let mean = seen.numbers.mean;
+        if (*shift, *scale) != (0.0, 1.0) && seen.numbers.count > 0 && ((mean - shift) / scale).abs() > FAR {
+            progress.note(&format!(
+                "note: {}: column `{}` has the mean {mean:.6} here, and had about {shift:.6}, give or take {scale:.6}, in the table of \
+                 the recipe: is it the same quantity, in the same unit?",
+                path.display(),
+                feature.column
+            ));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Statistics of the columns of a table, by one pass over their values: what tells a number from a category, a label and an
+//! identifier, and what numbers are scaled by.
+//!
+//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB a column of whole numbers.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use gsplit_store::Progress;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::choice::Field;
+use super::rows::{Cell, Table};
+use crate::Result;
+use crate::read::text::field::real;
+use crate::read::text::value::{flag, integer};
+
+/// Most categories of a column.
+pub const MOST_CODES: usize = 1 << 16;
+
+/// Statistics of a column.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnStatistics {
+    /// The distinct values and how often each is there; of numbers, in their shortest form. Empty where they were not asked for.
+    pub keys: BTreeMap<String, u64>,
+    /// Whether there are more than [`MOST_CODES`].
+    pub many: bool,
+    /// Values that are not missing.
+    pub values: u64,
+    /// Values that are missing.
+    pub missing: u64,
+    /// Statistics of those that are finite numbers.
+    pub numbers: Moments,
+    /// Whether some number is no whole one.
+    pub is_fractional: bool,
+    /// Whether some number is written with zeros before it, as codes are.
+    pub is_padded: bool,
+    /// Estimate of the distinct whole numbers.
+    sketch: Sketch,
+}
+
+impl ColumnStatistics {
+    /// The categories in their order: of numbers if all of them are numbers, else of strings.
+    pub fn categories(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.keys.keys().cloned().collect();
+        let numbers: Option<Vec<f64>> = all.iter().map(|key| real(key.as_bytes())).collect();
+        if let Some(numbers) = numbers {
+            let mut order: Vec<usize> = (0..all.len()).collect();
+            order.sort_by(|&a, &b| numbers[a].total_cmp(&numbers[b]).then(a.cmp(&b)));
+            all = order.into_iter().map(|at| std::mem::take(&mut all[at])).collect();
+        }
+        all
+    }
+
+    /// The `most` categories that are there most often, in their order.
+    pub fn frequent(&self, most: usize) -> Vec<String> {
+        let mut counts: Vec<(&String, u64)> = self.keys.iter().map(|(key, &count)| (key, count)).collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        counts.truncate(most);
+        let mut kept = self.categories();
+        kept.retain(|key| counts.iter().any(|(frequent, _)| *frequent == key));
+        kept
+    }
+
+    /// Whether all values are zeros and ones.
+    pub fn is_binary(&self) -> bool {
+        let Moments { count, least, most, .. } = self.numbers;
+        count > 0 && count == self.values && !self.is_fractional && (least, most) == (0.0, 1.0)
+    }
+
+    /// A string that is no number, where most of the categories are numbers.
+    pub fn stray(&self) -> Option<&str> {
+        let is_number = |key: &&String| real::<f64>(key.as_bytes()).is_some();
+        let most = 2 * self.keys.keys().filter(is_number).count() > self.keys.len();
+        self.keys.keys().find(|key| most && !is_number(key)).map(String::as_str)
+    }
+
+    /// Number of distinct whole numbers, within 5 % or so.
+    pub fn distinct(&self) -> f64 {
+        self.sketch.estimate()
+    }
+
+    fn look(&mut self, cell: Cell<'_>, is_number: bool, with_keys: bool) {
+        if cell == Cell::Missing || matches!(cell, Cell::Number(number, _, None) if number.is_nan()) {
+            self.missing += 1;
+            return;
+        }
+        self.values += 1;
+        let number = if is_number { as_f64(cell).filter(|number| number.is_finite()) } else { None };
+        if let Some(number) = number {
+            self.numbers.add(number);
+            match number.fract() == 0.0 {
+                true => self.sketch.add(number),
+                false => self.is_fractional = true,
+            }
+            self.is_padded |=
+                matches!(cell, Cell::Text(text) if text.len() > 1 && text.starts_with('0') && !text.contains('.'));
+        }
+        if with_keys && !self.many {
+            let key = key(cell, is_number);
+            match self.keys.get_mut(key.as_ref()) {
+                Some(count) => *count += 1,
+                None => {
+                    self.keys.insert(key.into_owned(), 1);
+                    self.many = self.keys.len() > MOST_CODES;
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (key, count) in other.keys {
+            *self.keys.entry(key).or_default() += count;
+        }
+        self.values += other.values;
+        self.missing += other.missing;
+        self.many |= other.many || self.keys.len() > MOST_CODES;
+        self.numbers.merge(&other.numbers);
+        self.is_fractional |= other.is_fractional;
+        self.is_padded |= other.is_padded;
+        self.sketch.merge(&other.sketch);
+        if self.many {
+            self.keys.clear();
+        }
+    }
+}
+
+/// Moments of numbers, as Chan, Golub and LeVeque add them up (1983).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    /// How many there are.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Sum of the squares of what they are off the mean.
+    squares: f64,
+    /// Least of them.
+    pub least: f64,
+    /// Largest.
+    pub most: f64,
+}
+
+impl Moments {
+    /// Adds a number.
+    pub fn add(&mut self, number: f64) {
+        self.merge(&Self { count: 1, mean: number, squares: 0.0, least: number, most: number });
+    }
+
+    /// Adds the numbers of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        match (self.count, other.count) {
+            (_, 0) => {}
+            (0, _) => *self = *other,
+            (here, there) => {
+                let (all, off) = ((here + there) as f64, other.mean - self.mean);
+                self.squares += other.squares + off * off * here as f64 * there as f64 / all;
+                self.mean += off * there as f64 / all;
+                self.count += there;
+                (self.least, self.most) = (self.least.min(other.least), self.most.max(other.most));
+            }
+        }
+    }
+
+    /// Standard deviation of all of them; 1 where they do not differ.
+    pub fn deviation(&self) -> f64 {
+        or_one((self.squares / self.count.max(1) as f64).sqrt())
+    }
+
+    /// The largest less the least; 1 where they do not differ.
+    pub fn range(&self) -> f64 {
+        or_one(self.most - self.least)
+    }
+}
+
+fn or_one(scale: f64) -> f64 {
+    if scale > 0.0 && scale.is_finite() { scale } else { 1.0 }
+}
+
+/// Estimate of the number of distinct values (HyperLogLog: Flajolet et al., 2007), in 4096 registers.
+#[derive(Clone, Debug, Default)]
+struct Sketch(Vec<u8>);
+
+impl Sketch {
+    const BITS: u32 = 12;
+
+    fn add(&mut self, number: f64) {
+        self.0.resize(1 << Self::BITS, 0);
+        let hash = xxh3_64(&number.to_bits().to_le_bytes());
+        let register = &mut self.0[(hash >> (64 - Self::BITS)) as usize];
+        *register = (*register).max((hash << Self::BITS).leading_zeros().min(64 - Self::BITS) as u8 + 1);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(here, &there)| *here = (*here).max(there));
+    }
+
+    fn estimate(&self) -> f64 {
+        let registers = self.0.len() as f64;
+        if self.0.is_empty() {
+            return 0.0;
+        }
+        let sum: f64 = self.0.iter().map(|&zeros| 0.5f64.powi(i32::from(zeros))).sum();
+        let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
+        let empty = self.0.iter().filter(|&&zeros| zeros == 0).count() as f64;
+        if raw <= 2.5 * registers && empty > 0.0 { registers * (registers / empty).ln() } else { raw }
+    }
+}
+
+/// Looks at every value of `columns`, which ascend; at the categories of those that say so and of strings.
+pub fn survey(
+    table: &Table,
+    fields: &[Field],
+    columns: &[(usize, bool)],
+    progress: &dyn Progress,
+) -> Result<HashMap<usize, ColumnStatistics>> {
+    let mut all = vec![ColumnStatistics::default(); columns.len()];
+    if columns.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
+    let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
+        seen.resize(columns.len(), ColumnStatistics::default());
+        let (at, with_keys) = columns[slot];
+        seen[slot].look(cell, fields[at].value.is_some(), with_keys || fields[at].value.is_none());
+        Ok(())
+    };
+    table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
+        all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
+        Ok(())
+    })?;
+    Ok(places.into_iter().zip(all).collect())
+}
+
+/// The number in a cell, flags among them.
+pub fn as_f64(cell: Cell<'_>) -> Option<f64> {
+    match cell {
+        Cell::Missing => None,
+        Cell::Number(_, number, _) => Some(number),
+        Cell::Text(text) => real(text.as_bytes()).or_else(|| flag(text.as_bytes()).map(f64::from)),
+    }
+}
+
+/// The category of a cell: the string, or the shortest form of a number.
+pub fn key(cell: Cell<'_>, is_number: bool) -> Cow<'_, str> {
+    let of_number = |number: f64| match number as i64 {
+        whole if whole as f64 == number => whole.to_string(),
+        _ => number.to_string(),
+    };
+    match cell {
+        Cell::Missing => "".into(),
+        Cell::Number(_, number, None) => of_number(number).into(),
+        Cell::Number(_, _, Some(number)) => number.to_string().into(),
+        Cell::Text(text) if !is_number => text.into(),
+        Cell::Text(text) => match integer(text.as_bytes()) {
+            Some(number) => number.to_string().into(),
+            None => as_f64(cell).map_or(text.into(), |number| of_number(number).into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_counted_in_any_order() {
+        let numbers: Vec<f64> = (0..10_000).map(|number| f64::from(number % 5000) * 0.5 - 100.0).collect();
+        let mut seen = [ColumnStatistics::default(), ColumnStatistics::default()];
+        for (at, &number) in numbers.iter().enumerate() {
+            seen[at % 2].look(Cell::Number(number as f32, number, None), true, false);
+        }
+        let [mut all, other] = seen;
+        all.merge(other);
+        let mean = numbers.iter().sum::<f64>() / 1e4;
+        let deviation = (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 1e4).sqrt();
+        assert!((all.numbers.mean - mean).abs() < 1e-9 && (all.numbers.deviation() - deviation).abs() < 1e-9);
+        assert_eq!((all.numbers.least, all.numbers.range(), all.is_fractional), (-100.0, 2499.5, true));
+        // Every second is whole.
+        assert!((all.distinct() / 2500.0 - 1.0).abs() < 0.06, "{}", all.distinct());
+        assert_eq!(Moments::default().deviation(), 1.0);
+    }
+}
