@@ -23,7 +23,8 @@ use crate::ui::{self, Ui};
     gsplit convert dataset/ogbn_arxiv --out arxiv --features fastrp:128\n  \
     gsplit convert dataset/ogbn_products --out products --symmetrise\n  \
     gsplit convert com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split 0.6,0.2,0.2\n  \
-    gsplit convert dataset/ogbn_papers100M --out papers --memory 8GiB --feature-dtype f16 --plan\n\n\
+    gsplit convert dataset/ogbn_papers100M --out papers --memory 8GiB --feature-dtype f16 --plan\n  \
+    gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned --random-split 0.6,0.2,0.2\n\n\
     OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
     --symmetrise for those.")]
 pub struct Args {
@@ -45,11 +46,12 @@ pub struct Args {
 
 /// `command`, convert's own or run's, with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 11] = [
+    const COMMON: [&str; 12] = [
         "out",
         "dry-run",
         "nodes",
         "symmetrise",
+        "directed",
         "features",
         "label-column",
         "feature-columns",
@@ -59,7 +61,8 @@ pub fn grouped(command: clap::Command) -> clap::Command {
         "force",
     ];
     headings::grouped(command, &COMMON, |flag| match flag {
-        "id-column" | "split-column" | "encode" | "fill" => "Tables of vertices",
+        "id-column" | "label-kind" | "split-column" | "encode" | "fill" | "scale" | "recipe" | "unseen"
+        | "on-duplicate" | "missing-rows" => "Tables of vertices",
         "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
         "feature-dtype" | "seed" => "Features and splits",
         _ => "Reading",
@@ -85,7 +88,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     outputs.artifact("--out", &args.out)?;
     let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
     if outcome != Outcome::Reused {
-        let notes = [one_way_note(&dataset, &args), two_kinds_note(&dataset, &args), lacks_note(&dataset)];
+        let one_way = if args.options.directed { None } else { one_way_note(&dataset, &args) };
+        let notes = [one_way, two_kinds_note(&dataset, &args), lacks_note(&dataset)];
         notes.into_iter().flatten().for_each(|note| ui.note(&note));
     }
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
@@ -151,7 +155,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
 /// A note on what training will miss.
 fn lacks_note(dataset: &Dataset) -> Option<String> {
     let manifest = dataset.manifest();
-    let labelled = manifest.num_classes.is_some();
+    let labelled = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
     let lacks = [
         (manifest.features.is_none(), "features (--features fastrp:64 makes them of the structure)"),

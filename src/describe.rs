@@ -1,6 +1,6 @@
 //! Contents of a dataset, in the words that `convert`, `generate` and `inspect` share.
 
-use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, LinkNegatives, Split};
+use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, LinkNegatives, Recipe, Split};
 use serde_json::{Map, Value, json};
 
 use crate::ui::{Ui, peak_rss_mb};
@@ -56,6 +56,9 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     if let Some(names) = &manifest.class_names {
         ui.say(format_args!("  classes   {}", first_of(names)));
     }
+    if let Some(recipe) = &manifest.recipe {
+        say_recipe(recipe, ui);
+    }
     say_columns(manifest, ui);
     let sizes: Vec<String> = splits.iter().map(|(split, size)| format!("{} {size}", split.name())).collect();
     ui.say(format!("  splits    {}", if sizes.is_empty() { "none".into() } else { sizes.join(", ") }));
@@ -66,6 +69,46 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
             None => "no negatives",
         };
         ui.say(format_args!("  links     train, valid and test, with {negatives}; scored by {}", links.metric));
+    }
+}
+
+/// Columns of the table of vertices, what became of each, and how.
+pub fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
+    let row = |column: &String, role: &str, how: String| [column.clone(), role.to_string(), how];
+    let mut rows = vec![row(&recipe.id, "id", String::new())];
+    let classes = first_of(&recipe.classes);
+    rows.extend(recipe.label.iter().map(|column| row(column, "label", classes.clone())));
+    rows.extend(recipe.splits.iter().map(|column| row(column, "split", String::new())));
+    for feature in &recipe.features {
+        let mut how = match &feature.encoding {
+            FeatureEncoding::Number { shift: 0.0, scale: 1.0 } => "as it is".to_string(),
+            FeatureEncoding::Number { shift, scale } => format!("less {shift:.6}, over {scale:.6}"),
+            FeatureEncoding::Code { categories } => format!("the place among {} values", categories.len()),
+            FeatureEncoding::OneHot { categories, other } => {
+                format!("one-hot: {}{}", first_of(categories), if *other { ", and other" } else { "" })
+            }
+            FeatureEncoding::List { width } => format!("a list of {width}"),
+        };
+        if let (Some(fill), FeatureEncoding::Number { .. }) = (feature.fill, &feature.encoding) {
+            let indicator = if feature.indicator { ", and 1 beside it" } else { "" };
+            how += &format!("; {fill} where it is missing{indicator}");
+        }
+        rows.push(row(&feature.column, "feature", how));
+    }
+    rows.extend(recipe.left_out.iter().map(|out| row(&out.column, "left out", format!("it {}", out.why))));
+    rows
+}
+
+/// Says the columns of the table of vertices, the first of them where there are many.
+fn say_recipe(recipe: &Recipe, ui: &Ui) {
+    let rows = recipe_rows(recipe);
+    let width = rows.iter().take(SHOWN).map(|[column, ..]| column.chars().count()).max().unwrap_or(0);
+    for (at, [column, role, how]) in rows.iter().take(SHOWN).enumerate() {
+        let head = if at == 0 { "table" } else { "" };
+        ui.say(format!("  {head:<9} {column:<width$}  {role:<8}  {how}").trim_end());
+    }
+    if rows.len() > SHOWN {
+        ui.say(format!("            ... and {} more columns", rows.len() - SHOWN));
     }
 }
 
@@ -150,6 +193,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "edge_columns": manifest.edge_columns,
         "string_ids": manifest.string_ids,
         "links": manifest.links,
+        "recipe": manifest.recipe,
         "splits": splits_json(&splits),
         "facts": manifest.provenance.facts,
         "decisions": manifest.provenance.decisions,

@@ -1,5 +1,7 @@
 //! `gsplit infer`: what a trained model says about the vertices of a graph.
 
+mod tables;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,14 +15,16 @@ use crate::environment;
 use crate::train::as_usage;
 use gsplit::describe::numbered_classes;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
+use gsplit::ui::{Ui, peak_rss_mb, stop_gently, usage};
+use tables::NewTables;
 
 /// Predict with a trained model, for every vertex of a graph of any size
 ///
 /// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions and embeddings are
 /// written in the dataset's order with the original ids beside them: NAME.npy with NAME.ids.npy (NAME.ids.arrow where the
 /// ids were strings), or NAME.parquet with a column `id`, and `class_name` where the classes trained on have names. Finished layers that do not fit the memory lie on disk until the
-/// next is done. The dataset need not be the one the model was trained on, as long as its features have the same width.
+/// next is done. The dataset need not be the one the model was trained on, as long as its features mean the same: tables
+/// are best given as they are, with --nodes and --edges, and become a dataset as those of the training did.
 /// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
 /// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
 #[derive(clap::Args)]
@@ -28,13 +32,18 @@ use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 Examples:
   gsplit infer products --checkpoint runs/split --out classes.parquet
   gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
+  gsplit infer --nodes new.csv --edges new_edges.csv --checkpoint run/checkpoint --out scores.parquet
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
   gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
 
 Ctrl-C leaves nothing behind: files appear when they are whole.")]
 pub struct Args {
     /// Dataset directory
-    dataset: PathBuf,
+    #[arg(required_unless_present = "nodes", conflicts_with = "nodes")]
+    dataset: Option<PathBuf>,
+    /// Tables in its place.
+    #[command(flatten)]
+    tables: NewTables,
     #[command(flatten)]
     config: InferConfig,
     /// Memory to keep to, mapped files not counted: 4GiB, 50% of the machine's [default: half of it]
@@ -46,10 +55,19 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let started = Instant::now();
-    let dataset = Dataset::open(&args.dataset)?;
-    check_outputs(&args, &dataset)?;
+    let out = args.config.out.as_ref().or(args.config.embeddings.as_ref());
+    let out = out.cloned().unwrap_or_else(|| std::env::temp_dir().join("gsplit-infer"));
+    let converted = match &args.dataset {
+        Some(_) => None,
+        None => args.tables.convert(&args.config.checkpoint, &out, args.memory, ui)?,
+    };
+    let opened = args.dataset.as_ref().map(Dataset::open).transpose()?;
+    let Some(dataset) = opened.as_ref().or(converted.as_ref().map(|converted| &converted.dataset)) else {
+        return Err(usage("DATASET, or --nodes and --edges: name what to infer on"));
+    };
+    check_outputs(&args, dataset)?;
     let memory = args.memory.unwrap_or_default().total();
-    let summary = infer(&dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
+    let summary = infer(dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
     let seconds = started.elapsed().as_secs_f64();
     ui.say(format_args!(
         "{}: {} vertices by {} after epoch {} ({seconds:.2} s{})",
@@ -93,8 +111,13 @@ fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     let files = [&config.out, &config.embeddings].into_iter().flatten();
     let files = files.flat_map(|out| [Some(out.clone()), ids_beside(out)]).flatten();
     recover(&files.map(Target::file).collect::<Vec<_>>())?;
-    let mut outputs =
-        Outputs::new(config.force).reads("DATASET", &args.dataset).reads("--checkpoint", &config.checkpoint);
+    let mut outputs = Outputs::new(config.force).reads("--checkpoint", &config.checkpoint);
+    if let Some(dataset) = &args.dataset {
+        outputs = outputs.reads("DATASET", dataset);
+    }
+    if let Some([nodes, edges]) = args.tables.files() {
+        outputs = outputs.reads("--nodes", nodes).reads("--edges", edges);
+    }
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };
         outputs.file(option, out, None)?;

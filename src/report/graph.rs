@@ -6,7 +6,7 @@ use gsplit::ui::bytes;
 use gsplit_store::Dataset;
 
 use super::page::Page;
-use crate::describe::{describe_features, split_sizes};
+use crate::describe::{describe_features, recipe_rows, split_sizes};
 use crate::figures::{ClassCount, Degrees, Figures};
 use crate::inspect::{origin, words};
 
@@ -28,6 +28,10 @@ pub fn show(page: &mut Page, dataset: &Dataset, figures: &Figures) -> Result<()>
     facts.extend(manifest.provenance.decisions.iter().map(|decision| ("understood", decision.clone())));
     page.section("Graph", |page| {
         page.facts(&facts);
+        if let Some(recipe) = &manifest.recipe {
+            let rows: Vec<Vec<String>> = recipe_rows(recipe).into_iter().map(Vec::from).collect();
+            page.table("Columns of the table", &["column", "taken for", "as"].map(String::from), &rows);
+        }
         page.table("Quantiles of the degrees", &words::DEGREE_HEAD, &words::degree_rows(figures));
         page.charts(|page| {
             degrees(page, figures);

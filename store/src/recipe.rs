@@ -22,6 +22,9 @@ pub struct Recipe {
     /// Columns of the label: one, or one for each class where a vertex can have several; none without labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub label: Vec<String>,
+    /// Names of the classes in their order, where the dataset has names for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Columns that say which split a vertex is of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,

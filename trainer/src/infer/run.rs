@@ -137,6 +137,7 @@ pub fn infer(
     let trained = Trained::open(&config.checkpoint)?;
     let places = places(config, trained.config().model.dtype)?;
     let features = features(dataset, &places[0], memory)?;
+    trained.check_recipe(dataset)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
@@ -296,6 +297,11 @@ fn labels(
     if (labels.classes(), labels.several()) != (trained.outputs(), trained.several()) {
         let (here, trained_on) = (labels.classes(), trained.outputs());
         progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({trained_on})"));
+        return Ok(None);
+    }
+    let names = dataset.manifest().class_names.as_deref();
+    if names.zip(trained.class_names()).is_some_and(|(here, trained)| here != trained) {
+        progress.note("not scored: the dataset's classes have other names than the model's");
         return Ok(None);
     }
     let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));

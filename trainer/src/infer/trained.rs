@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Error as StoreError, checksum_file, document};
+use gsplit_store::{Dataset, Error as StoreError, checksum_file, document};
 
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
@@ -95,6 +95,16 @@ impl Trained {
         let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
         restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
         Ok(model)
+    }
+
+    /// Refuses a dataset whose features do not mean what those of the training did, where both are from tables.
+    pub fn check_recipe(&self, dataset: &Dataset) -> Result<()> {
+        let recipes = dataset.manifest().recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
+        let Some(difference) = recipes.and_then(|(here, trained)| here.difference(trained)) else { return Ok(()) };
+        let (place, folder) = (dataset.path().display(), self.path.display());
+        let remedy =
+            format!("infer on the tables themselves (--nodes, --edges), or convert them with --recipe {folder}");
+        Err(Error::Option(format!("{place}: {difference}: {remedy}")))
     }
 
     /// Refuses a dataset whose features the model cannot read.

@@ -151,7 +151,8 @@ pub fn nodes(
             Some(splits_by_flag(split_ids, source(&[id], kind, &flags)?.as_ref(), masks)?)
         }
     };
-    let labels = labels(path, &table, &fields, &roles, &seen, options.label_kind)?;
+    let classes = trained.as_ref().map(|trained| &trained.classes[..]);
+    let labels = labels(path, &table, &fields, &roles, &seen, classes, options.label_kind)?;
     let recipes = match (&roles.features, &trained) {
         (_, Some(trained)) => recipe::by(path, &fields, trained, options)?,
         (Features::None, None) => Vec::new(),
@@ -180,18 +181,20 @@ pub fn nodes(
     roles.say(path, &fields, labels.words(), progress);
     say_others(path, &recipes, progress);
     super::note_dates(path, &table.dates(), progress);
+    let recipe = Recipe {
+        id: fields[id].name.clone(),
+        label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
+        classes: labels.class_names.clone().unwrap_or_default(),
+        splits: roles.split_names(&fields),
+        features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
+        left_out: roles.left_out(&fields),
+        edges: EdgeRecipe::default(),
+    };
     Ok(NodeTable {
         ids: source(&[id], kind, &[])?,
         features,
         labels,
-        recipe: Recipe {
-            id: fields[id].name.clone(),
-            label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
-            splits: roles.split_names(&fields),
-            features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
-            left_out: roles.left_out(&fields),
-            edges: EdgeRecipe::default(),
-        },
+        recipe,
         columns: columns.iter().map(|(at, name)| table.column(&fields, *at, name, false)).collect(),
         splits,
         files,
@@ -230,13 +233,14 @@ fn say_others(path: &Path, features: &[(usize, FeatureRecipe)], progress: &dyn P
 /// Different whole numbers of a label from which on it may be a quantity, if they are a tenth of the values or more.
 const MANY_CLASSES: usize = 20;
 
-/// The labels, by the columns that are theirs.
+/// The labels, by the columns that are theirs; `trained` are the names of the classes of a recipe.
 fn labels(
     path: &Path,
     table: &Table,
     fields: &[Field],
     roles: &Roles,
     seen: &HashMap<usize, ColumnStatistics>,
+    trained: Option<&[String]>,
     kind: Option<LabelKind>,
 ) -> Result<Labels> {
     let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
@@ -271,7 +275,16 @@ fn labels(
         return Ok(Labels { column: encoded(vec![number(at, f32::NAN)]), class_names: None, are_numbers: true });
     }
     let mut names = seen.categories();
-    if is_number {
+    if let Some(trained) = trained.filter(|trained| !trained.is_empty()) {
+        if let Some(new) = names.iter().find(|name| !trained.contains(name) && *name != "-1") {
+            let problem = format!(
+                "column `{}`: `{new}` is no class of the recipe: leave the column out (--label-column none)",
+                field.name
+            );
+            return Err(Error::input(path, problem));
+        }
+        names = trained.to_vec();
+    } else if is_number {
         // Text becomes numbers in the order of numbers, so the last is the largest.
         names.retain(|name| name != "-1");
         if kind.is_none() && (seen.many || (names.len() > MANY_CLASSES && 10 * names.len() as u64 > seen.values)) {
