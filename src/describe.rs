@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(short(value), text);
         }
         let narrowing = Some(Narrowing { max_abs_error: 0.003_12, rms_error: 0.0009, max_abs_value: 1.0 });
-        let features = FeatureInfo { dim: 8, dtype: FeatureDtype::I8, generated: None, narrowing };
+        let features = FeatureInfo { dim: 8, dtype: FeatureDtype::I8, generated: None, narrowing, names: None };
         assert_eq!(
             describe_features(&features),
             "8 a vertex, stored as i8: largest error 0.0031, root mean square 0.00090, of values up to 1.0"

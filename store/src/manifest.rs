@@ -128,6 +128,9 @@ pub struct FeatureInfo {
     pub generated: Option<String>,
     /// Loss by storing them in fewer bits than f32; `None` for f32.
     pub narrowing: Option<Narrowing>,
+    /// Names of the values of a row, where they are from columns of a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Vec<String>>,
 }
 
 impl DatasetManifest {

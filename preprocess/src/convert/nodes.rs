@@ -23,6 +23,8 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
     let mut labelled = None;
+    // Vertices to infer on need neither.
+    let is_new = options.read.node_table.recipe.is_some();
     match &raw.labels {
         Some(column) if raw.numeric_label => labelled = Some(write_numbers(column.as_ref(), &rows, writer)?),
         Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
@@ -34,7 +36,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             }
             None => write_multi_labels(column.as_ref(), &rows, writer)?,
         },
-        None if raw.links.is_some() => {}
+        None if raw.links.is_some() || is_new => {}
         None => progress.note("note: no labels in the input; training needs them"),
     }
     if let Some(recipe) = &raw.recipe {
@@ -62,6 +64,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         None if raw.links.is_some() => {
             progress.note("note: splits are of links, for train --task link; presample needs some of vertices: pass --random-split");
         }
+        None if is_new => {}
         None => progress.note("note: no splits; presample and train need them: pass --random-split TRAIN,VALID,TEST"),
     }
     super::links::write(raw, options.build.symmetrise, writer, progress)?;

@@ -75,6 +75,10 @@ fn write_task(source: &Source<'_>, target: &Target, holds: &mut Vec<String>) -> 
         text.push_str(&format!("  class_names: {}\n", json!(names)));
         holds.push(source.class_part());
     }
+    if let Some(names) = source.feature_names() {
+        text.push_str(&format!("  feature_names: {}\n", json!(names)));
+        holds.push(source.feature_names_part());
+    }
     for (split, vertices) in &source.splits {
         let set = match split {
             Split::Train => "train",

@@ -12,8 +12,9 @@ def load(folder=Path(__file__).parent, mmap_mode=None):
     data = Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
     for name in [name for name in arrays if name.endswith("_mask")]:
         data[name] = data[name].bool()
-    names = Path(folder) / "class_names.json"
-    if names.exists():
-        data.class_names = json.loads(names.read_text(encoding="utf-8"))
+    for names in ["class_names", "feature_names"]:
+        path = Path(folder) / f"{names}.json"
+        if path.exists():
+            data[names] = json.loads(path.read_text(encoding="utf-8"))
     data.num_nodes = int((Path(folder) / "num_nodes.txt").read_text())
     return data

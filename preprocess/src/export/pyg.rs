@@ -6,7 +6,7 @@
 //! y.npy            (n,) int64, -1 = unlabelled;         train_mask.npy, val_mask.npy, test_mask.npy   (n,) uint8
 //!                  (n, classes) float32, multi-label    <name>.npy                       further node columns
 //! num_nodes.txt    n, which isolated vertices need      class_names.json                 where classes have names
-//! load.py          load() returns the Data
+//! load.py          load() returns the Data               feature_names.json               where features have names
 //! ```
 
 use gsplit_store::{Progress, Unit};
@@ -41,6 +41,10 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
     if let Some(names) = source.class_names() {
         target.write("class_names.json", &format!("{}\n", json!(names)))?;
         holds.push(source.class_part());
+    }
+    if let Some(names) = source.feature_names() {
+        target.write("feature_names.json", &format!("{}\n", json!(names)))?;
+        holds.push(source.feature_names_part());
     }
     for (split, vertices) in &source.splits {
         write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, 0..n)?;

@@ -135,6 +135,7 @@ impl<'a> Source<'a> {
         parts.extend(self.features.as_ref().map(|_| self.feature_part()));
         parts.extend(self.labels.as_ref().map(|_| self.label_part()));
         parts.extend(self.class_names().map(|_| self.class_part()));
+        parts.extend(self.feature_names().map(|_| self.feature_names_part()));
         parts.extend(self.splits.iter().map(|(split, _)| self.split_part(*split)));
         parts.extend(self.node_columns.iter().map(|(name, _)| self.node_part(name)));
         parts.extend(self.edge_columns.iter().map(|(name, _)| self.edge_part(name)));
@@ -161,6 +162,16 @@ impl<'a> Source<'a> {
     /// Names of the classes, where they have names.
     pub fn class_names(&self) -> Option<&[String]> {
         self.dataset.manifest().class_names.as_deref()
+    }
+
+    /// Name of the names of the features.
+    pub fn feature_names_part(&self) -> String {
+        "feature names".into()
+    }
+
+    /// Names of the features, where they have names.
+    pub fn feature_names(&self) -> Option<&[String]> {
+        self.dataset.manifest().features.as_ref().and_then(|features| features.names.as_deref())
     }
 
     /// Name of a split.

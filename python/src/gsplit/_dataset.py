@@ -140,6 +140,16 @@ class Dataset:
         return Features(path, self.num_vertices, info.count("dim"), info.text("dtype"))
 
     @property
+    def feature_names(self) -> list[str] | None:
+        """The name of each value of a feature row; `None` when the features are no columns of a table."""
+        return (self.manifest.get("features") or {}).get("names")
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The name of each class; `None` when the input numbers them."""
+        return self.manifest.get("class_names")
+
+    @property
     def has_labels(self) -> bool:
         """Whether there are labels."""
         return self.num_classes is not None

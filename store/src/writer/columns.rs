@@ -52,7 +52,10 @@ impl DatasetWriter {
         let written = writer.finish()?;
         self.expect_rows("feature rows", written.rows)?;
         self.record(FEATURES, written.record);
-        self.journal.staged.features = Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing });
+        let names = self.journal.staged.recipe.as_ref().filter(|_| generated.is_none()).map(Recipe::feature_names);
+        let names = names.filter(|names| names.len() == dim as usize);
+        self.journal.staged.features =
+            Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
         Ok(())
     }
 
