@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -131,6 +131,9 @@ bench-plan-published: $(if $(GSPLIT),,build) ## predict the papers' tables with 
 
 bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
 	@python3 bench/accuracy/run.py $(ARGS)
+
+bench-tables: $(if $(GSPLIT),,build) ## set what `gsplit run` learns of five tables beside gradient boosting (2 minutes)
+	@python3 bench/tables/run.py
 
 bench-gpu: $(if $(GSPLIT),,build) ## time copying, gathering, sampling and pre-sampling on GPU 0, and print the least time that a step can take
 	cargo run --release --package gsplit-kernels --example gpu
