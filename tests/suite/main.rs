@@ -31,6 +31,8 @@ mod report;
 mod run;
 mod shard;
 mod support;
+#[cfg(feature = "train")]
+mod tables;
 mod theorem;
 #[cfg(feature = "train")]
 mod train;

@@ -54,8 +54,7 @@ impl DatasetWriter {
         self.record(FEATURES, written.record);
         let names = self.journal.staged.recipe.as_ref().filter(|_| generated.is_none()).map(Recipe::feature_names);
         let names = names.filter(|names| names.len() == dim as usize);
-        self.journal.staged.features =
-            Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
+        self.journal.staged.features = Some(FeatureInfo { dim, dtype, generated, narrowing: written.narrowing, names });
         Ok(())
     }
 

@@ -1,0 +1,110 @@
+//! Tables as people have them: one command with no option but the label learns them, and the model is used on new ones.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{fails, ok};
+
+/// Makes the tables of this kind by the benchmark's script; returns the name of the label.
+fn made(folder: &Path, kind: &str, rows: u32) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/tables/make.py");
+    let rows = rows.to_string();
+    let output = Command::new("python3").arg(script).args([kind, ".", &rows]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_string()
+}
+
+/// Score of the test split by `gsplit run` with no option but the label, and that of its baseline; and its metric.
+fn learnt(folder: &Path, kind: &str, rows: u32) -> (f64, f64, String) {
+    let label = made(folder, kind, rows);
+    let words = match kind {
+        "ratings" => ["run", "edges.csv", "--bipartite", "--out", "o", "--json", "--", "--task", "link"]
+            .map(str::to_string)
+            .to_vec(),
+        _ => {
+            let words = ["run", "edges.csv", "--nodes", "nodes.csv", "--out", "o", "--json", "--label-column", &label];
+            words.map(str::to_string).to_vec()
+        }
+    };
+    let told: Value = serde_json::from_str(&ok(folder, &words.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let train = told["steps"].as_array().unwrap().iter().find(|step| step["step"] == "train").unwrap();
+    let summary = &train["result"]["summary"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{kind}: {summary}"));
+    (
+        number(&summary["best"]["test"]),
+        number(&summary["baseline"]["test"]),
+        summary["metric"].as_str().unwrap().to_string(),
+    )
+}
+
+#[test]
+fn five_tables_are_learnt_with_no_option_but_the_label() {
+    // Floors are below what was reached, and above what gradient boosting reaches (`make bench-tables`).
+    for (kind, rows, metric, floor) in
+        [("customers", 1200, "accuracy", 0.96), ("fraud", 2000, "roc-auc", 0.97), ("interests", 1200, "micro-f1", 0.86)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (score, baseline, by) = learnt(folder.path(), kind, rows);
+        assert_eq!(by, metric, "{kind}");
+        assert!(score >= floor && score > baseline, "{kind}: {metric} {score}, baseline {baseline}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (score, baseline, metric) = learnt(folder.path(), "prices", 1200);
+    assert_eq!(metric, "rmse");
+    assert!(score < 0.35 * baseline, "rmse {score}, of the mean {baseline}");
+    let folder = tempfile::tempdir().unwrap();
+    let (score, baseline, metric) = learnt(folder.path(), "ratings", 400);
+    assert_eq!(metric, "mrr");
+    assert!(score > 1.2 * baseline, "mrr {score}, of popularity {baseline}");
+}
+
+#[test]
+fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/customers");
+    let [nodes, edges] = ["nodes.csv", "edges.csv"].map(|name| fs::read_to_string(shipped.join(name)).unwrap());
+    fs::write(folder.join("nodes.csv"), &nodes).unwrap();
+    fs::write(folder.join("edges.csv"), edges).unwrap();
+    let words = "run edges.csv --nodes nodes.csv --label-column segment --random-split 0.6,0.2,0.2 --out o -- --epochs 3 --fanouts 5,5";
+    ok(folder, &words.split(' ').collect::<Vec<_>>());
+    // The same vertices in another order of the columns, without the label.
+    let cells: Vec<Vec<&str>> = nodes.lines().map(|line| line.split(',').collect()).collect();
+    let table = |change: &dyn Fn(&[&str]) -> String| cells.iter().map(|row| change(row) + "\n").collect::<String>();
+    let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
+    write("moved.csv", table(&|row| [row[6], row[4], row[0], row[5], row[3]].join(",")));
+    write("renamed.csv", table(&|row| row.join(",").replace("Rome", "Roma")));
+    write("short.csv", table(&|row| [row[0], row[3], row[5], row[6]].join(",")));
+    let by =
+        ["infer", "--checkpoint", "o/checkpoint", "--edges", "edges.csv", "--out", "new.npy", "--force", "--nodes"];
+    ok(folder, &["infer", "o/dataset", "--checkpoint", "o/checkpoint", "--predict", "logits", "--out", "old.npy"]);
+    ok(folder, &[&by[..], &["moved.csv", "--predict", "logits"]].concat());
+    let read = |name: &str| fs::read(folder.join(name)).unwrap();
+    assert_eq!(read("new.npy"), read("old.npy"), "to the last bit");
+    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
+    let refused = |words: &[&str], code, expected: &str| {
+        let line = fails(folder, words, code);
+        assert!(line.contains(expected), "{line}");
+    };
+    refused(
+        &[&by[..], &["renamed.csv"]].concat(),
+        1,
+        "column `city`: `Roma`: is no category that training saw: pass --unseen other",
+    );
+    ok(folder, &[&by[..], &["renamed.csv", "--unseen", "other"]].concat());
+    refused(
+        &[&by[..], &["short.csv"]].concat(),
+        1,
+        "short.csv: has no column `income`, which is a feature of the recipe",
+    );
+    ok(folder, &["convert", "edges.csv", "--nodes", "moved.csv", "--out", "other", "--label-column", "none"]);
+    let words = ["infer", "other", "--checkpoint", "o/checkpoint", "--out", "q.npy"];
+    refused(&words, 2, "other: the columns are in another order: `city` stands where");
+    ok(folder, &["convert", "edges.csv", "--nodes", "moved.csv", "--out", "same", "--recipe", "o/dataset"]);
+    ok(folder, &["infer", "same", "--checkpoint", "o/checkpoint", "--predict", "logits", "--out", "again.npy"]);
+    assert_eq!(read("again.npy"), read("old.npy"));
+}
