@@ -6,7 +6,7 @@ use std::time::Instant;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Dataset;
 use gsplit_store::staging::{Target, recover};
-use gsplit_trainer::{InferConfig, Predict, ids_beside, infer};
+use gsplit_trainer::{InferConfig, Predict, Recommended, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
@@ -23,6 +23,9 @@ use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 /// next is done. The dataset need not be the one the model was trained on, as long as its features have the same width.
 /// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
 /// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
+///
+/// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, where sources and
+/// targets are of two kinds (gsplit convert --bipartite), else all vertices; those that the source has a link to are left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,6 +33,8 @@ Examples:
   gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
   gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
+  gsplit infer ratings --checkpoint runs/links --top 10 --out recommendations.parquet
+  gsplit infer ratings --checkpoint runs/links --top 10 --sources users.txt --out recommendations.csv
 
 Ctrl-C leaves nothing behind: files appear when they are whole.")]
 pub struct Args {
@@ -64,7 +69,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
         ui.say(format_args!("  {:<6} {metric} {score}", split.name()));
     }
-    for (what, file) in [("predictions", &args.config.out), ("embeddings", &args.config.embeddings)] {
+    if let Some(Recommended { sources, without, rows }) = summary.recommendations {
+        ui.say(format_args!("  {rows} recommendations for {} sources", sources - without));
+    }
+    let of_out = if summary.recommendations.is_some() { "recommendations" } else { "predictions" };
+    for (what, file) in [(of_out, &args.config.out), ("embeddings", &args.config.embeddings)] {
         if let Some(file) = file {
             ui.say(format_args!("{what}: {}", file.display()));
         }
@@ -95,6 +104,7 @@ fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     recover(&files.map(Target::file).collect::<Vec<_>>())?;
     let mut outputs =
         Outputs::new(config.force).reads("DATASET", &args.dataset).reads("--checkpoint", &config.checkpoint);
+    outputs = config.sources.iter().fold(outputs, |outputs, sources| outputs.reads("--sources", sources));
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };
         outputs.file(option, out, None)?;

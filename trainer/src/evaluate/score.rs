@@ -23,6 +23,7 @@ pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Com
     let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
     let scores = match job.dataset.shard() {
         None => {
+            run.find_baseline()?;
             set_torch_threads(run.threads);
             evaluate(team(run, model)?, job, stage.as_ref())?
         }

@@ -1,7 +1,7 @@
 //! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use gsplit_kernels::Communicator;
@@ -9,11 +9,13 @@ use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::config::Parallelism;
+use crate::evaluate::baseline;
 use crate::job::options::RunOptions;
 use crate::job::partition;
 use crate::job::{Artifacts, Job};
 use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
+use crate::report::baseline::Baseline;
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
@@ -48,6 +50,7 @@ pub struct Run<'a> {
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
+    baseline: OnceLock<Option<Baseline>>,
 }
 
 impl Run<'_> {
@@ -78,6 +81,19 @@ impl Run<'_> {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(NoProgress),
         }
+    }
+
+    /// The scores of what needs no model, on the process that evaluates; found by [`Self::find_baseline`].
+    pub fn baseline(&self) -> Option<&Baseline> {
+        self.baseline.get()?.as_ref()
+    }
+
+    /// Finds the baseline of the scores, once.
+    pub fn find_baseline(&self) -> Result<Option<&Baseline>> {
+        if self.baseline.get().is_none() {
+            let _ = self.baseline.set(baseline(self.job)?);
+        }
+        Ok(self.baseline())
     }
 
     /// The logs, for one rank at a time.
@@ -174,6 +190,7 @@ pub fn with_run<R>(
         resume,
         progress,
         logs: Mutex::new(logs),
+        baseline: OnceLock::new(),
     };
     let done = work(&run)?;
     drop(run);

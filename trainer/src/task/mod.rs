@@ -6,7 +6,7 @@
 mod links;
 mod nodes;
 
-pub use links::{LinkBatch, LinkSplit, in_neighbours};
+pub use links::{LinkBatch, LinkSplit, is_known};
 pub use nodes::NodeTargets;
 
 use gsplit_kernels::Communicator;
