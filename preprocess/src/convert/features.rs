@@ -60,7 +60,11 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
 }
 
 /// The links that features of the structure are made without.
-fn held_out(generated: GeneratedFeatures, options: &ConvertOptions, two_kinds: bool) -> Option<HeldOutLinks> {
+pub(super) fn held_out(
+    generated: GeneratedFeatures,
+    options: &ConvertOptions,
+    two_kinds: bool,
+) -> Option<HeldOutLinks> {
     let default = if two_kinds { 0.15 } else { 0.0 };
     let held_out = options.held_out_links.unwrap_or(HeldOutLinks { share: default, seed: 0 });
     (matches!(generated, GeneratedFeatures::FastRp { .. }) && held_out.share > 0.0).then_some(held_out)

@@ -46,7 +46,7 @@ pub(super) fn count(
 }
 
 /// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not sampled.
-fn draw(
+pub(super) fn draw(
     (graph, kinds): (&Graph<'_>, Kinds),
     negatives: u32,
     edges: impl Iterator<Item = (u32, [u32; 2])>,

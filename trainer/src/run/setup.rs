@@ -23,6 +23,7 @@ use crate::residence::places::places;
 use crate::residence::source::{FeatureSource, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::shard;
+use crate::task::{Task, links};
 use crate::{Error, Result, TrainConfig};
 
 /// A run that is ready to start.
@@ -147,6 +148,10 @@ pub fn with_run<R>(
     }
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
+    if let (Task::Links(split), true) = (&job.task, options.leads()) {
+        let notes = links::notes(dataset, split, &job.whole, &config.task);
+        notes.iter().for_each(|note| progress.note(note));
+    }
     check_size(config, job.features.dim(), job.outputs)?;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;

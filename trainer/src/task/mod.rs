@@ -3,7 +3,7 @@
 //! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
 //! with the gradient of those rows.
 
-mod links;
+pub mod links;
 mod nodes;
 
 pub use links::{LinkBatch, LinkSplit, is_known};

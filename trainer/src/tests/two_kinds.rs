@@ -25,6 +25,11 @@ const ITEMS: u32 = 15;
 /// Users with the ids 1, 2 ... and items with the ids 1, 2 ..., or of both the names `1,x`, `2,x` ...; the first user is joined to
 /// all items, others to some, low ones more often.
 fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
+    generated_as(seed, both_ways, named, None)
+}
+
+/// As [`ratings`], with features that are said to be generated.
+fn generated_as(seed: u64, both_ways: bool, named: bool, generated: Option<&str>) -> Fixture {
     let n = (USERS + ITEMS) as usize;
     let mut lists = vec![Vec::new(); n];
     for user in 0..USERS {
@@ -49,7 +54,7 @@ fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
         let mut draws = Draws::new(&StreamKey { epoch: 1, ..StreamKey::new(seed, Stream::Generate) }, v);
         features.push_rows(&[(); 6].map(|()| draws.unit_f32() - 0.5)).unwrap();
     }
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    writer.add_features(features, FeatureDtype::F32, generated.map(String::from)).unwrap();
     let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
     column.push(&(0..n as u32).map(|v| u8::from(v >= USERS)).collect::<Vec<_>>()).unwrap();
     writer.add_node_column(KIND, column).unwrap();
@@ -206,6 +211,28 @@ fn links_of_two_kinds_have_one_loss_for_every_parallelism() {
             assert!((loss - other).abs() <= 1e-5 * loss, "{ranks} ranks: {other}, expected {loss}");
             assert!(distance(&other_gradient, &gradient) <= 1e-5);
         }
+    }
+}
+
+#[test]
+fn features_that_tell_and_edges_that_lead_one_way_are_noted() {
+    for (generated, share, both_ways, noted) in [
+        (None, 0.1, true, ""),
+        (Some("random:6"), 0.1, true, ""),
+        (Some("fastrp:6 without links 0.15"), 0.1, true, ""),
+        (Some("fastrp:6"), 0.1, true, "--held-out-links 0.15 "),
+        (Some("fastrp:6 without links 0.15"), 0.2, true, "--held-out-links 0.25 "),
+        (None, 0.1, false, "convert with --symmetrise"),
+    ] {
+        let fixture = generated_as(3, both_ways, false, generated);
+        let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            (config.epochs, config.task.test_edges) = (1, share);
+        });
+        let notes = gsplit_store::Notes::default();
+        train(&fixture.dataset, &config, &RunOptions::default(), &notes, &|_| {}).unwrap();
+        let lines: Vec<String> = notes.lines().into_iter().filter(|line| line.contains("convert")).collect();
+        assert_eq!(lines.len(), usize::from(!noted.is_empty()), "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains(noted)), "{lines:?}");
     }
 }
 

@@ -11,7 +11,9 @@
 //! that are the same in every epoch.
 
 mod batch;
+mod notes;
 mod split;
 
 pub use batch::LinkBatch;
+pub use notes::notes;
 pub use split::{LinkSplit, is_known};
