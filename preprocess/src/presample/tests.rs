@@ -24,6 +24,17 @@ fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
     generate(&Generator::Rmat(options), out, false, &NoProgress).unwrap().0
 }
 
+fn provenance() -> Provenance {
+    Provenance {
+        tool_version: String::new(),
+        command: String::new(),
+        options: serde_json::Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+        decisions: Vec::new(),
+    }
+}
+
 fn options(fanouts: &str, batch_size: u64) -> Options {
     Options {
         fanouts: fanouts.parse().unwrap(),
@@ -280,14 +291,7 @@ fn bad_options_and_bad_datasets_are_refused() {
     let path = folder.path().join("e");
     let mut writer = DatasetWriter::create(&path, false, &[0, 0], &[]).unwrap();
     writer.add_split(Split::Train, Vec::new()).unwrap();
-    let provenance = Provenance {
-        tool_version: String::new(),
-        command: String::new(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: Default::default(),
-        decisions: Vec::new(),
-    };
+    let provenance = provenance();
     let empty = writer.finish(provenance.clone()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
 

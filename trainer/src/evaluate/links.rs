@@ -67,7 +67,7 @@ enum Ranker<'r, 'a> {
 }
 
 /// Scores of pairs, given by their sources and targets.
-type Scorer<'s> = dyn Fn([&[u32]; 2]) -> Result<Vec<f32>> + 's;
+type PairScores<'s> = dyn Fn([&[u32]; 2]) -> Result<Vec<f32>> + 's;
 
 impl Ranker<'_, '_> {
     /// The score of the held-out edges of `which`. `None` without any, and where the metric is not defined.
@@ -140,7 +140,7 @@ impl Ranker<'_, '_> {
         &mut self,
         count: usize,
         size: usize,
-        work: impl Fn(&Scorer<'_>, Range<usize>) -> Result<Vec<T>> + Sync,
+        work: impl Fn(&PairScores<'_>, Range<usize>) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
         let (pass, (rows, dim)) = match self {
             Self::Model { pass, rows } => (pass, *rows),

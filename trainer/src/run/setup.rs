@@ -9,7 +9,6 @@ use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::config::Parallelism;
-use crate::evaluate::baseline;
 use crate::job::options::RunOptions;
 use crate::job::partition;
 use crate::job::{Artifacts, Job};
@@ -51,7 +50,8 @@ pub struct Run<'a> {
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
-    baseline: OnceLock<Option<Baseline>>,
+    /// Scores that need no model, found before the first evaluation, by the process that evaluates.
+    pub baseline: OnceLock<Baseline>,
 }
 
 impl Run<'_> {
@@ -82,19 +82,6 @@ impl Run<'_> {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(NoProgress),
         }
-    }
-
-    /// The scores of what needs no model, on the process that evaluates; found by [`Self::find_baseline`].
-    pub fn baseline(&self) -> Option<&Baseline> {
-        self.baseline.get()?.as_ref()
-    }
-
-    /// Finds the baseline of the scores, once.
-    pub fn find_baseline(&self) -> Result<Option<&Baseline>> {
-        if self.baseline.get().is_none() {
-            let _ = self.baseline.set(baseline(self.job)?);
-        }
-        Ok(self.baseline())
     }
 
     /// The logs, for one rank at a time.

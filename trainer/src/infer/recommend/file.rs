@@ -33,18 +33,18 @@ const ROW_BYTES: usize = 40;
 pub struct RecommendationFile<'a> {
     ids: &'a OutputIds,
     staging: Staging,
-    writer: Writer,
-    rows: Columns,
+    writer: FileWriter,
+    rows: Pending,
 }
 
-enum Writer {
+enum FileWriter {
     Csv(BufWriter<File>),
     Parquet(Box<ArrowWriter<File>>, Arc<Schema>),
 }
 
 /// Rows that are not written yet.
 #[derive(Default)]
-struct Columns {
+struct Pending {
     sources: Vec<u32>,
     ranks: Vec<i32>,
     targets: Vec<u32>,
@@ -63,7 +63,7 @@ impl<'a> RecommendationFile<'a> {
         let writer = if is_csv {
             let mut file = BufWriter::new(File::create(&path).map_err(StoreError::io(&path))?);
             file.write_all(b"source,rank,target,score\n").map_err(StoreError::io(&path))?;
-            Writer::Csv(file)
+            FileWriter::Csv(file)
         } else {
             let fields = [
                 ("source", ids.data_type()),
@@ -73,9 +73,9 @@ impl<'a> RecommendationFile<'a> {
             ];
             let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false));
             let schema = Arc::new(Schema::new(fields.to_vec()));
-            Writer::Parquet(Box::new(parquet_file(&path, &schema, ROW_BYTES)?), schema)
+            FileWriter::Parquet(Box::new(parquet_file(&path, &schema, ROW_BYTES)?), schema)
         };
-        Ok(Self { ids, staging, writer, rows: Columns::default() })
+        Ok(Self { ids, staging, writer, rows: Pending::default() })
     }
 
     /// Appends the rows of `source`.
@@ -90,16 +90,16 @@ impl<'a> RecommendationFile<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let Columns { sources, ranks, targets, scores } = std::mem::take(&mut self.rows);
+        let Pending { sources, ranks, targets, scores } = std::mem::take(&mut self.rows);
         let path = self.staging.file();
         match &mut self.writer {
-            Writer::Csv(out) => {
+            FileWriter::Csv(out) => {
                 for (((&source, rank), &target), score) in sources.iter().zip(ranks).zip(&targets).zip(scores) {
                     let [source, target] = [csv_field(&self.ids.text(source)?), csv_field(&self.ids.text(target)?)];
                     writeln!(out, "{source},{rank},{target},{score}").map_err(StoreError::io(&path))?;
                 }
             }
-            Writer::Parquet(out, schema) => {
+            FileWriter::Parquet(out, schema) => {
                 let ends = [id_column(self.ids, &sources)?, id_column(self.ids, &targets)?];
                 let [source, target] = ends;
                 let (rank, score) = (Arc::new(Int32Array::from(ranks)), Arc::new(Float32Array::from(scores)));
@@ -116,8 +116,8 @@ impl<'a> RecommendationFile<'a> {
         self.flush()?;
         let path = self.staging.file();
         let file = match self.writer {
-            Writer::Csv(out) => out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?,
-            Writer::Parquet(out, _) => out.into_inner().map_err(|error| failed(&path, error))?,
+            FileWriter::Csv(out) => out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?,
+            FileWriter::Parquet(out, _) => out.into_inner().map_err(|error| failed(&path, error))?,
         };
         file.sync_all().map_err(StoreError::io(&path))?;
         Ok(self.staging)
