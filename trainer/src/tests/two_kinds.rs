@@ -24,7 +24,7 @@ const ITEMS: u32 = 15;
 
 /// Users with the ids 1, 2 ... and items with the ids 1, 2 ..., or of both the names `1,x`, `2,x` ...; the first user is joined to
 /// all items, others to some, low ones more often.
-fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
+pub fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
     generated_as(seed, both_ways, named, None)
 }
 
