@@ -8,7 +8,7 @@ use std::time::Instant;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Dataset;
 use gsplit_store::staging::{Target, recover};
-use gsplit_trainer::{InferConfig, Predict, ids_beside, infer};
+use gsplit_trainer::{InferConfig, Predict, Recommended, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
@@ -27,6 +27,9 @@ use tables::NewTables;
 /// are best given as they are, with --nodes and --edges, and become a dataset as those of the training did.
 /// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
 /// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
+///
+/// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, where sources and
+/// targets are of two kinds (gsplit convert --bipartite), else all vertices; those that the source has a link to are left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,6 +38,8 @@ Examples:
   gsplit infer --nodes new.csv --edges new_edges.csv --checkpoint run/checkpoint --out scores.parquet
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
   gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
+  gsplit infer ratings --checkpoint runs/links --top 10 --out recommendations.parquet
+  gsplit infer ratings --checkpoint runs/links --top 10 --sources users.txt --out recommendations.csv
 
 Ctrl-C leaves nothing behind: files appear when they are whole.")]
 pub struct Args {
@@ -82,7 +87,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
         ui.say(format_args!("  {:<6} {metric} {score}", split.name()));
     }
-    for (what, file) in [("predictions", &args.config.out), ("embeddings", &args.config.embeddings)] {
+    if let Some(Recommended { sources, without, rows }) = summary.recommendations {
+        ui.say(format_args!("  {rows} recommendations for {} sources", sources - without));
+    }
+    let of_out = if summary.recommendations.is_some() { "recommendations" } else { "predictions" };
+    for (what, file) in [(of_out, &args.config.out), ("embeddings", &args.config.embeddings)] {
         if let Some(file) = file {
             ui.say(format_args!("{what}: {}", file.display()));
         }
@@ -118,6 +127,7 @@ fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     if let Some([nodes, edges]) = args.tables.files() {
         outputs = outputs.reads("--nodes", nodes).reads("--edges", edges);
     }
+    outputs = config.sources.iter().fold(outputs, |outputs, sources| outputs.reads("--sources", sources));
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };
         outputs.file(option, out, None)?;

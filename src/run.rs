@@ -20,9 +20,10 @@ use gsplit::outputs::Outputs;
 use gsplit::presample;
 use gsplit::ui::{Ui, as_text, usage};
 use gsplit_preprocess::convert::ConvertOptions;
+use gsplit_preprocess::read::options::Answer;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, Progress, Split, as_argument, read_text, shell_word};
-use gsplit_trainer::{Device, TaskKind, TrainConfig};
+use gsplit_trainer::{Device, TaskConfig, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,13 +38,14 @@ use crate::child::finished;
 /// split.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
-/// `embeddings.parquet`, and `report.html`, the page of `gsplit report`.
+/// `embeddings.parquet`, or `recommendations.parquet` (10 targets for each source) where sources and targets are of two kinds, and `report.html`, the page of `gsplit report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit run ogbn_arxiv/ --out arxiv --symmetrise -- --fanouts 10,10 --epochs 20
   gsplit run edges.csv --nodes nodes.csv --out run --random-split 0.6,0.2,0.2 -- --ranks 2
   gsplit run friends.txt.gz --out friends --symmetrise --features fastrp:64 -- --task link
+  gsplit run ratings.csv --out recommender --bipartite --symmetrise --features fastrp:64 -- --task link
   gsplit run products --out products-gat -- --model gat --hidden 128
 
 Options: gsplit convert --help, gsplit train --help-all")]
@@ -67,6 +69,8 @@ pub struct Args {
 const CHOSEN: [&str; 5] = ["checkpoint", "resume", "log", "config", "print-config"];
 /// Options of every subcommand, which are for all steps.
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
+/// Recommendations for each source, where sources and targets are of two kinds.
+const RECOMMENDATIONS: u32 = 10;
 /// File beside the steps' outputs in DIR: the commands that made them.
 const RECORD: &str = "run.json";
 
@@ -113,9 +117,10 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let dataset = if is_dataset { args.input.clone() } else { args.out.join("dataset") };
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
     let [data, input, out] = [text("--out", &dataset)?, text("INPUT", &args.input)?, text("--out", &args.out)?];
-    let convert = of_convert(given);
+    let mut convert = of_convert(given);
     // A mistyped option is told before a step has worked for hours.
     let (config, gpus) = training(&args.train, &data)?;
+    convert.extend(held_out(&args.convert, &config.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
         return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
     }
@@ -168,14 +173,22 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
     steps.step("train", words, false)?;
+    let recommends = config.task.kind == TaskKind::Link
+        && match args.dry_run {
+            true => args.convert.read.bipartite == Some(Answer::Yes),
+            false => Dataset::open(&dataset)?.kinds()?.are_two(),
+        };
     let (option, file) = match config.task.kind {
         TaskKind::Node => ("--out", "predictions.parquet"),
+        TaskKind::Link if recommends => ("--out", "recommendations.parquet"),
         TaskKind::Link => ("--embeddings", "embeddings.parquet"),
     };
+    let top = recommends.then(|| format!("--top={RECOMMENDATIONS}"));
     let result = args.out.join(file);
     let best = args.out.join("checkpoint/best");
     let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
-    let words = [vec![data], on_gpu, vec![checkpoint, format!("{option}={}", result.display())]].concat();
+    let file = format!("{option}={}", result.display());
+    let words = [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect()].concat();
     if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
         steps.begun += 1;
         let step = format!("{} of {}: infer", steps.begun, steps.total);
@@ -190,6 +203,17 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     steps.step("report", words, false)?;
     steps.end(&dataset, &result);
     Ok(())
+}
+
+/// The option of convert by which features of the structure are made without the links that training holds out, where these are others
+/// than its default for two kinds of vertices.
+fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
+    let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
+    let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
+        != (default.valid_edges, default.test_edges, default.edge_seed);
+    let wanted = task.kind == TaskKind::Link && convert.read.bipartite == Some(Answer::Yes) && is_other;
+    (wanted && convert.held_out_links.is_none() && convert.features.is_some())
+        .then(|| format!("--held-out-links={share},{}", task.edge_seed))
 }
 
 /// Parses `words` as `gsplit train` does, into the configuration and the GPUs.

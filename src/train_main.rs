@@ -40,7 +40,7 @@ struct TrainerCli {
 enum TrainerCommand {
     Run(Box<run::Args>),
     Train(Box<train::Args>),
-    Infer(infer::Args),
+    Infer(Box<infer::Args>),
     Compare(Box<compare::Args>),
     Plan(Box<plan::Args>),
     /// Measures this machine's CPU or GPUs and prints its profile, as TOML: for gsplit doctor
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
             TrainerCommand::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
             TrainerCommand::Train(args) => train::run(*args, ui),
-            TrainerCommand::Infer(args) => infer::run(args, ui),
+            TrainerCommand::Infer(args) => infer::run(*args, ui),
             TrainerCommand::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
             TrainerCommand::Plan(args) => plan::run(*args, ui),
             TrainerCommand::Profile { device } => {

@@ -1,11 +1,58 @@
-//! Rules that pre-sampling and training must agree on: the fanout list, and the order in which an epoch visits the
-//! seeds.
+//! Rules that several stages must agree on: the fanout list, the order in which an epoch visits the seeds, and the links that are held
+//! out.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::KernelError;
-use crate::{Fanout, Stream, StreamKey, permute};
+use crate::{Draws, Fanout, Stream, StreamKey, permute};
+
+/// Links that are held out of a graph to be predicted: this share of them, chosen by the unordered pair of the ends. Parses and prints as
+/// `0.15` or, with another seed than 0, as `0.15,7`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeldOutLinks {
+    /// Share of the links.
+    pub share: f64,
+    /// Seed of the choice.
+    pub seed: u64,
+}
+
+impl HeldOutLinks {
+    /// Whether the link between `u` and `v` is held out. A self-loop never is.
+    pub fn holds(&self, u: u32, v: u32) -> bool {
+        u != v && link_draw(self.seed, u, v) < self.share
+    }
+
+    /// Whether they are the same as `other`, up to the rounding of the share.
+    pub fn are(&self, other: &Self) -> bool {
+        self.seed == other.seed && (self.share - other.share).abs() < 1e-9
+    }
+}
+
+impl FromStr for HeldOutLinks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let problem = || format!("`{text}`: expected a share below 1, as 0.15, or with a seed, as 0.15,7");
+        let (share, seed) = text.split_once(',').unwrap_or((text, "0"));
+        let share = share.trim().parse().ok().filter(|share| (0.0..1.0).contains(share)).ok_or_else(problem)?;
+        Ok(Self { share, seed: seed.trim().parse().map_err(|_| problem())? })
+    }
+}
+
+impl fmt::Display for HeldOutLinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.share)?;
+        if self.seed == 0 { Ok(()) } else { write!(f, ",{}", self.seed) }
+    }
+}
+
+/// Number from 0 to below 1 that decides the use of the link between `u` and `v`, whichever way it points: below the shares that are held
+/// out it is predicted, else learnt.
+pub fn link_draw(seed: u64, u: u32, v: u32) -> f64 {
+    let key = StreamKey { step: u.max(v), ..StreamKey::new(seed, Stream::Links) };
+    f64::from(Draws::new(&key, u.min(v)).unit_f32())
+}
 
 /// One [`Fanout`] for each layer, from the seeds' layer downwards. Parses and prints as `15,10,5`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

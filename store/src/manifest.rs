@@ -38,6 +38,9 @@ impl Split {
     }
 }
 
+/// Mark between features generated of the structure and the links that they were made without, as in `fastrp:64 without links 0.15`.
+pub const WITHOUT_LINKS: &str = " without links ";
+
 /// Node column of the kind of every vertex, where the sources (0) and the targets (1) of all edges are of two.
 pub const KIND: &str = "kind";
 

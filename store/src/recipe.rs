@@ -161,7 +161,7 @@ impl Recipe {
         })
     }
 
-    /// What differs in the feature rows from those of `trained`, by name; `None` where they mean the same.
+    /// Difference of the feature rows from those of `trained`, by name; `None` where they mean the same.
     pub fn difference(&self, trained: &Self) -> Option<String> {
         let names = |recipe: &Self| recipe.features.iter().map(|feature| feature.column.clone()).collect::<Vec<_>>();
         let (here, there) = (names(self), names(trained));

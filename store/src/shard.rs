@@ -14,7 +14,7 @@
 //! A shard cut by columns has no `unlabelled.npy`, `owned.npy` and partition. Its `feat.arrow` has a row for each vertex with the values of
 //! the host's columns, `label.npy` is that of the whole dataset.
 //!
-//! Left out are original ids, other node columns, presamples and placements. [`Dataset::features`], [`Dataset::labels`] and whatever
+//! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Left out are original ids, other node columns, presamples and placements. [`Dataset::features`], [`Dataset::labels`] and whatever
 //! else promises a whole row for each vertex refuse a shard; who reads what the host has asks for [`Dataset::held_features`] and its
 //! like. These know which row is whose and which columns there are, and have no row of others.
 

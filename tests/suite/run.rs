@@ -127,6 +127,49 @@ fn raw_edges_are_converted_with_the_options_given() {
 }
 
 #[test]
+fn ratings_become_recommendations() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let pairs =
+        (1..60).flat_map(|user| (1..13).filter(move |item| (user * 7 + item * 5) % 4 > 1).map(move |i| (user, i)));
+    let lines: String = pairs.map(|(user, item)| format!("{user},{item},3\n")).collect();
+    fs::write(folder.join("ratings.csv"), "user_id,item_id,rating\n".to_string() + &lines).unwrap();
+    let words =
+        "run ratings.csv --bipartite --symmetrise --features fastrp:8 --out o -- --task link --epochs 1 --hidden 8";
+    let words: Vec<&str> = words.split(' ').collect();
+    let dry = run(folder, &[&["run", "--dry-run"], &words[1..]].concat());
+    let infer = dry["steps"][2]["command"].as_str().unwrap();
+    assert!(infer.ends_with("--out=o/recommendations.parquet --top=10"), "{infer}");
+    let all = run(folder, &words);
+    assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
+    assert!(folder.join("o/recommendations.parquet").is_file());
+    let counts = &all["steps"][2]["result"]["summary"]["recommendations"];
+    assert_eq!((&counts["sources"], &counts["without"]), (&59.into(), &0.into()));
+    assert!(counts["rows"].as_u64().unwrap() > 59);
+    assert_eq!(all["steps"][1]["result"]["summary"]["baseline"]["name"], "popularity");
+
+    fs::write(folder.join("users.txt"), "3\n5\n").unwrap();
+    ok(
+        folder,
+        &"infer o/dataset --checkpoint o/checkpoint --top 2 --sources users.txt --out r.csv"
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let text = fs::read_to_string(folder.join("r.csv")).unwrap();
+    let sources: Vec<&str> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(sources, ["source", "3", "3", "5", "5"]);
+    fails(folder, &["infer", "o/dataset", "--checkpoint", "o/checkpoint", "--with-known"], 2);
+    // Features are made without the links that training holds out; where they are others, train says that scores flatter.
+    let other = [
+        &["run", "ratings.csv", "--out", "p"],
+        &words[2..6],
+        &["--", "--task=link", "--epochs=1", "--hidden=8", "--test-edges=0.2"],
+    ];
+    let dry = run(folder, &[&["run", "--dry-run"], &other.concat()[1..]].concat());
+    assert!(dry["steps"][0]["command"].as_str().unwrap().contains("--held-out-links=0.25,0 "), "{dry}");
+}
+
+#[test]
 fn names_of_classes_go_with_the_model_to_other_graphs() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -152,6 +152,7 @@ fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -
         cache: run.caches.map(Caches::summary),
         resumed_after: done as u32,
         metric: run.job.metric,
+        baseline: run.baseline.get().cloned(),
         topology: run.topology.place(),
     }
 }

@@ -1,6 +1,7 @@
 //! The last stage: feature rows, of the input or generated.
 
-use gsplit_store::{DatasetWriter, FeatureDtype, Progress};
+use gsplit_kernels::schedule::HeldOutLinks;
+use gsplit_store::{DatasetWriter, FeatureDtype, Progress, WITHOUT_LINKS};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -8,6 +9,7 @@ use rayon::prelude::*;
 use super::ConvertOptions;
 use super::rows::RowOrder;
 use crate::Result;
+use crate::embed::GeneratedFeatures;
 use crate::read::raw::{Column, Raw, element_bytes, numbers};
 use crate::read::text::field::check_feature;
 
@@ -27,8 +29,15 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             }
             let topology = writer.topology()?;
             let mut rows = writer.feature_writer(dtype, generated.dim())?;
-            generated.generate_rows(topology.indptr(), topology.indices(), options.seed, &mut rows, progress)?;
-            writer.add_features(rows, dtype, Some(generated.to_string()))?;
+            let held_out = held_out(generated, options, raw.edges.has_two_kinds());
+            let kept = held_out.map(|held_out| without(&held_out, topology.indptr(), topology.indices()));
+            let (indptr, indices) = match &kept {
+                Some((indptr, indices)) => (&indptr[..], &indices[..]),
+                None => (topology.indptr(), topology.indices()),
+            };
+            generated.generate_rows(indptr, indices, options.seed, &mut rows, progress)?;
+            let of = held_out.map(|held_out| format!("{WITHOUT_LINKS}{held_out}")).unwrap_or_default();
+            writer.add_features(rows, dtype, Some(format!("{generated}{of}")))?;
         }
         (None, Some(column)) => {
             let (n, scratch) = (writer.num_vertices(), writer.scratch());
@@ -48,6 +57,27 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         }
     }
     Ok(writer.complete(STAGE)?)
+}
+
+/// The links that features of the structure are made without.
+pub(super) fn held_out(
+    generated: GeneratedFeatures,
+    options: &ConvertOptions,
+    two_kinds: bool,
+) -> Option<HeldOutLinks> {
+    let default = if two_kinds { 0.15 } else { 0.0 };
+    let held_out = options.held_out_links.unwrap_or(HeldOutLinks { share: default, seed: 0 });
+    (matches!(generated, GeneratedFeatures::FastRp { .. }) && held_out.share > 0.0).then_some(held_out)
+}
+
+/// The graph in CSC form without links: 8 bytes a vertex and 4 an edge.
+fn without(held_out: &HeldOutLinks, indptr: &[u64], indices: &[u32]) -> (Vec<u64>, Vec<u32>) {
+    let (mut starts, mut kept) = (vec![0], Vec::with_capacity(indices.len()));
+    for (ends, v) in indptr.windows(2).zip(0..) {
+        kept.extend(indices[ends[0] as usize..ends[1] as usize].iter().filter(|&&u| !held_out.holds(u, v)));
+        starts.push(kept.len() as u64);
+    }
+    (starts, kept)
 }
 
 /// Values that a thread takes at a time.

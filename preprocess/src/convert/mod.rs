@@ -20,6 +20,7 @@ mod tests;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use gsplit_kernels::schedule::HeldOutLinks;
 use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Stage, Unit, dataset_target, staging};
 use serde::Serialize;
 
@@ -66,6 +67,19 @@ pub struct ConvertOptions {
     /// random projections: Chen et al., CIKM 2019), D values a vertex
     #[arg(long, value_name = "KIND:D")]
     pub features: Option<GeneratedFeatures>,
+    /// Make fastrp of the graph without the links that train --task link holds out to score by, or their scores would flatter: a share
+    /// of them, its --valid-edges and --test-edges together, and after a comma its --edge-seed [default: 0.15, that of train's
+    /// defaults, with --bipartite; else 0]
+    #[arg(long, value_name = "SHARE[,SEED]")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub held_out_links: Option<HeldOutLinks>,
+}
+
+fn as_text<S: serde::Serializer>(
+    held_out: &Option<HeldOutLinks>,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(&held_out.map(|held_out| held_out.to_string()).unwrap_or_default())
 }
 
 impl Default for ConvertOptions {
@@ -79,6 +93,7 @@ impl Default for ConvertOptions {
             seed: 0,
             feature_dtype: FeatureDtype::F32,
             features: None,
+            held_out_links: None,
         }
     }
 }

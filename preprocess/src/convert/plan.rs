@@ -175,10 +175,14 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
     // A batch of rows, as it is stored, and as it is written.
     let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
     let held = match options.features {
-        // Two matrices and the reversed graph; then one of them is written.
-        Some(GeneratedFeatures::FastRp { .. }) => {
+        // Two matrices, the reversed graph, and the one without links; then one of the matrices is written.
+        Some(generated @ GeneratedFeatures::FastRp { .. }) => {
             let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
-            embedding.max(n.saturating_mul(4 * dim).saturating_add(batch))
+            let kept = match super::features::held_out(generated, options, input.raw.edges.has_two_kinds()) {
+                Some(_) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
+                None => 0,
+            };
+            embedding.saturating_add(kept).max(n.saturating_mul(4 * dim).saturating_add(batch))
         }
         _ => batch,
     };

@@ -1,8 +1,9 @@
 //! Mini-batches of edges, as link prediction trains on them.
 //!
-//! A mini-batch is a number of edges u → v, and for each some pairs u → v' with v' drawn from all vertices; its seeds are the ends of
-//! all of these, each once, and its own edges, with their reverses, are not sampled. The edges are the dataset's training links, else
-//! all edges but self-loops: training holds a few percent of those back, which counts are not about.
+//! A mini-batch is a number of edges u → v, and for each some pairs u → v' with v' drawn from all vertices of v's kind; its seeds are the
+//! ends of all of these, each once, and its own edges, with their reverses, are not sampled. The edges are the dataset's training links,
+//! else all edges but self-loops, from sources to targets where these are of two kinds: training holds a few percent of those back, which
+//! counts are not about.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step};
 use gsplit_kernels::{
     CounterParts, Counters, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey, permute, unique,
 };
-use gsplit_store::{Links, Split, Stage};
+use gsplit_store::{Kinds, Links, Split, Stage};
 
 use super::{Options, count_batch};
 use crate::{Error, Result};
@@ -18,7 +19,7 @@ use crate::{Error, Result};
 /// Counts the mini-batches of `options`.
 pub(super) fn count(
     graph: &Graph<'_>,
-    links: Option<&Links>,
+    (links, kinds): (Option<&Links>, Kinds),
     options: &Options,
     stage: &dyn Stage,
 ) -> Result<CounterParts> {
@@ -33,9 +34,10 @@ pub(super) fn count(
         let order = permute(length, &StreamKey { epoch, ..StreamKey::new(options.seed, Stream::Shuffle) });
         for (step, batch) in (0..).zip(order.chunks(options.batch_of(items))) {
             let step = Step { seed: options.seed, epoch, step };
-            let ends =
-                batch.iter().map(|&item| (item, given.map_or_else(|| ends(graph, item), |given| given[item as usize])));
-            let (seeds, excluded) = draw(graph, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
+            let ends = batch
+                .iter()
+                .map(|&item| (item, given.map_or_else(|| ends(graph, kinds, item), |given| given[item as usize])));
+            let (seeds, excluded) = draw((graph, kinds), options.negatives, ends.filter(|(_, [u, v])| u != v), step);
             count_batch(graph, options, (epoch, step.step), (&seeds, Some(&excluded)), &mut sampler, &mut counters)?;
             stage.advance(1);
         }
@@ -44,8 +46,8 @@ pub(super) fn count(
 }
 
 /// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not sampled.
-fn draw(
-    graph: &Graph<'_>,
+pub(super) fn draw(
+    (graph, kinds): (&Graph<'_>, Kinds),
     negatives: u32,
     edges: impl Iterator<Item = (u32, [u32; 2])>,
     step: Step,
@@ -55,16 +57,18 @@ fn draw(
     for (edge, [source, target]) in edges {
         let mut draws = Draws::new(&key, edge);
         seeds.extend([source, target]);
-        seeds.extend((0..negatives).map(|_| draws.below(graph.num_vertices() as u32)));
+        let others = kinds.of(target);
+        seeds.extend((0..negatives).map(|_| others.start + draws.below(others.len() as u32)));
         excluded.extend(positions(graph, source, target).chain(positions(graph, target, source)));
     }
     (unique(&[&seeds]).0, ExcludedEdges::new(excluded))
 }
 
-/// Source and target of the edge at a position.
-fn ends(graph: &Graph<'_>, position: u32) -> [u32; 2] {
-    let target = graph.indptr.partition_point(|&start| start <= u64::from(position)) - 1;
-    [graph.indices[position as usize], target as u32]
+/// Source and target of the edge at a position; of its reverse, where it leads back to a source of two kinds.
+fn ends(graph: &Graph<'_>, kinds: Kinds, position: u32) -> [u32; 2] {
+    let target = (graph.indptr.partition_point(|&start| start <= u64::from(position)) - 1) as u32;
+    let source = graph.indices[position as usize];
+    if kinds.targets().contains(&target) { [source, target] } else { [target, source] }
 }
 
 /// The positions of the edges source → target, whose lists ascend.

@@ -200,7 +200,9 @@ fn count(
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
-        None if options.task == Task::Link => links::count(&graph, links.as_ref(), options, &*stage)?,
+        None if options.task == Task::Link => {
+            links::count(&graph, (links.as_ref(), dataset.kinds()?), options, &*stage)?
+        }
         None => count_on_host(&graph, &train, options, &*stage)?,
     };
     let CounterParts { input, appear, work, edge } = counts;

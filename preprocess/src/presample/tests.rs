@@ -24,6 +24,17 @@ fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
     generate(&Generator::Rmat(options), out, false, &NoProgress).unwrap().0
 }
 
+fn provenance() -> Provenance {
+    Provenance {
+        tool_version: String::new(),
+        command: String::new(),
+        options: serde_json::Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+        decisions: Vec::new(),
+    }
+}
+
 fn options(fanouts: &str, batch_size: u64) -> Options {
     Options {
         fanouts: fanouts.parse().unwrap(),
@@ -280,14 +291,7 @@ fn bad_options_and_bad_datasets_are_refused() {
     let path = folder.path().join("e");
     let mut writer = DatasetWriter::create(&path, false, &[0, 0], &[]).unwrap();
     writer.add_split(Split::Train, Vec::new()).unwrap();
-    let provenance = Provenance {
-        tool_version: String::new(),
-        command: String::new(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: Default::default(),
-        decisions: Vec::new(),
-    };
+    let provenance = provenance();
     let empty = writer.finish(provenance.clone()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
 
@@ -296,4 +300,30 @@ fn bad_options_and_bad_datasets_are_refused() {
     let damaged = writer.finish(provenance).unwrap();
     let damage = message(&damaged, &options("2", 9));
     assert!(damage.contains("indices.npy") && damage.contains("gsplit verify"), "{damage}");
+}
+
+#[test]
+fn negatives_are_of_the_targets_kind() {
+    use gsplit_store::KIND;
+    let folder = tempfile::tempdir().unwrap();
+    // Vertices 0 to 4 are sources, 5 to 7 targets; each edge is there both ways.
+    let lists = [vec![5], vec![6], vec![7], vec![5, 6], vec![7], vec![0, 3], vec![1, 3], vec![2, 4]];
+    let mut indptr = vec![0];
+    lists.iter().for_each(|list| indptr.push(indptr[indptr.len() - 1] + list.len() as u64));
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
+    let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
+    column.push(&[0, 0, 0, 0, 0, 1, 1, 1]).unwrap();
+    writer.add_node_column(KIND, column).unwrap();
+    let dataset = writer.finish(provenance()).unwrap();
+    let graph = Graph::new(&indptr, dataset.topology().indices()).unwrap();
+    let step = Step { seed: 9, epoch: 1, step: 0 };
+    let batch = [(0, [0, 5]), (8, [3, 6])].into_iter();
+    let (seeds, excluded) = links::draw((&graph, dataset.kinds().unwrap()), 50, batch, step);
+    assert_eq!(seeds.iter().copied().collect::<BTreeSet<u32>>(), [0, 3, 5, 6, 7].into());
+    assert_eq!(excluded.as_slice().len(), 4, "both ways");
+    // Of an edge that leads back to a source its reverse is learnt, so all targets and few sources are seeds of any mini-batch of one.
+    let options = Options { task: Task::Link, negatives: 50, ..options("all", 1) };
+    let (counters, batches) = counters(&dataset, &options);
+    assert_eq!(batches, 3 * 12);
+    assert!(counters.appear[5..].iter().all(|&count| u64::from(count) >= batches), "{:?}", counters.appear);
 }

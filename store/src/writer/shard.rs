@@ -12,12 +12,14 @@ use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
-    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, Label, PartitionMap, Progress,
+    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label, PartitionMap, Progress,
     Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
+/// The file of the column [`KIND`], which links are drawn by.
+const KINDS: &str = "nodes/kind.npy";
 
 /// The shards that [`write_shards`] would write, where all are there, made of the same dataset and map in the same way. What a killed
 /// run left of them is removed.
@@ -113,9 +115,11 @@ fn by_columns(dataset: &Dataset, hosts: u32) -> Result<Cut> {
 /// Bytes that the shards take, but for the numbers of their vertices.
 fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64 {
     let files = dataset.manifest().files.iter();
-    let is_cut = |name: &str| if map.is_some() { name.starts_with("nodes/") } else { name == FEATURES };
+    let is_cut =
+        |name: &str| if map.is_some() { name.starts_with("nodes/") && name != KINDS } else { name == FEATURES };
     let of_each = |name: &str| if is_cut(name) { 1 } else { u64::from(hosts) };
-    let kept = files.filter(|(name, _)| !name.starts_with("nodes/") || [FEATURES, LABELS].contains(&name.as_str()));
+    let kept =
+        files.filter(|(name, _)| !name.starts_with("nodes/") || [FEATURES, LABELS, KINDS].contains(&name.as_str()));
     let partition: u64 = map.iter().flat_map(|map| map.meta().files.values()).map(|record| record.bytes).sum();
     kept.map(|(name, record)| record.bytes * of_each(name)).sum::<u64>() + partition * u64::from(hosts)
 }
@@ -132,7 +136,7 @@ impl DatasetWriter {
         let manifest = dataset.manifest();
         let all_labels = |name: &str| map.is_none() && name == LABELS;
         for (name, record) in &manifest.files {
-            if !name.starts_with("nodes/") || all_labels(name) {
+            if !name.starts_with("nodes/") || name == KINDS || all_labels(name) {
                 copy(&dataset.path().join(name), &self.place(name)?, record, stage)?;
                 self.record(name, record.clone());
             }
@@ -150,6 +154,7 @@ impl DatasetWriter {
         (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
         (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
         staged.numeric_label = manifest.numeric_label;
+        staged.columns.extend(manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone())));
         staged.class_names.clone_from(&manifest.class_names);
         staged.recipe.clone_from(&manifest.recipe);
         (staged.features, staged.links) = (features, manifest.links.clone());

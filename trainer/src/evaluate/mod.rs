@@ -26,6 +26,7 @@ use crate::infer::{LayerWise, OwnedLayers, Room, Team};
 use crate::job::Job;
 use crate::metric::Scores;
 use crate::model::Model;
+use crate::report::baseline::Baseline;
 use crate::residence::source::FeatureSource;
 use crate::task::Task;
 
@@ -57,6 +58,16 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
         Ok(())
     })?;
     Ok(scores.finish())
+}
+
+/// The scores that need no model, where links are learnt.
+pub fn baseline(job: &Job<'_>) -> Result<Option<Baseline>> {
+    match &job.task {
+        Task::Nodes(_) => Ok(None),
+        Task::Links(split) => {
+            links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop).map(Some)
+        }
+    }
 }
 
 /// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use gsplit_store::Split;
 
-use super::{evaluate, evaluate_owned, num_rows};
+use super::{baseline, evaluate, evaluate_owned, num_rows};
 use crate::infer::Team;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
@@ -23,6 +23,9 @@ pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Com
     let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
     let scores = match job.dataset.shard() {
         None => {
+            if run.baseline.get().is_none() {
+                baseline(job)?.into_iter().for_each(|found| _ = run.baseline.set(found));
+            }
             set_torch_threads(run.threads);
             evaluate(team(run, model)?, job, stage.as_ref())?
         }

@@ -117,14 +117,20 @@ impl<'a> LayerWise<'a> {
         with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, (lowest, visit)).map(drop))
     }
 
-    /// Runs all layers; returns the rows of the last, f32 `[vertices, width]`, in the host's memory. `stage` counts
-    /// [`Self::num_rows`].
+    /// Runs all layers; returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk where the room for them is
+    /// bounded and they take more. `stage` counts [`Self::num_rows`].
     ///
     /// # Errors
     /// As [`Self::run`]; [`Error::Option`] where the machine would never have the memory.
     pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
         let shown: (usize, &mut Visit<'_>) = (self.model().num_layers(), &mut |_| Ok(()));
-        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(Home::Memory), stage, shown))
+        let bytes =
+            (self.graph.num_vertices() * self.model().out_dim(self.model().num_layers() - 1) * size_of::<f32>()) as u64;
+        let home = match self.room.scratch.filter(|_| bytes > self.room.bytes / 2) {
+            Some(folder) => Home::Disk(folder),
+            None => Home::Memory,
+        };
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(home), stage, shown))
     }
 
     /// Runs all layers, with rows of `T` between them; returns the rows of the last, if they are to have a home.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
-use gsplit_store::staging::commit_all;
+use gsplit_store::staging::{Staging, commit_all};
 use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
 use serde::{Serialize, Serializer};
 
+use super::recommend::{Recommended, Recommender};
 use super::table::{Cells, OutputIds, Table, Values};
-use super::{Chunk, LayerWise, Room, Team, Trained};
+use super::{Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
@@ -21,6 +22,9 @@ use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
+
+/// Rows of embeddings that are written at once.
+const EMBEDDED: usize = 1 << 14;
 
 /// Vertices that are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -58,9 +62,18 @@ pub struct InferConfig {
     /// Vertices to predict and to score
     #[arg(long, value_enum, default_value = "all")]
     pub split: Wanted,
-    /// File for the predictions, .npy or .parquet
+    /// File for the predictions, .npy or .parquet; with --top for the recommendations, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write into --out, by a model of links, for each source the K targets of the highest scores that it has no link to yet
+    #[arg(long, value_name = "K", requires = "out")]
+    pub top: Option<u32>,
+    /// File with the original id of a source on each line, for which targets are recommended [default: all sources]
+    #[arg(long, value_name = "FILE", requires = "top")]
+    pub sources: Option<PathBuf>,
+    /// Recommend targets too that a source has a link to already
+    #[arg(long, requires = "top")]
+    pub with_known: bool,
     /// Form of the predictions
     #[arg(long, value_enum, default_value = "class")]
     pub predict: Predict,
@@ -110,7 +123,7 @@ pub struct InferSummary {
     pub checkpoint: PathBuf,
     /// Epochs it was trained for.
     pub epochs: usize,
-    /// Vertices predicted.
+    /// Vertices predicted, or computed for recommendations.
     pub vertices: u64,
     /// Whether finished layers were kept on disk.
     pub spilled: bool,
@@ -120,6 +133,8 @@ pub struct InferSummary {
     pub metric: Option<Metric>,
     /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
     pub scores: Vec<(Split, Option<f64>)>,
+    /// Counts of the recommendations, where some were asked for.
+    pub recommendations: Option<Recommended>,
 }
 
 /// Infers on `dataset` with at most about `memory` bytes, mapped files not counted.
@@ -135,6 +150,8 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     let trained = Trained::open(&config.checkpoint)?;
+    let ids = OutputIds::open(dataset)?;
+    let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
     let features = features(dataset, &places[0], memory)?;
     trained.check_recipe(dataset)?;
@@ -154,7 +171,6 @@ pub fn infer(
         Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
     });
     let mut scores = scored.transpose()?;
-    let ids = OutputIds::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
@@ -169,23 +185,35 @@ pub fn infer(
     let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding.layer } else { last };
-    pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
-        if chunk.layer == embedding.layer {
-            output.embed(&chunk, wanted.as_deref())?;
+    let recommended = match recommender {
+        Some(recommender) => {
+            let rows = pass.rows(stage.as_ref())?;
+            let rows = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
+            drop(stage);
+            output.embed_all(rows)?;
+            Some(recommender.write(model.pair_scorer(), rows, &graph, stop, progress)?)
         }
-        if chunk.layer < last {
-            return Ok(());
+        None => {
+            pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
+                if chunk.layer == embedding.layer {
+                    output.embed(&chunk, wanted.as_deref())?;
+                }
+                if chunk.layer < last {
+                    return Ok(());
+                }
+                let logits = chunk.columns(0..trained.outputs());
+                let chunk = Chunk { rows: &logits, ..chunk };
+                if let Some(scores) = &mut scores {
+                    let rows = chunk.rows.chunks_exact(trained.outputs());
+                    chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
+                }
+                output.predict(&chunk)
+            })?;
+            None
         }
-        let logits = chunk.columns(0..trained.outputs());
-        let chunk = Chunk { rows: &logits, ..chunk };
-        if let Some(scores) = &mut scores {
-            let rows = chunk.rows.chunks_exact(trained.outputs());
-            chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
-        }
-        output.predict(&chunk)
-    })?;
-    drop(stage);
-    output.finish()?;
+    };
+    let (recommendations, file) = recommended.unzip();
+    output.finish(file)?;
     Ok(InferSummary {
         checkpoint: trained.path().to_path_buf(),
         epochs: trained.epochs(),
@@ -194,6 +222,7 @@ pub fn infer(
         class_names: trained.class_names().map(<[String]>::to_vec),
         metric,
         scores: scores.map(Scores::finish).unwrap_or_default(),
+        recommendations,
     })
 }
 
@@ -238,9 +267,9 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
     match (trained.config().task.kind, &config.out, &config.embeddings) {
-        (TaskKind::Link, Some(_), _) => {
+        (TaskKind::Link, Some(_), _) if config.top.is_none() => {
             return refused(
-                "--out: the model was trained on links and predicts no classes: write its rows with --embeddings",
+                "--out: the model was trained on links and predicts no classes: pass --top K, or write its rows with --embeddings",
             );
         }
         (TaskKind::Link, ..) | (TaskKind::Node, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
@@ -348,7 +377,7 @@ impl<'a> Output<'a> {
         let table = |out: &Option<PathBuf>, name, values| {
             out.as_ref().map(|out| Table::begin(out, name, values, ids, config.force)).transpose()
         };
-        let predictions = table(&config.out, name, values)?;
+        let predictions = if config.top.is_some() { None } else { table(&config.out, name, values)? };
         let embeddings = table(&config.embeddings, "embedding", Values::Real(embedded.len()))?;
         Ok(Self { predictions, embeddings, predict, several, classes, embedded })
     }
@@ -362,6 +391,18 @@ impl<'a> Output<'a> {
         let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
         let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
         table.push(&vertices, Cells::Real(&rows.concat()))
+    }
+
+    /// Writes the embeddings of all vertices: `rows` of the width given.
+    fn embed_all(&mut self, (rows, width): (&[f32], usize)) -> Result<()> {
+        let Some(table) = &mut self.embeddings else { return Ok(()) };
+        let mut start = 0;
+        for rows in rows.chunks(EMBEDDED * width) {
+            let vertices: Vec<u32> = (start..).take(rows.len() / width).collect();
+            table.push(&vertices, Cells::Real(rows))?;
+            start += vertices.len() as u32;
+        }
+        Ok(())
     }
 
     /// Writes what is wanted of the logits.
@@ -388,11 +429,11 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Makes all files visible, as one.
-    fn finish(self) -> Result<()> {
+    /// Makes all files visible, as one with `file`.
+    fn finish(self, file: Option<Staging>) -> Result<()> {
         let tables = [self.predictions, self.embeddings].into_iter().flatten();
         let files = tables.map(Table::finish).collect::<Result<Vec<_>>>()?;
-        Ok(commit_all(files.into_iter().flatten().collect())?)
+        Ok(commit_all(files.into_iter().flatten().chain(file).collect())?)
     }
 }
 

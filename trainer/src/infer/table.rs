@@ -10,6 +10,7 @@
 //! Rows are in the dataset's order. Files are written beside their final place, which all of a run take as one when all are
 //! whole ([`commit_all`](gsplit_store::staging::commit_all)).
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +106,19 @@ impl OutputIds {
             return Ok(Self::Names(names));
         }
         Ok(dataset.original_ids()?.map_or(Self::Own, Self::Numbers))
+    }
+
+    /// The id of `v` as text.
+    pub fn text(&self, v: u32) -> Result<Cow<'_, str>> {
+        match self {
+            Self::Names(names) => Ok(names.get(v)?.into()),
+            numbers => Ok(numbers.number(v).to_string().into()),
+        }
+    }
+
+    /// Type of a Parquet file's column of ids.
+    pub fn data_type(&self) -> DataType {
+        if matches!(self, Self::Names(_)) { DataType::Utf8 } else { DataType::Int64 }
     }
 
     fn number(&self, v: u32) -> u64 {
@@ -225,30 +239,35 @@ impl<'a> Table<'a> {
 }
 
 fn parquet_writer(path: &Path, name: &str, values: Values<'_>, ids: &OutputIds) -> Result<Writer> {
-    let id = if matches!(ids, OutputIds::Names(_)) { DataType::Utf8 } else { DataType::Int64 };
     let value = match values.is_list() {
         true => DataType::FixedSizeList(item(values), values.width() as i32),
         false => values.item(),
     };
-    let mut fields = vec![Field::new("id", id, false), Field::new(name, value, false)];
+    let mut fields = vec![Field::new("id", ids.data_type(), false), Field::new(name, value, false)];
     fields.extend(values.names().map(|_| Field::new("class_name", DataType::Utf8, true)));
     let schema = Arc::new(Schema::new(fields));
     let row_bytes = 16 + values.width() * values.item().primitive_width().unwrap_or(1);
+    let out = parquet_file(path, &schema, row_bytes)?;
+    Ok(Writer::Parquet(path.to_path_buf(), Box::new(out), schema))
+}
+
+/// Begins a Parquet file of `schema` with rows of about so many bytes.
+pub fn parquet_file(path: &Path, schema: &Arc<Schema>, row_bytes: usize) -> Result<ArrowWriter<File>> {
     let properties = ZstdLevel::try_new(3).map(|level| {
         let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
         builder.set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1))).build()
     });
     let properties = properties.map_err(|error| failed(path, error))?;
     let file = File::create(path).map_err(StoreError::io(path))?;
-    let out = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))?;
-    Ok(Writer::Parquet(path.to_path_buf(), Box::new(out), schema))
+    ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))
 }
 
 fn item(values: Values<'_>) -> Arc<Field> {
     Arc::new(Field::new("item", values.item(), false))
 }
 
-fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
+/// The ids of `vertices`.
+pub fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
     if let OutputIds::Names(names) = ids {
         let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
         return Ok(Arc::new(StringArray::from(names)));
@@ -273,7 +292,8 @@ fn value_column(values: Values<'_>, cells: Cells<'_>) -> ArrayRef {
     }
 }
 
-fn failed(path: &Path, error: ParquetError) -> Error {
+/// The error of a Parquet file.
+pub fn failed(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(cause) => StoreError::io(path)(*cause).into(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Dataset, Error as StoreError, checksum_file, document};
 
-use crate::config::TrainConfig;
+use crate::config::{TaskKind, TrainConfig};
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
 use crate::report::checkpoint::{Checkpoint, newest, restore_parameters};
@@ -42,7 +42,9 @@ impl Trained {
             return Err(Error::Data { path: weights, problem });
         }
         let (names, classes) = (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
-        if let Some(names) = names.filter(|&names| names != classes) {
+        // Older checkpoints of links have those of the dataset.
+        let predicts = checkpoint.config.task.kind == TaskKind::Node;
+        if let Some(names) = names.filter(|&names| predicts && names != classes) {
             let problem = format!("{names} names for {classes} classes: name an older checkpoint, or train again");
             return Err(Error::Data { path: path.join("checkpoint.json"), problem });
         }

@@ -77,10 +77,13 @@ impl Artifacts {
         let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
         let links = match config.task.kind {
             TaskKind::Node => None,
-            TaskKind::Link => Some(match dataset.links()? {
-                Some(links) => LinkSplit::given(links, topology, &config.task)?,
-                None => LinkSplit::new(&whole, &config.task)?,
-            }),
+            TaskKind::Link => {
+                let split = match dataset.links()? {
+                    Some(links) => LinkSplit::given(links, topology, &config.task)?,
+                    None => LinkSplit::new(&whole, &config.task)?,
+                };
+                Some(split.of_kinds(dataset.kinds()?))
+            }
         };
         let ranks = config.ranks_of_group() as u16;
         let owners = partition.as_ref().filter(|_| config.num_parts() > config.ranks_of_group());

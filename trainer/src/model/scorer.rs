@@ -4,6 +4,8 @@
 //!
 //! Both are symmetric in u and v. Cost of the perceptron: a product of `[pairs, dim]` and `[dim, hidden]`, and back two.
 
+use std::ops::Range;
+
 use gsplit_kernels::{Stream, gather_f32, scatter_add_f32};
 use rayon::prelude::*;
 use tch::Tensor;
@@ -11,9 +13,9 @@ use tch::Tensor;
 use super::score::{Scored, dot, logistic, score_pairs};
 use crate::Result;
 use crate::autograd::{self, Buffer, attach, values};
+use crate::config::Dtype;
 use crate::model::{DropoutKey, Named};
-use crate::operator::Place;
-use crate::operator::{Activation, Dropout, Finish, linear};
+use crate::operator::{Activation, Dropout, Engine, Finish, Place, linear};
 use crate::operator::{from_rows, to_rows};
 
 /// From two rows to a score: above 0 for an edge.
@@ -77,6 +79,28 @@ impl PairScorer {
                 Ok(pairs.map(|(&u, &v)| dot(row(u), row(v))).collect())
             }
             Self::Mlp(mlp) => tch::no_grad(|| to_rows(&mlp.forward(&products(rows, dim, ends)?, Finish::default())?)),
+        }
+    }
+
+    /// The scores of each of `sources` with each of `targets`, source by source: [`Self::scores`] up to rounding. The same for any number
+    /// of threads.
+    pub fn table(&self, rows: &[f32], dim: usize, sources: &[u32], targets: Range<u32>) -> Result<Vec<f32>> {
+        match self {
+            Self::Dot => {
+                let mut of = Buffer::new(sources.len() * dim)?;
+                gather_f32(rows, dim, sources, of.as_mut_slice())?;
+                let of = of.into_tensor(&[sources.len() as i64, dim as i64])?;
+                let with = rows[targets.start as usize * dim..targets.end as usize * dim].to_vec();
+                let with = from_rows(with, targets.len(), dim)?.f_transpose(0, 1)?;
+                let place = Place::Host(Engine::in_tiles(Dtype::F32));
+                tch::no_grad(|| to_rows(&linear(&place, &of, &with, None, Finish::default())?))
+            }
+            Self::Mlp(_) => {
+                let from: Vec<u32> =
+                    sources.iter().flat_map(|&source| std::iter::repeat_n(source, targets.len())).collect();
+                let to: Vec<u32> = sources.iter().flat_map(|_| targets.clone()).collect();
+                self.scores(rows, dim, [&from, &to])
+            }
         }
     }
 }

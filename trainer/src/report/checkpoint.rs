@@ -186,7 +186,7 @@ pub fn save(
         history: history.to_vec(),
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
-        class_names: job.dataset.manifest().class_names.clone(),
+        class_names: job.task.labels().and_then(|_| job.dataset.manifest().class_names.clone()),
         recipe: job.dataset.manifest().recipe.clone(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),

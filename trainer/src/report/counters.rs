@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::job::options::TopologyStorage;
 use crate::ranks::traffic::Traffic;
+use crate::report::baseline::Baseline;
 use crate::residence::cache::CacheSummary;
 use crate::{Error, Metric, Result};
 
@@ -163,6 +164,8 @@ pub struct Summary {
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.
     pub metric: Metric,
+    /// Scores that need no model, where there are some.
+    pub baseline: Option<Baseline>,
     /// Memory that mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyStorage,
 }

@@ -1,5 +1,6 @@
 //! Reports of a run: counters, logs, checkpoints.
 
+pub mod baseline;
 pub mod checkpoint;
 mod counters;
 pub mod log;

@@ -1,7 +1,7 @@
 //! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use gsplit_kernels::Communicator;
@@ -14,6 +14,7 @@ use crate::job::partition;
 use crate::job::{Artifacts, Job};
 use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
+use crate::report::baseline::Baseline;
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
@@ -21,6 +22,7 @@ use crate::residence::places::places;
 use crate::residence::source::{FeatureSource, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::shard;
+use crate::task::{Task, links};
 use crate::{Error, Result, TrainConfig};
 
 /// A run that is ready to start.
@@ -48,6 +50,8 @@ pub struct Run<'a> {
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
+    /// Scores that need no model, found before the first evaluation, by the process that evaluates.
+    pub baseline: OnceLock<Baseline>,
 }
 
 impl Run<'_> {
@@ -131,6 +135,10 @@ pub fn with_run<R>(
     }
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
+    if let (Task::Links(split), true) = (&job.task, options.leads()) {
+        let notes = links::notes(dataset, split, &job.whole, &config.task);
+        notes.iter().for_each(|note| progress.note(note));
+    }
     check_size(config, job.features.dim(), job.outputs)?;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
@@ -174,6 +182,7 @@ pub fn with_run<R>(
         resume,
         progress,
         logs: Mutex::new(logs),
+        baseline: OnceLock::new(),
     };
     let done = work(&run)?;
     drop(run);

@@ -3,10 +3,10 @@
 //! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
 //! with the gradient of those rows.
 
-mod links;
+pub mod links;
 mod nodes;
 
-pub use links::{LinkBatch, LinkSplit, in_neighbours};
+pub use links::{LinkBatch, LinkSplit, is_known};
 pub use nodes::NodeTargets;
 
 use gsplit_kernels::Communicator;

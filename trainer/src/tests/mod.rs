@@ -32,6 +32,7 @@ mod sampling;
 mod shards;
 mod step_log;
 mod traffic;
+mod two_kinds;
 mod waits;
 
 pub(crate) use fixture::{config as quick_config, on_ranks};

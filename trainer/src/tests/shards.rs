@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, write_shards};
+use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, verify, write_shards};
 
 use super::fixture::{
     CLASSES, Cut, Fixture, changed, config, dataset, emulated, provenance, several_labels, store_partition, stored_as,
@@ -205,6 +205,17 @@ fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
     let expected = losses(&on_processes(&fixture, &link, &options)[0]);
     for summary in outcomes(&link, &options, |rank| &shards[rank]) {
         assert_eq!(losses(&summary.unwrap()), expected);
+    }
+    // Negatives are drawn by the kinds of all vertices.
+    let of_two = super::two_kinds::ratings(5, true, false);
+    let of_two_key = store_partition(&of_two.dataset, Cut::Random, 2);
+    let of_two_shards = cut(&of_two, &of_two_key, 2, &to.path().join("two"));
+    let expected_of_two = losses(&on_processes(&of_two, &link, &options)[0]);
+    for (summary, shard) in outcomes(&link, &options, |rank| &of_two_shards[rank]).into_iter().zip(&of_two_shards) {
+        assert_eq!(losses(&summary.unwrap()), expected_of_two);
+        assert_eq!(shard.kinds().unwrap(), of_two.dataset.kinds().unwrap());
+        let problems: Vec<_> = verify(shard.path()).unwrap().into_iter().filter_map(|found| found.problem).collect();
+        assert!(problems.is_empty(), "{problems:?}");
     }
     // All parts in one process.
     let whole = cut(&fixture, &key, 1, &to.path().join("one")).remove(0);

@@ -219,6 +219,47 @@ fn generated_features_are_recorded_as_such() {
 }
 
 #[test]
+fn features_of_the_structure_do_not_tell_of_links_that_are_held_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ratings.csv");
+    let lines = |kept: &dyn Fn(u32, u32) -> bool| {
+        let pairs = (0..40u32)
+            .flat_map(|user| (0..8u32).filter(move |item| (user * 7 + item * 5) % 3 > 0).map(move |i| (user, i)));
+        pairs.filter(|&(u, i)| kept(u, 40 + i)).map(|(u, i)| format!("{u},{i}\n")).collect::<String>()
+    };
+    let rows = |held_out: Option<&str>, kept: &dyn Fn(u32, u32) -> bool| {
+        std::fs::write(&path, "user_id,item_id\n".to_string() + &lines(kept)).unwrap();
+        let options = ConvertOptions {
+            features: Some("fastrp:8".parse().unwrap()),
+            held_out_links: held_out.map(|text| text.parse().unwrap()),
+            read: crate::read::options::ReadOptions {
+                bipartite: Some(crate::read::options::Answer::Yes),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let out = folder.path().join("ds");
+        let (dataset, _) = crate::convert::convert(&path, &out, &options, true, &gsplit_store::NoProgress).unwrap();
+        let features = dataset.features().unwrap();
+        let rows: Vec<f32> = (0..48).flat_map(|v| features.row::<f32>(v).to_vec()).collect();
+        (rows, dataset.manifest().features.clone().unwrap().generated.unwrap())
+    };
+    let all = |_, _| true;
+    for (text, share, seed) in [(None, 0.15, 0), (Some("0.15"), 0.15, 0), (Some("0.3,7"), 0.3, 7)] {
+        let held_out = gsplit_kernels::schedule::HeldOutLinks { share, seed };
+        let (found, generated) = rows(text, &all);
+        assert_eq!(generated, format!("fastrp:8 without links {held_out}"));
+        // The same as of a graph that has none of them.
+        assert_eq!(found, rows(Some("0"), &|u, v| !held_out.holds(u, v)).0);
+        assert_ne!(found, rows(Some("0"), &all).0);
+    }
+    assert_eq!(rows(Some("0"), &all).1, "fastrp:8");
+    for text in ["1", "x", "0.1,y", "-0.1", "0.1,0.2"] {
+        assert!(text.parse::<gsplit_kernels::schedule::HeldOutLinks>().is_err(), "{text}");
+    }
+}
+
+#[test]
 fn unpacked_tables_serve_as_well() {
     let folder = copy("ogb-csv");
     let edges = folder.path().join("raw/edge.csv");

@@ -44,7 +44,7 @@ impl LinkBatch {
         ownership: Ownership<'_>,
         comm: &dyn Communicator,
     ) -> Result<(Seeds, Self)> {
-        let num_vertices = split.graph()?.num_vertices() as u32;
+        let kinds = split.kinds();
         let key = step.key(Stream::Negatives, 0);
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
@@ -56,7 +56,8 @@ impl LinkBatch {
             let mut draws = Draws::new(&key, edge);
             sources.extend(std::iter::repeat_n(source, 1 + negatives));
             targets.push(target);
-            targets.extend((0..negatives).map(|_| draws.below(num_vertices)));
+            let others = kinds.of(target);
+            targets.extend((0..negatives).map(|_| others.start + draws.below(others.len() as u32)));
         }
         let (ends, positions) = unique(&[&sources, &targets]);
         let (local, read, positions, exchange) = match ownership {

@@ -1,7 +1,8 @@
 //! Link prediction: which pairs of vertices are edges.
 //!
 //! A mini-batch is a number of training edges u → v, and for each of them some pairs u → v' with v' drawn from all
-//! vertices. A pair is scored from the two rows that the model returns ([`PairScorer`](crate::model::PairScorer)); the loss is binary cross
+//! vertices of v's kind. Where sources and targets are of two kinds, of both directions of an edge that to the target is learnt and
+//! held out: its candidates are targets, as a recommender's are items. A pair is scored from the two rows that the model returns ([`PairScorer`](crate::model::PairScorer)); the loss is binary cross
 //! entropy, the mean over the pairs of the global mini-batch. The edges of the mini-batch, and their reverses, are not
 //! sampled for it: a model that sees the edge it is to predict learns to copy it.
 //!
@@ -10,7 +11,9 @@
 //! that are the same in every epoch.
 
 mod batch;
+mod notes;
 mod split;
 
 pub use batch::LinkBatch;
-pub use split::{LinkSplit, in_neighbours};
+pub use notes::notes;
+pub use split::{LinkSplit, is_known};

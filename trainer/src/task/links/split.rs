@@ -12,8 +12,9 @@
 //! order and as often as they are listed, and the graph is as it is stored, of which OGB holds valid and test back. Cost: a search a
 //! pair, and 4 bytes a training pair.
 
-use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
-use gsplit_store::{Links, Split, Topology};
+use gsplit_kernels::Graph;
+use gsplit_kernels::schedule::link_draw;
+use gsplit_store::{Kinds, Links, Split, Topology};
 use rayon::prelude::*;
 
 use crate::config::TaskConfig;
@@ -33,6 +34,8 @@ pub struct LinkSplit {
     pub test: Vec<(u32, u32)>,
     /// The dataset's own split, if this is it.
     given: Option<Links>,
+    /// Kinds of the vertices: no link leads to another kind than its target's.
+    kinds: Kinds,
 }
 
 /// The training graph.
@@ -93,7 +96,7 @@ impl LinkSplit {
             let problem = "no edge is left to train on: lower --valid-edges and --test-edges, or choose a larger graph";
             return Err(Error::Option(format!("--task link: {problem}")));
         }
-        Ok(Self { kept: Kept::Part { indptr, indices }, train, valid, test, given: None })
+        Ok(Self { kept: Kept::Part { indptr, indices }, train, valid, test, given: None, kinds: Kinds::one(n) })
     }
 
     /// The split `links` that came with the graph of `topology`.
@@ -108,7 +111,8 @@ impl LinkSplit {
         check_count(topology.num_edges())?;
         let pairs = |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
         let (valid, test) = (pairs(Split::Valid), pairs(Split::Test));
-        let mut split = Self { kept: Kept::Whole(topology.clone()), train: Vec::new(), valid, test, given: None };
+        let (kept, kinds) = (Kept::Whole(topology.clone()), Kinds::one(topology.num_vertices()));
+        let mut split = Self { kept, train: Vec::new(), valid, test, given: None, kinds };
         let train = links.pairs(Split::Train).par_iter().filter(|[source, target]| source != target);
         let position = |&[source, target]: &[u32; 2]| {
             let found = split.positions(source, target).chain(split.positions(target, source)).next();
@@ -124,6 +128,16 @@ impl LinkSplit {
         }
         (split.train, split.given) = (train, Some(links));
         Ok(split)
+    }
+
+    /// The same of vertices of these kinds.
+    pub fn of_kinds(self, kinds: Kinds) -> Self {
+        Self { kinds, ..self }
+    }
+
+    /// Kinds of the vertices.
+    pub fn kinds(&self) -> Kinds {
+        self.kinds
     }
 
     /// The dataset's own split, if this is it.
@@ -188,16 +202,21 @@ fn check_count(edges: usize) -> Result<()> {
     }
 }
 
+/// Whether `v` is `u` itself or joined to it in `graph`, whichever way the edge points.
+pub fn is_known(graph: &Graph<'_>, u: u32, v: u32) -> bool {
+    let either = |a, b| in_neighbours(graph, a).binary_search(&b).is_ok();
+    u == v || either(v, u) || either(u, v)
+}
+
 /// The in-neighbours of `v`.
-pub fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
+fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
     let range = graph.in_edges(v);
     &graph.indices[range.start as usize..range.end as usize]
 }
 
 /// The use of the edge between `u` and `v`, whichever way it points.
 fn use_of(config: &TaskConfig, u: u32, v: u32) -> EdgeUse {
-    let key = StreamKey { step: u.max(v), ..StreamKey::new(config.edge_seed, Stream::Links) };
-    let drawn = f64::from(Draws::new(&key, u.min(v)).unit_f32());
+    let drawn = link_draw(config.edge_seed, u, v);
     match drawn {
         _ if u == v => EdgeUse::Train,
         drawn if drawn < config.valid_edges => EdgeUse::Valid,

@@ -1,0 +1,133 @@
+//! File of recommendations: `.parquet` or `.csv`, by the name's end.
+//!
+//! ```text
+//! source   original id: int64 or string
+//! rank     int32, from 1
+//! target   original id
+//! score    float32
+//! ```
+//! Rows of a source follow one another, the best first.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{Float32Array, Int32Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use gsplit_store::Error as StoreError;
+use gsplit_store::staging::{Staging, Target};
+use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
+
+use super::{Candidate, is_csv};
+use crate::Result;
+use crate::infer::table::{OutputIds, failed, id_column, parquet_file};
+
+/// Rows that are written at once.
+const ROWS: usize = 1 << 16;
+/// About the bytes of a row, before compression.
+const ROW_BYTES: usize = 40;
+
+/// A file of recommendations under construction. Dropped, it leaves nothing.
+pub struct RecommendationFile<'a> {
+    ids: &'a OutputIds,
+    staging: Staging,
+    writer: FileWriter,
+    rows: Pending,
+}
+
+enum FileWriter {
+    Csv(BufWriter<File>),
+    Parquet(Box<ArrowWriter<File>>, Arc<Schema>),
+}
+
+/// Rows that are not written yet.
+#[derive(Default)]
+struct Pending {
+    sources: Vec<u32>,
+    ranks: Vec<i32>,
+    targets: Vec<u32>,
+    scores: Vec<f32>,
+}
+
+impl<'a> RecommendationFile<'a> {
+    /// Begins the file at `out`. What stands there is replaced with `force` only.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for another end of the name; [`Error::Store`](crate::Error::Store) if something stands there.
+    pub fn begin(out: &Path, ids: &'a OutputIds, force: bool) -> Result<Self> {
+        let is_csv = is_csv(out)?;
+        let staging = Staging::begin(Target::file(out), force)?;
+        let path = staging.file();
+        let writer = if is_csv {
+            let mut file = BufWriter::new(File::create(&path).map_err(StoreError::io(&path))?);
+            file.write_all(b"source,rank,target,score\n").map_err(StoreError::io(&path))?;
+            FileWriter::Csv(file)
+        } else {
+            let fields = [
+                ("source", ids.data_type()),
+                ("rank", DataType::Int32),
+                ("target", ids.data_type()),
+                ("score", DataType::Float32),
+            ];
+            let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false));
+            let schema = Arc::new(Schema::new(fields.to_vec()));
+            FileWriter::Parquet(Box::new(parquet_file(&path, &schema, ROW_BYTES)?), schema)
+        };
+        Ok(Self { ids, staging, writer, rows: Pending::default() })
+    }
+
+    /// Appends the rows of `source`.
+    pub fn push(&mut self, source: u32, best: &[Candidate]) -> Result<()> {
+        for (candidate, rank) in best.iter().zip(1..) {
+            self.rows.sources.push(source);
+            self.rows.ranks.push(rank);
+            self.rows.targets.push(candidate.target);
+            self.rows.scores.push(candidate.score);
+        }
+        if self.rows.sources.len() >= ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let Pending { sources, ranks, targets, scores } = std::mem::take(&mut self.rows);
+        let path = self.staging.file();
+        match &mut self.writer {
+            FileWriter::Csv(out) => {
+                for (((&source, rank), &target), score) in sources.iter().zip(ranks).zip(&targets).zip(scores) {
+                    let [source, target] = [csv_field(&self.ids.text(source)?), csv_field(&self.ids.text(target)?)];
+                    writeln!(out, "{source},{rank},{target},{score}").map_err(StoreError::io(&path))?;
+                }
+            }
+            FileWriter::Parquet(out, schema) => {
+                let ends = [id_column(self.ids, &sources)?, id_column(self.ids, &targets)?];
+                let [source, target] = ends;
+                let (rank, score) = (Arc::new(Int32Array::from(ranks)), Arc::new(Float32Array::from(scores)));
+                let batch = RecordBatch::try_new(schema.clone(), vec![source, rank, target, score]);
+                let batch = batch.map_err(ParquetError::from).and_then(|batch| out.write(&batch));
+                batch.map_err(|error| failed(&path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the file, which is to be made visible.
+    pub fn finish(mut self) -> Result<Staging> {
+        self.flush()?;
+        let path = self.staging.file();
+        let file = match self.writer {
+            FileWriter::Csv(out) => out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?,
+            FileWriter::Parquet(out, _) => out.into_inner().map_err(|error| failed(&path, error))?,
+        };
+        file.sync_all().map_err(StoreError::io(&path))?;
+        Ok(self.staging)
+    }
+}
+
+/// A field of a CSV file (RFC 4180).
+fn csv_field(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}

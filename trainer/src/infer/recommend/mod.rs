@@ -1,0 +1,192 @@
+//! Recommendations of a model of links: for each source the targets of the highest scores.
+//!
+//! Returns: up to K targets a source, the best first, of equal scores the one that comes first in the dataset. Candidates are the
+//! vertices of the target kind, all others where there is one kind, but for those that the source is joined to.
+//! Input: the rows of all vertices, by exact inference.
+//! Idea: some sources at a time are scored against some targets at a time, for dot products by one product of matrices; each source keeps
+//! the K best in a heap. Whether a pair is known is looked up only where it would enter the heap.
+//! Cost: a score for each source and target; memory beside the rows: those scores of one block, and K targets for each of its sources.
+//! Blocks have fixed sizes, so the result does not depend on the number of threads.
+
+mod file;
+mod sources;
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use gsplit_kernels::Graph;
+use gsplit_store::staging::Staging;
+use gsplit_store::{Dataset, Kinds, Progress, Unit};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::table::OutputIds;
+use super::{InferConfig, Trained, Wanted};
+use crate::config::TaskKind;
+use crate::error::check_stop;
+use crate::infer::Predict;
+use crate::model::PairScorer;
+use crate::task::is_known;
+use crate::{Error, Result};
+use file::RecommendationFile;
+
+/// Sources of a block.
+const SOURCES: usize = 64;
+/// Targets of a block.
+const TARGETS: u32 = 2048;
+
+/// Counts of recommendations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Recommended {
+    /// Sources that were asked for.
+    pub sources: u64,
+    /// Sources without any candidate: they are joined to all targets.
+    pub without: u64,
+    /// Recommendations written.
+    pub rows: u64,
+}
+
+/// A candidate with its score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub target: u32,
+    pub score: f32,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    /// The better one is less.
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Adding 0 turns -0 into 0.
+        (other.score + 0.0).total_cmp(&(self.score + 0.0)).then(self.target.cmp(&other.target))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Recommendations that are to be made.
+pub(super) struct Recommender<'a> {
+    top: usize,
+    with_known: bool,
+    kinds: Kinds,
+    sources: Vec<u32>,
+    file: RecommendationFile<'a>,
+}
+
+impl<'a> Recommender<'a> {
+    /// The recommender that `config` asks for, if it does; its file is begun.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where options, model and dataset do not fit, or a listed source is none.
+    pub fn begin(
+        config: &InferConfig,
+        trained: &Trained,
+        dataset: &Dataset,
+        ids: &'a OutputIds,
+    ) -> Result<Option<Self>> {
+        let Some(top) = config.top else { return Ok(None) };
+        let refused = |problem: &str| Err(Error::Option(problem.into()));
+        let Some(out) = &config.out else {
+            return refused("--top: needs a file for the recommendations: --out recommendations.parquet, or .csv");
+        };
+        if top == 0 {
+            return refused("--top 0: expected at least 1");
+        } else if trained.config().task.kind != TaskKind::Link {
+            return refused("--top: the model was trained on classes, not on links: train one with --task link");
+        } else if config.split != Wanted::All {
+            return refused("--split: is of classes: list the sources of recommendations with --sources FILE");
+        } else if config.predict != Predict::Class {
+            return refused("--predict: is of classes, not of recommendations: leave it out");
+        }
+        let kinds = dataset.kinds()?;
+        let sources = match &config.sources {
+            Some(path) => sources::listed(path, (ids, kinds))?,
+            None => kinds.sources().collect(),
+        };
+        let file = RecommendationFile::begin(out, ids, config.force)?;
+        Ok(Some(Self { top: top as usize, with_known: config.with_known, kinds, sources, file }))
+    }
+
+    /// Writes the recommendations by the `rows` of all vertices of `graph`, each of the width given, and ends the file, which is to be made
+    /// visible.
+    ///
+    /// # Errors
+    /// Those of the file; [`Error::Interrupted`] once `stop` is set.
+    pub fn write(
+        mut self,
+        scorer: &PairScorer,
+        (rows, dim): (&[f32], usize),
+        graph: &Graph<'_>,
+        stop: Option<&'static AtomicBool>,
+        progress: &dyn Progress,
+    ) -> Result<(Recommended, Staging)> {
+        let stage = progress.stage("recommend", Some(self.sources.len() as u64), Unit::Items("sources"));
+        let mut done = Recommended { sources: self.sources.len() as u64, ..Recommended::default() };
+        for sources in self.sources.chunks(SOURCES) {
+            check_stop(stop)?;
+            for (&source, best) in sources.iter().zip(self.best(scorer, (rows, dim), graph, sources)?) {
+                done.rows += best.len() as u64;
+                done.without += u64::from(best.is_empty());
+                self.file.push(source, &best)?;
+            }
+            stage.advance(sources.len() as u64);
+        }
+        drop(stage);
+        if done.without > 0 {
+            let without = done.without;
+            progress.note(&format!("{without} sources are joined to all targets, so none is recommended to them"));
+        }
+        Ok((done, self.file.finish()?))
+    }
+
+    /// The best targets of each of `sources`.
+    fn best(
+        &self,
+        scorer: &PairScorer,
+        (rows, dim): (&[f32], usize),
+        graph: &Graph<'_>,
+        sources: &[u32],
+    ) -> Result<Vec<Vec<Candidate>>> {
+        let mut best: Vec<BinaryHeap<Candidate>> = vec![BinaryHeap::new(); sources.len()];
+        let (top, with_known, candidates) = (self.top, self.with_known, self.kinds.targets());
+        for start in candidates.clone().step_by(TARGETS as usize) {
+            let targets = start..candidates.end.min(start.saturating_add(TARGETS));
+            let scores = scorer.table(rows, dim, sources, targets.clone())?;
+            let of_source = best.par_iter_mut().zip(sources).zip(scores.par_chunks_exact(targets.len()));
+            of_source.for_each(|((best, &source), scores)| {
+                for (target, &score) in targets.clone().zip(scores) {
+                    let candidate = Candidate { target, score };
+                    let is_full = best.len() == top;
+                    let excluded = || source == target || (!with_known && is_known(graph, source, target));
+                    if is_full && best.peek().is_some_and(|worst| *worst < candidate) || excluded() {
+                        continue;
+                    }
+                    if is_full {
+                        best.pop();
+                    }
+                    best.push(candidate);
+                }
+            });
+        }
+        Ok(best.into_iter().map(BinaryHeap::into_sorted_vec).collect())
+    }
+}
+
+/// Whether `--out` of recommendations ends in `.csv`, or else in `.parquet`.
+fn is_csv(out: &Path) -> Result<bool> {
+    match out.extension().and_then(|end| end.to_str()) {
+        Some("csv") => Ok(true),
+        Some("parquet") => Ok(false),
+        _ => {
+            let problem = "with --top expected a name that ends in .parquet or .csv";
+            Err(Error::Option(format!("--out {}: {problem}", out.display())))
+        }
+    }
+}
