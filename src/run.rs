@@ -22,7 +22,7 @@ use gsplit::ui::{Ui, as_text, usage};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, Progress, Split, as_argument, read_text, shell_word};
-use gsplit_trainer::{Device, TaskKind, TrainConfig};
+use gsplit_trainer::{Device, TrainConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         check_ready(&Dataset::open(&dataset)?, &config)?;
     }
     if with_presample {
-        let is_link = config.task.kind == TaskKind::Link;
+        let is_link = config.task.is_link();
         let drawn = [
             option("fanouts", Some(config.fanouts.to_string())),
             option("batch-size", Some(config.batch_size.to_string())),
@@ -168,9 +168,9 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
     steps.step("train", words, false)?;
-    let (option, file) = match config.task.kind {
-        TaskKind::Node => ("--out", "predictions.parquet"),
-        TaskKind::Link => ("--embeddings", "embeddings.parquet"),
+    let (option, file) = match config.task.is_link() {
+        false => ("--out", "predictions.parquet"),
+        true => ("--embeddings", "embeddings.parquet"),
     };
     let result = args.out.join(file);
     let best = args.out.join("checkpoint/best");
@@ -218,10 +218,10 @@ fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
             "{path}: has no features to learn from: pass --features fastrp:64, which makes them of the graph's structure"
         );
     }
-    if config.task.kind == TaskKind::Link {
+    if config.task.is_link() {
         return Ok(());
     }
-    if dataset.manifest().num_classes.is_none() {
+    if dataset.manifest().num_classes.is_none() && !dataset.manifest().numeric_label {
         bail!(
             "{path}: has no labels to learn: name a table of the vertices with --nodes, or learn its edges with --task link"
         );

@@ -298,8 +298,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
             ui.table(header());
         }
         let before = best.unwrap_or(f64::NEG_INFINITY);
-        let is_best = epoch.valid.is_some_and(|valid| valid > before);
-        *best = Some(epoch.valid.unwrap_or(before).max(before));
+        let is_best = epoch.merit().is_some_and(|merit| merit > before);
+        *best = Some(epoch.merit().unwrap_or(before).max(before));
         ui.table(format_args!("{}{}", row(epoch), if is_best { " *" } else { "" }));
     };
     let summary = train(&dataset, config, &options, ui, &show).map_err(in_place)?;
@@ -434,7 +434,7 @@ fn row(report: &EpochReport) -> String {
         "{:>5} {:>8.4} {:>7} {:>7} {:>7}  {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.2}  {:>12} {:>11} {:>11}",
         report.epoch,
         report.loss,
-        share(Some(report.train)),
+        share(report.train),
         share(report.valid),
         share(report.test),
         t.sample_s,

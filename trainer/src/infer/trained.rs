@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use gsplit_store::{Error as StoreError, checksum_file, document};
 
 use crate::config::TrainConfig;
+use crate::metric::labels::TargetScale;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
 use crate::report::checkpoint::{Checkpoint, newest, restore_parameters};
@@ -72,6 +73,11 @@ impl Trained {
     /// Width of the rows that its last layer returns.
     pub fn outputs(&self) -> usize {
         self.checkpoint.inputs.shape.outputs
+    }
+
+    /// Scale of the numbers that it returns, where it was trained on numbers.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.checkpoint.target_scale
     }
 
     /// Names of the classes, where the dataset that it was trained on has them.
