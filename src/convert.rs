@@ -151,7 +151,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
 /// A note on what training will miss.
 fn lacks_note(dataset: &Dataset) -> Option<String> {
     let manifest = dataset.manifest();
-    let labelled = manifest.num_classes.is_some();
+    let labelled = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
     let lacks = [
         (manifest.features.is_none(), "features (--features fastrp:64 makes them of the structure)"),

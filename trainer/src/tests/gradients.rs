@@ -394,7 +394,8 @@ fn gradients_are_those_of_the_reference(configs: &[TrainConfig], learnt: Learnt)
                 if expected.defined() { expected.flatten(0, -1) } else { Tensor::zeros(found.len() as i64, F64) };
             let off = (Tensor::from_slice(found).to_kind(Kind::Double) - &expected).abs().max().double_value(&[]);
             let most = expected.abs().max().double_value(&[]);
-            assert!(off < 1e-5 * (most + norm), "{what}: gradient of {name} off by {off} of {most}");
+            // Errors from a mean that is predicted everywhere cancel: such a gradient is 0 but for rounding.
+            assert!(off < 1e-5 * (most + norm) + 1e-7, "{what}: gradient of {name} off by {off} of {most}");
         }
         assert!(rest.is_empty());
         if config.model.jumping_knowledge == JumpingKnowledge::None && config.model.dropout > 0.0 {
