@@ -95,7 +95,8 @@ mod tests {
         let name = |class| (class == 5).then(|| "maths".to_string());
         let classes = (0..12).map(|class| ClassCount { class, name: name(class), vertices: u64::from(class % 3) + 1 });
         let classes = classes.collect();
-        let figures = Figures { in_degree: Degrees::of(vec![1, 1, 4]), classes: Some(classes), numbers: None, edges: None };
+        let figures =
+            Figures { in_degree: Degrees::of(vec![1, 1, 4]), classes: Some(classes), numbers: None, edges: None };
         let facts = facts(&figures);
         assert!(facts[0].1.ends_with("of more than 200 million edges pass --full"), "{facts:?}");
         assert!(facts[1].1.starts_with("2: 3 (12.5 %), maths: 3") && facts[1].1.ends_with(", and 2 more"), "{facts:?}");

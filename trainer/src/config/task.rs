@@ -37,7 +37,7 @@ pub enum NumberLoss {
 /// Weights of classes in the loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassWeights {
-    /// By the labels of the train split.
+    /// Computed from the labels of the train split.
     Balanced,
     /// One for each class, by its number.
     Each(Vec<f32>),
@@ -62,9 +62,7 @@ impl fmt::Display for ClassWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Balanced => f.write_str("balanced"),
-            Self::Each(weights) => {
-                f.write_str(&weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
-            }
+            Self::Each(weights) => f.write_str(&weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
         }
     }
 }
@@ -256,7 +254,8 @@ impl TrainConfig {
                 )));
             }
             (Some(TaskKind::Regression), false) => {
-                let found = if manifest.num_classes.is_some() { "labels are classes" } else { "vertices have no labels" };
+                let found =
+                    if manifest.num_classes.is_some() { "labels are classes" } else { "vertices have no labels" };
                 return Err(Error::Option(format!(
                     "--task regression: {place}: its {found}: convert it with --label-kind number"
                 )));

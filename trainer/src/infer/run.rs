@@ -323,14 +323,14 @@ fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
 
 /// Form in which predictions are written.
 #[derive(Clone, Copy)]
-enum Form {
-    /// Of a model of classes.
+enum OutputForm {
+    /// Prediction of classes.
     Of(Predict),
     /// The number, which the model returns on this scale.
     Number(TargetScale),
 }
 
-impl Form {
+impl OutputForm {
     /// The form that was `asked` for, or else the one that says most plainly what the model predicts.
     fn of(asked: Option<Predict>, trained: &Trained) -> Result<Self> {
         match (asked, trained.target_scale()) {
@@ -348,7 +348,7 @@ impl Form {
 struct Output<'a> {
     predictions: Option<Table<'a>>,
     embeddings: Option<Table<'a>>,
-    form: Form,
+    form: OutputForm,
     several: bool,
     outputs: usize,
     /// Columns of the embeddings among those of a chunk.
@@ -357,13 +357,13 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
-        let (several, outputs, form) = (trained.several(), trained.outputs(), Form::of(config.predict, trained)?);
+        let (several, outputs, form) = (trained.several(), trained.outputs(), OutputForm::of(config.predict, trained)?);
         let (name, values) = match form {
-            Form::Of(Predict::Class) if several => ("class", Values::Classes(outputs)),
-            Form::Of(Predict::Class) => ("class", Values::Class(trained.class_names())),
-            Form::Of(Predict::Logits) => ("logits", Values::Real(outputs)),
-            Form::Of(Predict::Probabilities) => ("probabilities", Values::Real(outputs)),
-            Form::Number(_) => ("prediction", Values::Number),
+            OutputForm::Of(Predict::Class) if several => ("class", Values::Classes(outputs)),
+            OutputForm::Of(Predict::Class) => ("class", Values::Class(trained.class_names())),
+            OutputForm::Of(Predict::Logits) => ("logits", Values::Real(outputs)),
+            OutputForm::Of(Predict::Probabilities) => ("probabilities", Values::Real(outputs)),
+            OutputForm::Number(_) => ("prediction", Values::Number),
         };
         if config.out.is_some() && config.out == config.embeddings {
             return Err(Error::Option("--out and --embeddings name the same file: name two".into()));
@@ -392,20 +392,20 @@ impl<'a> Output<'a> {
         let Some(table) = &mut self.predictions else { return Ok(()) };
         let rows = chunk.rows.chunks_exact(self.outputs);
         match self.form {
-            Form::Of(Predict::Logits) => table.push(chunk.vertices, Cells::Real(chunk.rows)),
-            Form::Of(Predict::Class) if self.several => {
+            OutputForm::Of(Predict::Logits) => table.push(chunk.vertices, Cells::Real(chunk.rows)),
+            OutputForm::Of(Predict::Class) if self.several => {
                 let yes: Vec<u8> = chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect();
                 table.push(chunk.vertices, Cells::Classes(&yes))
             }
-            Form::Number(scale) => {
+            OutputForm::Number(scale) => {
                 let numbers: Vec<f32> = chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect();
                 table.push(chunk.vertices, Cells::Real(&numbers))
             }
-            Form::Of(Predict::Class) => {
+            OutputForm::Of(Predict::Class) => {
                 let classes: Vec<i32> = rows.map(|row| largest(row) as i32).collect();
                 table.push(chunk.vertices, Cells::Class(&classes))
             }
-            Form::Of(Predict::Probabilities) => {
+            OutputForm::Of(Predict::Probabilities) => {
                 let shares = match self.several {
                     true => chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect(),
                     false => rows.flat_map(softmax).collect::<Vec<f32>>(),

@@ -31,13 +31,13 @@ enum Seen {
 /// Sums over predicted numbers.
 #[derive(Default)]
 struct ErrorSums {
-    /// Of squared errors.
+    /// Sum of squared errors.
     squared: f64,
-    /// Of absolute errors.
+    /// Sum of absolute errors.
     absolute: f64,
-    /// Of the numbers' differences from the mean of the train split's: they cancel less than the numbers themselves.
+    /// Sum of the differences from the mean of the train split, which cancel less than the numbers themselves.
     differences: f64,
-    /// Of the squares of these.
+    /// Sum of the squares of these.
     squared_differences: f64,
 }
 

@@ -4,7 +4,7 @@
 //! vertex, and each computes the same from all of them, in the same order: to the bit what a run on the whole dataset has.
 
 use gsplit_kernels::{Communicator, all_gather_v};
-use gsplit_store::{Column, ClassLabels, Dataset, MultiLabels, NumericLabels};
+use gsplit_store::{ClassLabels, Column, Dataset, MultiLabels, NumericLabels};
 
 use crate::config::ClassWeights;
 use crate::metric::labels::TargetScale;
@@ -61,7 +61,7 @@ impl TrainSplit<'_> {
 /// Weights of classes in the loss.
 #[derive(Debug)]
 pub struct LossWeights {
-    /// By class.
+    /// Weight of each class.
     pub by_class: Vec<f32>,
     /// The train split, and the weight of each of its vertices, 0 for unlabelled; none where a vertex can have several classes.
     of_train: Option<(Column<u32>, Vec<f32>)>,
@@ -69,9 +69,16 @@ pub struct LossWeights {
 
 impl LossWeights {
     /// The weights that `asked` says for vertices of one class each. Collective.
-    pub fn of_one(asked: &ClassWeights, dataset: &Dataset, class: &ClassLabels, classes: usize, train: TrainSplit<'_>) -> Result<Self> {
+    pub fn of_one(
+        asked: &ClassWeights,
+        dataset: &Dataset,
+        class: &ClassLabels,
+        classes: usize,
+        train: TrainSplit<'_>,
+    ) -> Result<Self> {
         let labels = train.labels(|v| class.get(v).map(i32::cast_unsigned), (-1i32).cast_unsigned())?;
-        let labels: Vec<Option<usize>> = labels.into_iter().map(|label| usize::try_from(label.cast_signed()).ok()).collect();
+        let labels: Vec<Option<usize>> =
+            labels.into_iter().map(|label| usize::try_from(label.cast_signed()).ok()).collect();
         let by_class = match asked {
             ClassWeights::Each(weights) => one_each(weights, classes, dataset)?,
             ClassWeights::Balanced => {
@@ -85,13 +92,20 @@ impl LossWeights {
         };
         let of_train: Vec<f32> = labels.iter().map(|label| label.map_or(0.0, |class| by_class[class])).collect();
         if of_train.iter().all(|&weight| weight == 0.0) {
-            return Err(Error::Option(format!("--class-weights {asked}: the classes of all training vertices have weight 0")));
+            return Err(Error::Option(format!(
+                "--class-weights {asked}: the classes of all training vertices have weight 0"
+            )));
         }
         Ok(Self { by_class, of_train: Some((train.vertices.clone(), of_train)) })
     }
 
     /// The weights of the classes that a vertex has, where it can have several. Collective.
-    pub fn of_several(asked: &ClassWeights, dataset: &Dataset, labels: &MultiLabels, train: TrainSplit<'_>) -> Result<Self> {
+    pub fn of_several(
+        asked: &ClassWeights,
+        dataset: &Dataset,
+        labels: &MultiLabels,
+        train: TrainSplit<'_>,
+    ) -> Result<Self> {
         let by_class = match asked {
             ClassWeights::Each(weights) => one_each(weights, labels.num_classes() as usize, dataset)?,
             ClassWeights::Balanced => {

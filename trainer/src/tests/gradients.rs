@@ -17,7 +17,8 @@ use tch::{Device, Kind, Reduction, Tensor};
 use super::equivalence::run;
 use super::fixture::{CLASSES, changed, config, provenance};
 use crate::config::{
-    ClassWeights, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, Parallelism, TaskConfig, TaskKind, TrainConfig,
+    ClassWeights, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, Parallelism, TaskConfig, TaskKind,
+    TrainConfig,
 };
 use crate::model::Model;
 
@@ -398,12 +399,14 @@ fn gradients_are_those_of_the_reference(configs: &[TrainConfig], learnt: Learnt)
             assert!(off < 1e-5 * (most + norm) + 1e-7, "{what}: gradient of {name} off by {off} of {most}");
         }
         assert!(rest.is_empty());
-        if config.model.jumping_knowledge == JumpingKnowledge::None && config.model.dropout > 0.0 {
+        // Of the other losses torch's own derivatives are right, and near their corners differences are not.
+        let smooth_loss = learnt == Learnt::Classes;
+        if smooth_loss && config.model.jumping_knowledge == JumpingKnowledge::None && config.model.dropout > 0.0 {
             let [of_smooth, of_tried] = reference.check_differences(&what);
             (smooth, tried) = (smooth + of_smooth, tried + of_tried);
         }
     }
-    assert!(smooth * 2 > tried, "{smooth} of {tried} directions are smooth");
+    assert!(smooth * 2 > tried || tried == 0, "{smooth} of {tried} directions are smooth");
 }
 
 /// A rate that drops nothing changes nothing.

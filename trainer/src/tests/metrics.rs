@@ -263,7 +263,9 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
     let balanced: Vec<f32> = counts.iter().map(|&count| (all / (3.0 * count as f64)) as f32).collect();
     let batch: Vec<u32> = (5..45).collect();
     let logits = g.logits(60, 3)[..batch.len() * 3].to_vec();
-    for (asked, weights) in [("balanced", balanced), ("0.5,2,7", vec![0.5, 2.0, 7.0]), ("0,1,0.25", vec![0.0, 1.0, 0.25])] {
+    for (asked, weights) in
+        [("balanced", balanced), ("0.5,2,7", vec![0.5, 2.0, 7.0]), ("0,1,0.25", vec![0.0, 1.0, 0.25])]
+    {
         let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
         let task = task(&dataset, &config).unwrap();
         let rows = from_rows(logits.clone(), batch.len(), 3).unwrap().set_requires_grad(true);
@@ -318,7 +320,8 @@ fn oracle_weights_of_several_classes_are_torchs_pos_weight() {
     for (asked, weights) in [("balanced", balanced), ("3,0.5,1", vec![3.0, 0.5, 1.0])] {
         let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
         let task = task(&dataset, &config).unwrap();
-        let wanted: Vec<f32> = rows.iter().flat_map(|row| (0..3).map(move |class| f32::from(row >> class & 1))).collect();
+        let wanted: Vec<f32> =
+            rows.iter().flat_map(|row| (0..3).map(move |class| f32::from(row >> class & 1))).collect();
         let expected = from_rows(logits.clone(), VERTICES, 3).unwrap().binary_cross_entropy_with_logits::<tch::Tensor>(
             &from_rows(wanted, VERTICES, 3).unwrap(),
             None,

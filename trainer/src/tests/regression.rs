@@ -14,7 +14,9 @@ use super::fixture::{
 use super::processes::on_processes;
 use super::runs::{losses, options, run};
 use super::shards::{cut, outcomes};
-use crate::config::{ClassWeights, ModelKind, NumberLoss, Parallelism, ScheduleKind, TaskConfig, TaskKind, TrainConfig};
+use crate::config::{
+    ClassWeights, ModelKind, NumberLoss, Parallelism, ScheduleKind, TaskConfig, TaskKind, TrainConfig,
+};
 use crate::infer::Trained;
 use crate::metric::labels::TargetScale;
 use crate::report::EpochReport;
@@ -58,7 +60,8 @@ fn losses_and_gradients_of_numbers_and_weighted_classes_are_equal_for_every_para
             }
             let partition = Some(store_partition(dataset, Cut::ALL[ranks % 3], ranks));
             let others = [Parallelism::Data, Parallelism::Owned, Parallelism::Split, Parallelism::PushPull];
-            let others = others.map(|parallelism| TrainConfig { partition: partition.clone(), ..with(parallelism, ranks) });
+            let others =
+                others.map(|parallelism| TrainConfig { partition: partition.clone(), ..with(parallelism, ranks) });
             for other in others.into_iter().filter(|config| config.check().is_ok()) {
                 let what = format!("{task:?}, {model:?}: {} on {ranks} ranks", other.parallelism);
                 let (found, of_other) = step(dataset, &other, batch);
@@ -141,7 +144,8 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     assert_eq!((predicted.rows(), predicted.dimensions(), predicted.descr()), (600, 1, "<f4"));
     let predicted = Column::<f32>::open(out("n.npy").unwrap()).unwrap();
     // Scores once more, from the file.
-    let errors = |split| of(split).into_iter().map(|v| f64::from(predicted[v as usize]) - f64::from(labels[v as usize]));
+    let errors =
+        |split| of(split).into_iter().map(|v| f64::from(predicted[v as usize]) - f64::from(labels[v as usize]));
     let count = of(Split::Test).len() as f64;
     let rmse = (errors(Split::Test).map(|error| error * error).sum::<f64>() / count).sqrt();
     assert!((rmse - last.test.unwrap()).abs() < 1e-9, "{rmse}, {last:?}");
