@@ -51,6 +51,9 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     ui.say(match manifest.num_classes {
         Some(classes) if manifest.multi_label => format!("  labels    {classes} classes, any number of them a vertex"),
         Some(classes) => format!("  labels    {classes} classes{}", counted("unlabelled", "vertices unlabelled")),
+        None if manifest.numeric_label => {
+            format!("  labels    a number a vertex{}", counted("unlabelled", "vertices unlabelled"))
+        }
         None => "  labels    none".into(),
     });
     if let Some(names) = &manifest.class_names {
@@ -188,6 +191,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "num_classes": manifest.num_classes,
         "class_names": manifest.class_names,
         "multi_label": manifest.multi_label,
+        "numeric_label": manifest.numeric_label,
         "features": manifest.features,
         "columns": manifest.columns,
         "edge_columns": manifest.edge_columns,

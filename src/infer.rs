@@ -96,7 +96,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             ui.say(format_args!("{what}: {}", file.display()));
         }
     }
-    let named = args.config.predict == Predict::Class
+    let named = args.config.predict.unwrap_or_default() == Predict::Class
         && args.config.out.as_ref().is_none_or(|out| out.extension().is_some_and(|end| end == "parquet"));
     if let Some(names) = summary.class_names.as_ref().filter(|_| !named) {
         ui.say(format_args!(

@@ -23,7 +23,7 @@ use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, Progress, Split, as_argument, read_text, shell_word};
-use gsplit_trainer::{Device, TaskConfig, TaskKind, TrainConfig};
+use gsplit_trainer::{Device, TaskConfig, TrainConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         check_ready(&Dataset::open(&dataset)?, &config)?;
     }
     if with_presample {
-        let is_link = config.task.kind == TaskKind::Link;
+        let is_link = config.task.is_link();
         let drawn = [
             option("fanouts", Some(config.fanouts.to_string())),
             option("batch-size", Some(config.batch_size.to_string())),
@@ -173,15 +173,15 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
     let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
     steps.step("train", words, false)?;
-    let recommends = config.task.kind == TaskKind::Link
+    let recommends = config.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
             false => Dataset::open(&dataset)?.kinds()?.are_two(),
         };
-    let (option, file) = match config.task.kind {
-        TaskKind::Node => ("--out", "predictions.parquet"),
-        TaskKind::Link if recommends => ("--out", "recommendations.parquet"),
-        TaskKind::Link => ("--embeddings", "embeddings.parquet"),
+    let (option, file) = match config.task.is_link() {
+        false => ("--out", "predictions.parquet"),
+        true if recommends => ("--out", "recommendations.parquet"),
+        true => ("--embeddings", "embeddings.parquet"),
     };
     let top = recommends.then(|| format!("--top={RECOMMENDATIONS}"));
     let result = args.out.join(file);
@@ -211,7 +211,7 @@ fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
     let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
         != (default.valid_edges, default.test_edges, default.edge_seed);
-    let wanted = task.kind == TaskKind::Link && convert.read.bipartite == Some(Answer::Yes) && is_other;
+    let wanted = task.is_link() && convert.read.bipartite == Some(Answer::Yes) && is_other;
     (wanted && convert.held_out_links.is_none() && convert.features.is_some())
         .then(|| format!("--held-out-links={share},{}", task.edge_seed))
 }
@@ -242,10 +242,10 @@ fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
             "{path}: has no features to learn from: pass --features fastrp:64, which makes them of the graph's structure"
         );
     }
-    if config.task.kind == TaskKind::Link {
+    if config.task.is_link() {
         return Ok(());
     }
-    if dataset.manifest().num_classes.is_none() {
+    if dataset.manifest().num_classes.is_none() && !dataset.manifest().numeric_label {
         bail!(
             "{path}: has no labels to learn: name a table of the vertices with --nodes, or learn its edges with --task link"
         );

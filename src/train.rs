@@ -47,7 +47,7 @@ Examples:
   gsplit train products --task link --scorer mlp --negatives 4 --metric hits@10 --parallelism data --ranks 2
 
 Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
-(--metric chooses). With --task link the links of the dataset's own split are learnt, valid and test scored against its
+(--metric chooses); of numbers by the root mean squared error, in their unit. With --task link the links of the dataset's own split are learnt, valid and test scored against its
 negatives (OGB's ogbl-*). Without one the edges of a symmetric graph are, a share of them held out by a random
 choice that depends on --edge-seed and the two ends alone; each of those is ranked among --eval-negatives fixed pairs.
 
@@ -240,6 +240,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         check_outputs(&args, dataset)?;
     }
     let dataset = Dataset::open(dataset)?;
+    let config = &config.of_labels(&dataset, ui).map_err(in_place)?;
     ui.table(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
         dataset.name(),
@@ -298,8 +299,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
             ui.table(header());
         }
         let before = best.unwrap_or(f64::NEG_INFINITY);
-        let is_best = epoch.valid.is_some_and(|valid| valid > before);
-        *best = Some(epoch.valid.unwrap_or(before).max(before));
+        let is_best = epoch.merit().is_some_and(|merit| merit > before);
+        *best = Some(epoch.merit().unwrap_or(before).max(before));
         ui.table(format_args!("{}{}", row(epoch), if is_best { " *" } else { "" }));
     };
     let summary = train(&dataset, config, &options, ui, &show).map_err(in_place)?;
@@ -434,7 +435,7 @@ fn row(report: &EpochReport) -> String {
         "{:>5} {:>8.4} {:>7} {:>7} {:>7}  {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.2}  {:>12} {:>11} {:>11}",
         report.epoch,
         report.loss,
-        share(Some(report.train)),
+        share(report.train),
         share(report.valid),
         share(report.test),
         t.sample_s,

@@ -13,6 +13,7 @@ INDPTR, INDICES = writer.to_csc(EDGES, 6)
 FEATURES = np.array([[vertex + column / 4 for column in range(3)] for vertex in range(6)], np.float32)
 LABELS = np.array([0, 1, -1, 2, 1, 0], np.int32)
 SPLITS = {"train": [0, 3], "valid": [1], "test": [4, 5]}
+NUMBERS = np.array([1.5, np.nan, -2.0, 0.0, 7.25, 3.0], np.float32)
 MANY_LABELS = np.array([[(vertex * 7 + label) % 3 == 0 for label in range(11)] for vertex in range(6)])
 WEIGHTS = np.arange(9, dtype=np.float32) / 2
 EDGE_FEATURES = np.arange(18, dtype=np.float64).reshape(9, 2)

@@ -34,6 +34,7 @@ def test_the_binary_verifies_what_the_writer_writes(run: Run, tmp_path: Path) ->
     for dtype in ("f16", "bf16", "i8"):
         run("verify", six.write(tmp_path / dtype, dtype=dtype, original_ids=six.STRING_IDS))
     run("verify", six.write(tmp_path / "many", labels=six.MANY_LABELS))
+    run("verify", six.write(tmp_path / "numbers", labels=six.NUMBERS))
 
 
 def test_generated_features_of_every_type(run: Run, tmp_path: Path) -> None:

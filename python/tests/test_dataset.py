@@ -84,6 +84,15 @@ def test_multi_label_targets_are_unpacked_row_by_row(tmp_path: Path) -> None:
         labels[1, 2]
 
 
+def test_numbers_to_learn_are_floats(tmp_path: Path) -> None:
+    ds = gsplit.open(six.write(tmp_path / "ds", labels=six.NUMBERS))
+    assert ds.numeric_label and ds.has_labels and ds.num_classes is None
+    assert isinstance(ds.labels, np.memmap) and ds.labels.dtype == np.float32
+    np.testing.assert_array_equal(ds.labels, six.NUMBERS)
+    assert "a number a vertex" in ds._repr_html_()
+    assert not gsplit.open(six.write(tmp_path / "classes")).numeric_label
+
+
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     ds = gsplit.open(writer.write_dataset(tmp_path / "bare", six.INDPTR, six.INDICES))
     assert not ds.has_features and not ds.has_labels and ds.num_classes is None

@@ -119,7 +119,7 @@ def write_dataset(
     edge_columns: dict[str, Array] | None = None,
     original_ids: Array | list[str] | None = None,
 ) -> Path:
-    """Writes a dataset. Labels are int `[n]`, or bool `[n, num_classes]` for multi-label targets."""
+    """Writes a dataset. Labels are int `[n]`, bool `[n, num_classes]` for multi-label targets, or float32 `[n]`: numbers."""
     write_npy(path / "topology/indptr.npy", indptr)
     write_npy(path / "topology/indices.npy", indices)
     info = None
@@ -128,7 +128,10 @@ def write_dataset(
         narrowing = None if dtype == "f32" else {"max_abs_error": 0.0, "rms_error": 0.0, "max_abs_value": 0.0}
         info = {"dim": features.shape[1], "dtype": dtype, "generated": None, "narrowing": narrowing}
     multi_label = labels is not None and labels.dtype == np.bool_
-    if labels is not None:
+    numeric_label = labels is not None and labels.dtype == np.float32
+    if labels is not None and numeric_label:
+        write_npy(path / "nodes/label.npy", labels)
+    elif labels is not None:
         num_classes = num_classes or (labels.shape[1] if multi_label else int(labels.max()) + 1)
         packed = np.packbits(labels, axis=1, bitorder="little") if multi_label else labels.astype(np.int32)
         write_npy(path / "nodes/label.npy", packed)
@@ -150,6 +153,7 @@ def write_dataset(
         "features": info,
         "num_classes": num_classes,
         "multi_label": multi_label,
+        **({"numeric_label": True} if numeric_label else {}),
         "columns": described(columns or {}),
         "edge_columns": described(edge_columns or {}),
         "string_ids": string_ids,

@@ -1,4 +1,4 @@
-//! Figures of a graph: degrees, components, reciprocity, homophily and classes.
+//! Figures of a graph: degrees, components, reciprocity, homophily, and classes or numbers to learn.
 //!
 //! ```text
 //! indptr ─▶ degrees (in)          labels ─▶ classes         one pass over the vertices
@@ -13,6 +13,7 @@
 mod classes;
 mod components;
 mod degrees;
+mod numbers;
 mod pairs;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use serde::Serialize;
 pub use classes::{ClassCount, count_classes};
 pub use components::Components;
 pub use degrees::Degrees;
+pub use numbers::NumberFigures;
 pub use pairs::Pairs;
 
 /// Edges up to which all figures are computed without `--full`.
@@ -40,6 +42,9 @@ pub struct Figures {
     pub in_degree: Option<Degrees>,
     /// Vertices of each class that occurs, by class; `None` without labels, and of a shard, which has not all of them.
     pub classes: Option<Vec<ClassCount>>,
+    /// Figures of the numbers to learn; `None` without any, and of a shard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<NumberFigures>,
     /// Figures that take passes over the edges; `None` of a large graph, unless they were asked for.
     pub edges: Option<EdgeFigures>,
 }
@@ -69,6 +74,7 @@ impl Figures {
         Ok(Self {
             in_degree: Degrees::of(in_degrees(topology)),
             classes: count_classes(dataset)?,
+            numbers: NumberFigures::of(dataset)?,
             edges: (full || is_cheap).then(|| EdgeFigures::of(dataset, progress)).transpose()?,
         })
     }

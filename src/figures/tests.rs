@@ -18,16 +18,19 @@ fn dataset(n: usize, edges: &[(u32, u32)], labels: Option<&[i32]>) -> (tempfile:
     if let Some(labels) = labels {
         writer.add_labels(labels).unwrap();
     }
-    let provenance = Provenance {
+    let dataset = writer.finish(provenance()).unwrap();
+    (folder, dataset)
+}
+
+fn provenance() -> Provenance {
+    Provenance {
         tool_version: "0".into(),
         command: "test".into(),
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
         decisions: Vec::new(),
-    };
-    let dataset = writer.finish(provenance).unwrap();
-    (folder, dataset)
+    }
 }
 
 /// A step of the generator of Knuth's MMIX.
@@ -95,6 +98,7 @@ fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
     Figures {
         in_degree: quantiles(&into),
         classes: Some(classes.into_iter().map(class).collect()),
+        numbers: None,
         edges: Some(EdgeFigures {
             out_degree: quantiles(&out),
             isolated: (0..n).filter(|&v| into[v] == 0 && out[v] == 0).count() as u64,
@@ -144,4 +148,18 @@ fn threads_change_nothing() {
     let found = one.edges.unwrap();
     assert_eq!(found.components, Components { number: 2, largest: u64::from(n / 2) });
     assert_eq!((found.isolated, found.pairs.self_loops), (0, 1));
+}
+
+#[test]
+fn numbers_are_described_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0; 10], &[]).unwrap();
+    writer.add_numeric_labels(&[2.0, 4.0, 4.0, f32::NAN, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+    let dataset = writer.finish(provenance()).unwrap();
+    let figures = Figures::of(&dataset, false, &NoProgress).unwrap();
+    let numbers = NumberFigures { vertices: 8, mean: 5.0, deviation: 2.0, min: 2.0, max: 9.0 };
+    assert_eq!((figures.numbers, &figures.classes), (Some(numbers), &None));
+    let facts = crate::inspect::words::facts(&Figures { edges: None, ..figures });
+    let words = "of 8 vertices to learn: mean 5.00000, deviation 2.00000, from 2 to 9";
+    assert!(facts.contains(&("numbers", words.to_string())), "{facts:?}");
 }

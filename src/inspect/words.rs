@@ -1,6 +1,6 @@
 //! The figures of a graph in words, as `inspect` and `report` show them.
 
-use crate::figures::{CHEAP_EDGES, ClassCount, Degrees, Figures};
+use crate::figures::{CHEAP_EDGES, ClassCount, Degrees, Figures, NumberFigures};
 
 /// Classes that are shown, the most frequent.
 const CLASSES_SHOWN: usize = 10;
@@ -40,6 +40,11 @@ pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
             }
         }
         None => facts.push(("left out", left_out())),
+    }
+    if let Some(numbers) = &figures.numbers {
+        let NumberFigures { vertices, mean, deviation, min, max } = numbers;
+        let figures = format!("mean {mean:.5}, deviation {deviation:.5}, from {min} to {max}");
+        facts.push(("numbers", format!("of {vertices} vertices to learn: {figures}")));
     }
     if let Some(classes) = &figures.classes {
         facts.push(("classes", classes_shown(classes)));
@@ -90,7 +95,8 @@ mod tests {
         let name = |class| (class == 5).then(|| "maths".to_string());
         let classes = (0..12).map(|class| ClassCount { class, name: name(class), vertices: u64::from(class % 3) + 1 });
         let classes = classes.collect();
-        let figures = Figures { in_degree: Degrees::of(vec![1, 1, 4]), classes: Some(classes), edges: None };
+        let figures =
+            Figures { in_degree: Degrees::of(vec![1, 1, 4]), classes: Some(classes), numbers: None, edges: None };
         let facts = facts(&figures);
         assert!(facts[0].1.ends_with("of more than 200 million edges pass --full"), "{facts:?}");
         assert!(facts[1].1.starts_with("2: 3 (12.5 %), maths: 3") && facts[1].1.ends_with(", and 2 more"), "{facts:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use gsplit_store::{Dataset, NoProgress, Progress, read_text};
-use gsplit_trainer::{Device, Parallelism, RunOptions, TaskKind, TrainConfig, train};
+use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ pub fn choose(
             "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
         ));
     }
-    if config.task.kind == TaskKind::Link || options.process.is_some() {
+    if config.task.is_link() || options.process.is_some() {
         return Err(usage("--parallelism auto is for vertices, with ranks that are threads: name the parallelism"));
     }
     if let Some(begun) = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun) {

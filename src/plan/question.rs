@@ -98,7 +98,10 @@ impl Question {
                 candidates.extend(counting.made_once(ui)?);
             }
         }
-        let outputs = dataset.manifest().num_classes.unwrap_or(self.model.hidden as u32) as usize;
+        let outputs = match dataset.manifest().numeric_label {
+            true => 1,
+            false => dataset.manifest().num_classes.unwrap_or(self.model.hidden as u32) as usize,
+        };
         let model = &self.model;
         Ok(Candidates {
             line: format!(

@@ -62,7 +62,7 @@ pub fn show(page: &mut Page, found: &Found) {
 fn curves(page: &mut Page, runs: &[TrainingRun]) {
     let score = |score: Option<f64>| score.map_or_else(|| "-".into(), |score| format!("{score:.4}"));
     let row = |run: &TrainingRun| {
-        let (last, best) = (run.epochs.last(), best(run));
+        let (last, best) = (run.epochs.last(), EpochReport::best(&run.epochs));
         vec![
             run.name.clone(),
             run.epochs.len().to_string(),
@@ -75,7 +75,7 @@ fn curves(page: &mut Page, runs: &[TrainingRun]) {
     };
     let head = ["run", "epochs", "last loss", "best epoch", "its valid", "its test", "s/epoch"];
     page.table(
-        "Runs; the best epoch is that of the highest valid score",
+        "Runs; the best epoch is that of the best valid score: the highest, of an error the least",
         &head,
         &runs.iter().map(row).collect::<Vec<_>>(),
     );
@@ -91,12 +91,6 @@ fn curves(page: &mut Page, runs: &[TrainingRun]) {
             page.chart("Valid score by epoch", &valid);
         }
     });
-}
-
-/// The epoch of the highest valid score, of equals the first.
-fn best(run: &TrainingRun) -> Option<&EpochReport> {
-    let scored = run.epochs.iter().filter_map(|epoch| Some((epoch, epoch.valid?)));
-    scored.max_by(|(a, left), (b, right)| left.total_cmp(right).then(b.epoch.cmp(&a.epoch))).map(|(epoch, _)| epoch)
 }
 
 fn points(run: &TrainingRun, of: &dyn Fn(&EpochReport) -> Option<f64>) -> Vec<[f64; 2]> {

@@ -101,12 +101,15 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     #[serde(default)]
     pub draw_factor: Option<f64>,
     /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
-    /// where seeds can have several, one a pair where links are learnt.
-    pub train: f64,
+    /// where seeds can have several, one a pair where links are learnt. `None` for numbers.
+    pub train: Option<f64>,
     /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
     /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,
+    /// Whether the scores are errors, of which less is better.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scores_are_errors: bool,
     /// Seconds of the mean rank by activity.
     #[serde(flatten)]
     pub timings: Timings,
@@ -117,4 +120,17 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work<S>,
+}
+
+impl<S> EpochReport<S> {
+    /// Score of the valid split, negated where it is an error: more is better. `None` when it was not evaluated.
+    pub fn merit(&self) -> Option<f64> {
+        self.valid.map(|score| if self.scores_are_errors { -score } else { score })
+    }
+
+    /// The best epoch of `history` by the valid split, of equals the first; `None` when nothing was evaluated.
+    pub fn best(history: &[Self]) -> Option<&Self> {
+        let scored = history.iter().filter_map(|report| Some((report, report.merit()?)));
+        scored.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(report, _)| report)
+    }
 }

@@ -19,6 +19,8 @@ mod gpus;
 mod inspect;
 mod layering;
 mod markup;
+#[cfg(feature = "train")]
+mod numbers;
 mod outputs;
 mod partitioners;
 #[cfg(feature = "train")]

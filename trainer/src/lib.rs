@@ -65,9 +65,9 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, FeatureNorm, JumpingKnowledge,
-    ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
-    ScorerKind, TaskConfig, TaskKind, TrainConfig,
+    ClassWeights, ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, FeatureNorm,
+    JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, OptimizerConfig, OptimizerKind, Parallelism,
+    ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};

@@ -16,12 +16,12 @@ use crate::ranks::comms::Comms;
 use crate::ranks::hosts;
 use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
-use crate::report::stopping::{best_epoch, evaluations, is_exhausted, to_go};
+use crate::report::stopping::{evaluations, is_exhausted, to_go};
 use crate::report::{EpochReport, Summary, share_metrics};
 use crate::residence::cache::Caches;
 use crate::run::locality;
 use crate::run::setup::{Run, with_run};
-use crate::{Result, TrainConfig};
+use crate::{Error, Result, TrainConfig};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -31,13 +31,15 @@ pub fn train(
     progress: &dyn Progress,
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<Summary> {
+    // The others may wait for this one in what they prepare together.
+    let fail = |error: &Error| options.process.iter().for_each(|process| process.fail(&error.to_string()));
+    let config = &config.of_labels(dataset, progress).inspect_err(fail)?;
     let trained = with_run(dataset, config, options, progress, |run| {
         let (epochs, num_parameters) = options.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
         Ok(summary(run, epochs, num_parameters))
     });
     let trained = trained.map_err(|error| error.advised(config, options));
-    // The others may wait for this one in what they prepare together.
-    trained.inspect_err(|error| options.process.iter().for_each(|process| process.fail(&error.to_string())))
+    trained.inspect_err(fail)
 }
 
 /// Trains all epochs on one rank; the reports of all, and the number of parameters. Collective.
@@ -74,7 +76,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
             break;
         }
-        optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
+        optimizer.follow(evaluations(&reports));
         let draw_factor = locality::factor(config, &reports);
         draw_factor.iter().for_each(|&factor| sampler.set_factor(factor));
         let started = Instant::now();
@@ -86,7 +88,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
-        let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64());
+        let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
         report.draw_factor = draw_factor;
         if job.dataset.shard().is_some() {
             score(run, &mut report, &model, comms)?;
@@ -142,9 +144,8 @@ fn keep(
 /// Summary of `run`, whose `epochs` are trained, those before a resume included.
 fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -> Summary {
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
-    let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Summary {
-        best,
+        best: EpochReport::best(&epochs).cloned(),
         stopped_early: (epochs.len() as u32) < run.job.config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,

@@ -84,7 +84,7 @@ pub(super) fn write_features(source: &Source<'_>, path: &Path, range: Range<usiz
     Ok(())
 }
 
-/// Writes the labels of some vertices: int64, or (rows, classes) float32 where vertices can have several classes.
+/// Writes the labels of some vertices: int64, or float32: (rows, classes) where vertices can have several classes, or numbers.
 pub(super) fn write_labels(labels: &Labels, path: &Path, vertices: impl Iterator<Item = u32>) -> Result<()> {
     match labels {
         Labels::Single(labels) => {
@@ -101,6 +101,13 @@ pub(super) fn write_labels(labels: &Labels, path: &Path, vertices: impl Iterator
                 row.fill(0.0);
                 labels.classes(v).for_each(|class| row[class as usize] = 1.0);
                 out.push(&row)?;
+            }
+            out.finish()?;
+        }
+        Labels::Number(numbers) => {
+            let mut out = NpyWriter::<f32>::create(path)?;
+            for v in vertices {
+                out.push(&[numbers[v as usize]])?;
             }
             out.finish()?;
         }

@@ -67,7 +67,8 @@ fn write_task(source: &Source<'_>, target: &Target, holds: &mut Vec<String>) -> 
     if source.splits.is_empty() {
         return Ok(String::new());
     }
-    let mut text = "tasks:\n- name: node_classification\n".to_string();
+    let kind = if source.dataset().manifest().numeric_label { "node_regression" } else { "node_classification" };
+    let mut text = format!("tasks:\n- name: {kind}\n");
     if let Some(classes) = source.dataset().manifest().num_classes {
         text.push_str(&format!("  num_classes: {classes}\n"));
     }

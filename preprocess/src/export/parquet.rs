@@ -204,6 +204,10 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
                 columns.push((CLASS_NAME.into(), Arc::new(StringArray::from_iter(names))));
             }
         }
+        Some(Labels::Number(numbers)) => {
+            let numbers = numbers[range.clone()].iter().map(|&number| (!number.is_nan()).then_some(number));
+            columns.push(("label".into(), Arc::new(Float32Array::from_iter(numbers))));
+        }
         Some(Labels::Multi(labels)) => {
             let classes = labels.num_classes();
             let bits = vertices.clone().flat_map(|v| (0..classes).map(move |class| i8::from(labels.has(v, class))));

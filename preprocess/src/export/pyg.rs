@@ -5,6 +5,7 @@
 //! x.npy            (n, d) float32                       edge_<name>.npy                  further edge columns
 //! y.npy            (n,) int64, -1 = unlabelled;         train_mask.npy, val_mask.npy, test_mask.npy   (n,) uint8
 //!                  (n, classes) float32, multi-label    <name>.npy                       further node columns
+//!                  (n,) float32, numbers, NaN = unlabelled
 //! num_nodes.txt    n, which isolated vertices need      class_names.json                 where classes have names
 //! load.py          load() returns the Data               feature_names.json               where features have names
 //! ```

@@ -19,7 +19,7 @@ pub(super) struct Source<'a> {
     dataset: &'a Dataset,
     /// Feature rows.
     pub features: Option<FeatureTable>,
-    /// Classes of the vertices.
+    /// Labels of the vertices.
     pub labels: Option<Labels>,
     /// The splits that there are.
     pub splits: Vec<(Split, Column<u32>)>,
@@ -31,12 +31,14 @@ pub(super) struct Source<'a> {
     pub original: Option<Original>,
 }
 
-/// Classes of the vertices.
+/// Labels of the vertices.
 pub(super) enum Labels {
-    /// One each, -1 for none.
+    /// One class each, -1 for none.
     Single(Column<i32>),
-    /// Any number each.
+    /// Any number of classes each.
     Multi(MultiLabels),
+    /// One number each, NaN for none.
+    Number(Column<f32>),
 }
 
 /// The raw input's ids.
@@ -70,6 +72,7 @@ impl<'a> Source<'a> {
     pub fn open(dataset: &'a Dataset) -> Result<Self> {
         let manifest: &DatasetManifest = dataset.manifest();
         let labels = match (manifest.num_classes, manifest.multi_label) {
+            (None, _) if manifest.numeric_label => Some(Labels::Number(dataset.numeric_labels()?)),
             (None, _) => None,
             (Some(_), false) => Some(Labels::Single(dataset.labels()?)),
             (Some(_), true) => Some(Labels::Multi(dataset.multi_labels()?)),

@@ -125,6 +125,7 @@ fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResul
 fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
     Ok(match labels {
         Classes::One(classes) => classes.into_pyarray(py).into_any(),
+        Classes::Number(numbers) => numbers.into_pyarray(py).into_any(),
         Classes::Several(values, width) => {
             let rows = values.len() / width.max(1);
             values.into_pyarray(py).reshape([rows, width])?.into_any()

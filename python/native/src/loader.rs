@@ -71,6 +71,9 @@ impl Loader {
                 let features = table.map(|table| (table, widen));
                 let labels = match (labels, dataset.manifest().multi_label) {
                     (false, _) => None,
+                    (true, false) if dataset.manifest().numeric_label => {
+                        Some(Labels::Number(dataset.numeric_labels()?))
+                    }
                     (true, false) => Some(Labels::One(dataset.labels()?)),
                     (true, true) => Some(Labels::Several(dataset.multi_labels()?)),
                 };

@@ -67,18 +67,22 @@ fn copy<T: Pod + Send + Sync>(table: &FeatureTable, vertices: &[u32], out: &mut 
     }
 }
 
-/// The classes of all vertices.
+/// Labels of all vertices.
 pub enum Labels {
-    /// One each.
+    /// One class each.
     One(Column<i32>),
-    /// Any number each.
+    /// Any number of classes each.
     Several(MultiLabels),
+    /// One number each.
+    Number(Column<f32>),
 }
 
-/// The classes of some vertices.
+/// Labels of some vertices.
 pub enum Classes {
-    /// -1 for none.
+    /// Classes, -1 for none.
     One(Vec<i64>),
+    /// Numbers, NaN for none.
+    Number(Vec<f32>),
     /// Rows of 0 and 1, and their width.
     Several(Vec<f32>, usize),
 }
@@ -88,6 +92,7 @@ impl Labels {
     pub fn of(&self, vertices: &[u32]) -> Classes {
         match self {
             Self::One(classes) => Classes::One(vertices.iter().map(|&v| classes[v as usize].into()).collect()),
+            Self::Number(numbers) => Classes::Number(vertices.iter().map(|&v| numbers[v as usize]).collect()),
             Self::Several(labels) => {
                 let classes = labels.num_classes();
                 let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));

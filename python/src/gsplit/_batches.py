@@ -26,7 +26,8 @@ class Subgraph:
     x: Any = None
     """Features `[n, dim]`."""
     y: Any = None
-    """Labels: int64 `[n]`, -1 = unlabelled; float32 `[n, num_classes]` where there can be several."""
+    """Labels: int64 `[n]`, -1 = unlabelled; float32 `[n, num_classes]` where there can be several;
+    float32 `[n]`, NaN = unlabelled, of numbers."""
     e_id: Any = None
     """int64 `[m]`: the position of each edge in `ds.indices`."""
 
@@ -62,7 +63,8 @@ class MiniBatch:
     x: Any = None
     """Features of `n_id`."""
     y: Any = None
-    """Labels of the seeds: int64, -1 = unlabelled; float32 `[batch_size, num_classes]` where there can be several."""
+    """Labels of the seeds: int64, -1 = unlabelled; float32 `[batch_size, num_classes]` where there can be several;
+    float32 `[batch_size]`, NaN = unlabelled, of numbers."""
 
     @property
     def seeds(self) -> Any:

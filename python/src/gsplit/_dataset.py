@@ -70,9 +70,11 @@ class Dataset:
         self.num_edges: int = self._manifest.count("num_edges")
         """`m`."""
         self.num_classes: int | None = self._manifest.optional_count("num_classes")
-        """Number of classes, `None` without labels."""
+        """Number of classes, `None` without classes."""
         self.multi_label: bool = self._manifest.flag("multi_label")
         """Whether a vertex can have several classes."""
+        self.numeric_label: bool = self._manifest.content.get("numeric_label") is True
+        """Whether a vertex has a number to learn instead of a class."""
         self.indptr: npt.NDArray[np.uint64] = self._map("topology/indptr.npy", "<u8", (self.num_vertices + 1,))
         """uint64 `[n + 1]`, a memmap: the in-neighbours of `v` are `indices[indptr[v]:indptr[v + 1]]` (CSC)."""
         self.indices: npt.NDArray[np.uint32] = self._map("topology/indices.npy", "<u4", (self.num_edges,))
@@ -152,17 +154,19 @@ class Dataset:
     @property
     def has_labels(self) -> bool:
         """Whether there are labels."""
-        return self.num_classes is not None
+        return self.num_classes is not None or self.numeric_label
 
     @cached_property
-    def labels(self) -> npt.NDArray[np.int32] | MultiLabels:
-        """The classes of each vertex. Raises `DatasetError` when there are none.
+    def labels(self) -> npt.NDArray[np.int32] | npt.NDArray[np.float32] | MultiLabels:
+        """The label of each vertex. Raises `DatasetError` when there are none.
 
         int32 `[n]`, a memmap, -1 = unlabelled; for multi-label targets a `MultiLabels`, bool `[n, num_classes]` when
-        indexed.
+        indexed; for numbers to learn float32 `[n]`, a memmap, NaN = unlabelled.
         """
         self._expect_whole("labels")
         path = self._part("nodes/label.npy", "labels", "labels come with the raw graph")
+        if self.numeric_label:
+            return open_npy(path, "<f4", (self.num_vertices,))
         if not self.multi_label:
             return open_npy(path, "<i4", (self.num_vertices,))
         classes = self._manifest.count("num_classes")

@@ -27,7 +27,9 @@ def _rows(ds: Dataset) -> Iterator[tuple[str, str]]:
     if ds.has_features:
         info = ds.manifest["features"]
         yield "features", f"{info['dim']} {info['dtype']} values a vertex"
-    if ds.has_labels:
+    if ds.numeric_label:
+        yield "labels", "a number a vertex"
+    elif ds.has_labels:
         yield "classes", f"{ds.num_classes:,}" + (", several a vertex" if ds.multi_label else "")
     if ds.splits:
         yield "splits", ", ".join(f"{name} {len(vertices):,}" for name, vertices in ds.splits.items())

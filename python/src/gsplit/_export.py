@@ -132,8 +132,8 @@ def _node_tensors(torch: Any, ds: Dataset, features: bool) -> Iterator[tuple[str
         yield "feat", torch.from_numpy(ds.features[:])
     if ds.has_labels:
         labels = ds.labels
-        many = isinstance(labels, MultiLabels)
-        yield "label", torch.from_numpy(labels[:].astype(np.float32 if many else np.int64))
+        real = ds.numeric_label or isinstance(labels, MultiLabels)
+        yield "label", torch.from_numpy(labels[:].astype(np.float32 if real else np.int64))
     for split, vertices in ds.splits.items():
         mask = np.zeros(ds.num_vertices, np.bool_)
         mask[vertices] = True

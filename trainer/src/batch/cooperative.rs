@@ -32,7 +32,7 @@ use crate::ranks::comms::Comms;
 use crate::ranks::traffic::{Phase, Traffic};
 use crate::residence::source::{InputRows, Loaded, load};
 use crate::sample::{Sampled, SampledLayer, sample_all};
-use crate::task::{NodeTargets, Targets};
+use crate::task::{Targets, Task};
 use crate::{Error, Result};
 
 /// The mini-batches of a run, as one rank has them.
@@ -126,10 +126,10 @@ impl Made {
     fn load<'a>(&'a self, batch: &'a MadeBatch, with: Preparation<'a>, step: Step) -> Result<Prepared<'a>> {
         let Preparation { job, source, comm } = with;
         let mut clock = Clock::start(comm.into(), Traffic::default());
-        let Some(labels) = job.task.labels() else {
+        let Task::Nodes(task) = &job.task else {
             return Err(Error::Option("mini-batches that are made once are of vertices".into()));
         };
-        let targets = Targets::Nodes(NodeTargets::of(&batch.items, labels));
+        let targets = Targets::Nodes(task.targets(&batch.items));
         let input = Input::training(&job.config.model, step);
         let keeps = input.is_plain() && self.batches.len() == 1;
         let mut kept = batch.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use gsplit_kernels::Fanout;
 use serde::{Deserialize, Serialize};
 
-use super::{Device, TaskKind, TrainConfig};
+use super::{Device, TrainConfig};
 
 /// How mini-batches are made under `--parallelism cooperative`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
@@ -71,7 +71,7 @@ impl TrainConfig {
             format!("{option}: nothing lies beyond one server: leave it out, or give --groups")
         } else if self.device == Device::Cuda {
             "mini-batches that are made once are made for CPUs: choose --device cpu".into()
-        } else if self.task.kind == TaskKind::Link {
+        } else if self.task.is_link() {
             "mini-batches that are made once are of vertices: leave --task link out, or choose another parallelism"
                 .into()
         } else if self.draw_by.is_some() {

@@ -20,7 +20,7 @@ pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, No
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use parallelism::Parallelism;
 pub use schedule::{ScheduleConfig, ScheduleKind};
-pub use task::{ScorerKind, TaskConfig, TaskKind};
+pub use task::{ClassWeights, NumberLoss, ScorerKind, TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 
@@ -124,10 +124,10 @@ pub struct TrainConfig {
     /// of those that are processes rank 0 does it alone
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub eval_every: u32,
-    /// Stop when the valid metric has not risen for this many evaluations in a row
+    /// Stop when the valid metric has not risen (an error: fallen) for this many evaluations in a row
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
-    /// Least rise of the valid metric that counts, for --patience
+    /// Least rise of the valid metric (of an error: fall) that counts, for --patience
     #[arg(long, value_name = "DELTA", default_value_t = 0.0)]
     pub min_delta: f64,
 }
@@ -273,6 +273,7 @@ impl TrainConfig {
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
             draw: self.draw.effective(),
+            task: self.task.effective(),
             ..self.clone()
         }
     }

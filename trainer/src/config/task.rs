@@ -1,8 +1,14 @@
 //! Options of the task: what is learnt, and how it is scored.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
+use gsplit_store::{Dataset, Progress};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::TrainConfig;
 use crate::metric::Metric;
+use crate::{Error, Result};
 
 /// Task that is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -13,6 +19,64 @@ pub enum TaskKind {
     Node,
     /// Whether a pair of vertices is an edge; needs neither labels nor splits
     Link,
+    /// The numbers of vertices; while training, in standard deviations from the mean of the train split's
+    Regression,
+}
+
+/// Loss of a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum NumberLoss {
+    /// Squared error
+    #[default]
+    Mse,
+    /// Absolute error, which outliers weigh less in
+    Mae,
+}
+
+/// Weights of classes in the loss.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClassWeights {
+    /// Computed from the labels of the train split.
+    Balanced,
+    /// One for each class, by its number.
+    Each(Vec<f32>),
+}
+
+impl FromStr for ClassWeights {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "balanced" {
+            return Ok(Self::Balanced);
+        }
+        let number = |word: &str| word.trim().parse().ok().filter(|weight: &f32| *weight >= 0.0 && weight.is_finite());
+        match text.split(',').map(number).collect::<Option<Vec<f32>>>() {
+            Some(weights) if weights.iter().any(|&weight| weight > 0.0) => Ok(Self::Each(weights)),
+            _ => Err("expected balanced, or a number from 0 for each class, as 1,2.5, not all of them 0".into()),
+        }
+    }
+}
+
+impl fmt::Display for ClassWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Balanced => f.write_str("balanced"),
+            Self::Each(weights) => f.write_str(&weights.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+impl Serialize for ClassWeights {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClassWeights {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 /// Function that scores a pair of vertices from their rows.
@@ -30,15 +94,26 @@ pub enum ScorerKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
-    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
-    #[arg(id = "task", long, value_name = "KIND", value_enum, default_value = "node")]
-    pub kind: TaskKind,
+    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values [default: regression
+    /// where the labels are numbers, else node]
+    #[arg(id = "task", long, value_name = "KIND", value_enum)]
+    pub kind: Option<TaskKind>,
     /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and roc-auc
-    /// where the dataset has pairs that are no links
+    /// where the dataset has pairs that are no links; rmse, mae or r2 with --task regression
     /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; of links that of the
-    /// dataset's own split, else mrr]
+    /// dataset's own split, else mrr; of numbers rmse]
     #[arg(long)]
     pub metric: Option<Metric>,
+    /// With --task regression, the loss of a number, in standard deviations [default: mse]
+    #[arg(long, value_name = "KIND", value_enum)]
+    #[serde(default)]
+    pub loss: Option<NumberLoss>,
+    /// Weights of the classes in the loss, which is then a weighted mean: one number for each class in their order, or balanced,
+    /// which makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class).
+    /// Where a vertex can have several classes, weights of those that it has, balanced: vertices without / with the class
+    #[arg(long, value_name = "balanced|W,...")]
+    #[serde(default)]
+    pub class_weights: Option<ClassWeights>,
     /// Function that scores a pair of vertices, with --task link
     #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
     #[serde(default)]
@@ -64,8 +139,10 @@ pub struct TaskConfig {
 impl Default for TaskConfig {
     fn default() -> Self {
         Self {
-            kind: TaskKind::Node,
+            kind: None,
             metric: None,
+            loss: None,
+            class_weights: None,
             scorer: ScorerKind::Dot,
             negatives: 1,
             valid_edges: 0.05,
@@ -77,6 +154,26 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
+    /// The task: classes of vertices where it is left open.
+    pub fn task(&self) -> TaskKind {
+        self.kind.unwrap_or_default()
+    }
+
+    /// Whether links are learnt.
+    pub fn is_link(&self) -> bool {
+        self.kind == Some(TaskKind::Link)
+    }
+
+    /// Whether numbers are learnt.
+    pub fn is_regression(&self) -> bool {
+        self.kind == Some(TaskKind::Regression)
+    }
+
+    /// These options with what is left open filled in.
+    pub(super) fn effective(&self) -> Self {
+        Self { loss: self.is_regression().then(|| self.loss.unwrap_or_default()), ..self.clone() }
+    }
+
     /// The first option that is set and without effect on a split of links that came with the dataset, with negatives or not.
     pub(crate) fn of_own_split(&self, with_negatives: bool) -> Option<&'static str> {
         let default = Self::default();
@@ -94,14 +191,8 @@ impl TaskConfig {
         /// Random words of an evaluation edge, over the times that one is drawn again.
         const MOST_EVAL_NEGATIVES: usize = 10_000;
         const MOST_NEGATIVES: usize = 1_000;
-        if let (TaskKind::Link, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.scores_links())) {
-            return Some(format!("--metric {metric}: scores vertices: choose mrr or hits@K for --task link"));
-        }
-        if let (TaskKind::Node, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.scores_vertices())) {
-            return Some(format!("--metric {metric}: scores links: choose it with --task link"));
-        }
-        if self.kind == TaskKind::Node && self.scorer != ScorerKind::Dot {
-            return Some("--scorer mlp: scores links: choose it with --task link".to_string());
+        if let Some(problem) = self.misplaced() {
+            return Some(problem);
         }
         if self.negatives == 0 || self.negatives > MOST_NEGATIVES {
             return Some(format!("--negatives {}: expected 1 to {MOST_NEGATIVES}", self.negatives));
@@ -117,5 +208,84 @@ impl TaskConfig {
             ));
         }
         None
+    }
+
+    /// The problem with an option that is for another task, if there is one.
+    fn misplaced(&self) -> Option<String> {
+        use TaskKind::{Link, Node, Regression};
+        if let Some(metric) = self.metric {
+            let problem = match self.kind {
+                Some(Link) if !metric.scores_links() => "scores vertices: choose mrr or hits@K for --task link",
+                Some(Node) if metric.scores_numbers() => "scores numbers: choose it with --task regression",
+                None | Some(Node) if !metric.scores_vertices() => "scores links: choose it with --task link",
+                Some(Regression) if !metric.scores_numbers() => "scores no numbers: choose rmse, mae or r2",
+                _ => "",
+            };
+            if !problem.is_empty() {
+                return Some(format!("--metric {metric}: {problem}"));
+            }
+        }
+        match (self.kind, &self.loss, &self.class_weights) {
+            (None | Some(Node | Regression), ..) if self.scorer != ScorerKind::Dot => {
+                Some("--scorer mlp: scores links: choose it with --task link".to_string())
+            }
+            (Some(Node | Link), Some(_), _) => {
+                Some("--loss is for numbers: leave it out, or choose --task regression".to_string())
+            }
+            (Some(Regression | Link), _, Some(weights)) => {
+                Some(format!("--class-weights {weights} is for classes of vertices: leave it out"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// This configuration on `dataset`: a task that is left open is the one of its labels, which `progress` is told for numbers.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the task is one of other labels than there are, or another option is for another task.
+    pub fn of_labels(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
+        let (place, manifest) = (dataset.path().display(), dataset.manifest());
+        let kind = match (self.task.kind, manifest.numeric_label) {
+            (Some(TaskKind::Node), true) => {
+                return Err(Error::Option(format!(
+                    "--task node: the labels of {place} are numbers: choose --task regression, or convert it with --label-kind class"
+                )));
+            }
+            (Some(TaskKind::Regression), false) => {
+                let found =
+                    if manifest.num_classes.is_some() { "labels are classes" } else { "vertices have no labels" };
+                return Err(Error::Option(format!(
+                    "--task regression: {place}: its {found}: convert it with --label-kind number"
+                )));
+            }
+            (None, true) => {
+                progress.note("the labels are numbers, which are learnt: --task regression");
+                TaskKind::Regression
+            }
+            (kind, _) => kind.unwrap_or_default(),
+        };
+        let mut config = self.clone();
+        config.task.kind = Some(kind);
+        config.task.problem().map_or(Ok(config), |problem| Err(Error::Option(problem)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_weights_read_what_they_print() {
+        for text in ["balanced", "1,2.5", "0,1", "3"] {
+            let weights: ClassWeights = text.parse().unwrap();
+            assert_eq!(weights.to_string(), text);
+            let stored = serde_json::to_string(&weights).unwrap();
+            assert_eq!(serde_json::from_str::<ClassWeights>(&stored).unwrap(), weights);
+        }
+        for bad in ["", "0,0", "-1,2", "1,,2", "NaN,1", "inf", "Balanced", "a=1,b=2"] {
+            assert!(bad.parse::<ClassWeights>().unwrap_err().contains("expected balanced, or a number"), "{bad}");
+        }
     }
 }

@@ -44,7 +44,7 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
 pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
     let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.options.stop)?;
     let labels = match &job.task {
-        Task::Nodes(labels) => labels,
+        Task::Nodes(task) => &task.labels,
         Task::Links(links) => {
             return links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
         }
@@ -78,7 +78,7 @@ fn evaluate_owned(
     comm: &dyn Communicator,
     stage: &dyn Stage,
 ) -> Result<Vec<(Split, Option<f64>)>> {
-    let (Task::Nodes(labels), Some(owners)) = (&job.task, job.frontiers.map()) else { return Ok(Vec::new()) };
+    let (Some(labels), Some(owners)) = (job.task.labels(), job.frontiers.map()) else { return Ok(Vec::new()) };
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let wanted = scores.vertices();
     let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;

@@ -16,7 +16,7 @@ use super::{Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
-use crate::metric::labels::Labels;
+use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scores, largest};
 use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
@@ -74,14 +74,14 @@ pub struct InferConfig {
     /// Recommend targets too that a source has a link to already
     #[arg(long, requires = "top")]
     pub with_known: bool,
-    /// Form of the predictions
-    #[arg(long, value_enum, default_value = "class")]
-    pub predict: Predict,
+    /// Form of the predictions; a model of numbers has one, the number in the unit that it was trained on [default: class]
+    #[arg(long, value_enum)]
+    pub predict: Option<Predict>,
     /// File for the rows that the last product reads: those of the last hidden layer, or what --jumping-knowledge makes of all
     /// layers' (for a model of links, the rows of the last layer), .npy or .parquet
     #[arg(long, value_name = "FILE")]
     pub embeddings: Option<PathBuf>,
-    /// Score: accuracy, micro-f1, macro-f1 or roc-auc [default: that of the training]
+    /// Score: accuracy, micro-f1, macro-f1 or roc-auc; of numbers rmse, mae or r2 [default: that of the training]
     #[arg(long)]
     pub metric: Option<Metric>,
     /// Folder for finished layers that do not fit the memory [default: that of --out or --embeddings, else the system's for
@@ -266,14 +266,14 @@ struct Embedding {
 fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> Result<Embedding> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
-    match (trained.config().task.kind, &config.out, &config.embeddings) {
+    match (trained.config().task.task(), &config.out, &config.embeddings) {
         (TaskKind::Link, Some(_), _) if config.top.is_none() => {
             return refused(
                 "--out: the model was trained on links and predicts no classes: pass --top K, or write its rows with --embeddings",
             );
         }
-        (TaskKind::Link, ..) | (TaskKind::Node, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
-        (TaskKind::Node, ..) => {}
+        (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
+        (TaskKind::Node | TaskKind::Regression, ..) => {}
     }
     match (models.iter_mut().filter_map(Model::show_head_input).last(), last.checked_sub(1)) {
         (Some(width), _) => Ok(Embedding { layer: last, columns: outputs..outputs + width }),
@@ -312,20 +312,24 @@ fn scored_splits(dataset: &Dataset, wanted: Wanted) -> Result<Vec<(Split, Column
     splits.map(|split| Ok((split, dataset.split(split)?))).collect()
 }
 
-/// The labels to score with, and how; `None` where the dataset has none of the model's classes.
+/// The labels to score with, and how; `None` where the dataset has none, or others than the model's.
 fn labels(
     dataset: &Dataset,
     trained: &Trained,
     config: &InferConfig,
     progress: &dyn Progress,
 ) -> Result<Option<(Labels, Metric)>> {
-    if dataset.manifest().num_classes.is_none() || trained.config().task.kind == TaskKind::Link {
+    let manifest = dataset.manifest();
+    if manifest.num_classes.is_none() && !manifest.numeric_label || trained.config().task.is_link() {
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;
-    if (labels.classes(), labels.several()) != (trained.outputs(), trained.several()) {
-        let (here, trained_on) = (labels.classes(), trained.outputs());
-        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({trained_on})"));
+    let scale = trained.target_scale();
+    let kind = |outputs: usize, numbers: bool| if numbers { "numbers".into() } else { format!("{outputs} classes") };
+    let here = kind(labels.outputs(), labels.scale().is_some());
+    let of_model = kind(trained.outputs(), scale.is_some());
+    if (&here, labels.several()) != (&of_model, trained.several()) {
+        progress.note(&format!("not scored: the dataset's labels ({here}) are not the model's ({of_model})"));
         return Ok(None);
     }
     let names = dataset.manifest().class_names.as_deref();
@@ -333,6 +337,7 @@ fn labels(
         progress.note("not scored: the dataset's classes have other names than the model's");
         return Ok(None);
     }
+    let labels = scale.into_iter().fold(labels, Labels::on);
     let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));
     metric.check(&labels)?;
     Ok(Some((labels, metric)))
@@ -351,25 +356,49 @@ fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Form in which predictions are written.
+#[derive(Clone, Copy)]
+enum OutputForm {
+    /// Prediction of classes.
+    Of(Predict),
+    /// The number, which the model returns on this scale.
+    Number(TargetScale),
+}
+
+impl OutputForm {
+    /// The form that was `asked` for, or else the one that says most plainly what the model predicts.
+    fn of(asked: Option<Predict>, trained: &Trained) -> Result<Self> {
+        match (asked, trained.target_scale()) {
+            (Some(_), Some(_)) => {
+                let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
+                Err(Error::Option(problem.into()))
+            }
+            (None, Some(scale)) => Ok(Self::Number(scale)),
+            (asked, None) => Ok(Self::Of(asked.unwrap_or_default())),
+        }
+    }
+}
+
 /// The files that were asked for.
 struct Output<'a> {
     predictions: Option<Table<'a>>,
     embeddings: Option<Table<'a>>,
-    predict: Predict,
+    form: OutputForm,
     several: bool,
-    classes: usize,
+    outputs: usize,
     /// Columns of the embeddings among those of a chunk.
     embedded: Range<usize>,
 }
 
 impl<'a> Output<'a> {
     fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
-        let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
-        let (name, values) = match predict {
-            Predict::Class if several => ("class", Values::Classes(classes)),
-            Predict::Class => ("class", Values::Class(trained.class_names())),
-            Predict::Logits => ("logits", Values::Real(classes)),
-            Predict::Probabilities => ("probabilities", Values::Real(classes)),
+        let (several, outputs, form) = (trained.several(), trained.outputs(), OutputForm::of(config.predict, trained)?);
+        let (name, values) = match form {
+            OutputForm::Of(Predict::Class) if several => ("class", Values::Classes(outputs)),
+            OutputForm::Of(Predict::Class) => ("class", Values::Class(trained.class_names())),
+            OutputForm::Of(Predict::Logits) => ("logits", Values::Real(outputs)),
+            OutputForm::Of(Predict::Probabilities) => ("probabilities", Values::Real(outputs)),
+            OutputForm::Number(_) => ("prediction", Values::Number),
         };
         if config.out.is_some() && config.out == config.embeddings {
             return Err(Error::Option("--out and --embeddings name the same file: name two".into()));
@@ -379,7 +408,7 @@ impl<'a> Output<'a> {
         };
         let predictions = if config.top.is_some() { None } else { table(&config.out, name, values)? };
         let embeddings = table(&config.embeddings, "embedding", Values::Real(embedded.len()))?;
-        Ok(Self { predictions, embeddings, predict, several, classes, embedded })
+        Ok(Self { predictions, embeddings, form, several, outputs, embedded })
     }
 
     /// Writes the embeddings of those vertices that are wanted.
@@ -408,18 +437,22 @@ impl<'a> Output<'a> {
     /// Writes what is wanted of the logits.
     fn predict(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let Some(table) = &mut self.predictions else { return Ok(()) };
-        let rows = chunk.rows.chunks_exact(self.classes);
-        match self.predict {
-            Predict::Logits => table.push(chunk.vertices, Cells::Real(chunk.rows)),
-            Predict::Class if self.several => {
+        let rows = chunk.rows.chunks_exact(self.outputs);
+        match self.form {
+            OutputForm::Of(Predict::Logits) => table.push(chunk.vertices, Cells::Real(chunk.rows)),
+            OutputForm::Of(Predict::Class) if self.several => {
                 let yes: Vec<u8> = chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect();
                 table.push(chunk.vertices, Cells::Classes(&yes))
             }
-            Predict::Class => {
+            OutputForm::Number(scale) => {
+                let numbers: Vec<f32> = chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect();
+                table.push(chunk.vertices, Cells::Real(&numbers))
+            }
+            OutputForm::Of(Predict::Class) => {
                 let classes: Vec<i32> = rows.map(|row| largest(row) as i32).collect();
                 table.push(chunk.vertices, Cells::Class(&classes))
             }
-            Predict::Probabilities => {
+            OutputForm::Of(Predict::Probabilities) => {
                 let shares = match self.several {
                     true => chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect(),
                     false => rows.flat_map(softmax).collect::<Vec<f32>>(),

@@ -40,12 +40,14 @@ pub enum Values<'a> {
     Classes(usize),
     /// f32 numbers.
     Real(usize),
+    /// One f32 number.
+    Number,
 }
 
 impl<'a> Values<'a> {
     fn width(self) -> usize {
         match self {
-            Self::Class(_) => 1,
+            Self::Class(_) | Self::Number => 1,
             Self::Classes(width) | Self::Real(width) => width,
         }
     }
@@ -54,7 +56,7 @@ impl<'a> Values<'a> {
         match self {
             Self::Class(_) => "<i4",
             Self::Classes(_) => "|u1",
-            Self::Real(_) => "<f4",
+            Self::Real(_) | Self::Number => "<f4",
         }
     }
 
@@ -62,12 +64,12 @@ impl<'a> Values<'a> {
         match self {
             Self::Class(_) => DataType::Int32,
             Self::Classes(_) => DataType::UInt8,
-            Self::Real(_) => DataType::Float32,
+            Self::Real(_) | Self::Number => DataType::Float32,
         }
     }
 
     fn is_list(self) -> bool {
-        !matches!(self, Self::Class(_))
+        !matches!(self, Self::Class(_) | Self::Number)
     }
 
     fn names(self) -> Option<&'a [String]> {
@@ -85,7 +87,7 @@ pub enum Cells<'a> {
     Class(&'a [i32]),
     /// Values of [`Values::Classes`].
     Classes(&'a [u8]),
-    /// Values of [`Values::Real`].
+    /// Values of [`Values::Real`] and [`Values::Number`].
     Real(&'a [f32]),
 }
 

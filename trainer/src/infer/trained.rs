@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Dataset, Error as StoreError, checksum_file, document};
 
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::TrainConfig;
+use crate::metric::labels::TargetScale;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
 use crate::report::checkpoint::{Checkpoint, newest, restore_parameters};
@@ -43,7 +44,7 @@ impl Trained {
         }
         let (names, classes) = (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
         // Older checkpoints of links have those of the dataset.
-        let predicts = checkpoint.config.task.kind == TaskKind::Node;
+        let predicts = !checkpoint.config.task.is_link();
         if let Some(names) = names.filter(|&names| predicts && names != classes) {
             let problem = format!("{names} names for {classes} classes: name an older checkpoint, or train again");
             return Err(Error::Data { path: path.join("checkpoint.json"), problem });
@@ -74,6 +75,11 @@ impl Trained {
     /// Width of the rows that its last layer returns.
     pub fn outputs(&self) -> usize {
         self.checkpoint.inputs.shape.outputs
+    }
+
+    /// Scale of the numbers that it returns, where it was trained on numbers.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.checkpoint.target_scale
     }
 
     /// Names of the classes, where the dataset that it was trained on has them.

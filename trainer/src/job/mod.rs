@@ -11,7 +11,7 @@ use gsplit_kernels::{Communicator, Graph};
 use gsplit_sample::{Frontiers, Seeds};
 use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
-use crate::config::{ModelKind, TaskKind, TrainConfig};
+use crate::config::{ModelKind, TrainConfig};
 use crate::error::check_stop;
 use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
@@ -19,7 +19,7 @@ use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
 use crate::task::{LinkBatch, LinkSplit};
-use crate::task::{NodeTargets, Shape, Targets, Task};
+use crate::task::{NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
 
 /// The artifacts of a run, mapped once.
@@ -51,13 +51,13 @@ pub struct Job<'a> {
     pub features: FeatureTable,
     /// Task to learn.
     pub task: Task<'a>,
-    /// Width of the last layer's rows: the number of classes, or --hidden where links are learnt.
+    /// Width of the last layer's rows: the number of classes, 1 for numbers, or --hidden where links are learnt.
     pub outputs: usize,
     /// How the valid and test splits are scored.
     pub metric: Metric,
     /// Items of an epoch: vertices, or positions of edges.
     pub train: Items<'a>,
-    /// Vertices of the valid split, if there is one and vertices are classified.
+    /// Vertices of the valid split, if there is one and labels of vertices are learnt.
     pub valid: Option<Column<u32>>,
     /// Vertices of the test split, as `valid`.
     pub test: Option<Column<u32>>,
@@ -75,9 +75,9 @@ impl Artifacts {
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
         let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
-        let links = match config.task.kind {
-            TaskKind::Node => None,
-            TaskKind::Link => {
+        let links = match config.task.is_link() {
+            false => None,
+            true => {
                 let split = match dataset.links()? {
                     Some(links) => LinkSplit::given(links, topology, &config.task)?,
                     None => LinkSplit::new(&whole, &config.task)?,
@@ -105,7 +105,7 @@ impl Artifacts {
 }
 
 impl<'a> Job<'a> {
-    /// Opens what training needs and checks that it fits together.
+    /// Opens what training needs and checks that it fits together. Collective over processes that hold shards.
     pub fn new(
         dataset: &'a Dataset,
         artifacts: &'a Artifacts,
@@ -147,6 +147,9 @@ impl<'a> Job<'a> {
         let labels = Labels::open(dataset)?;
         let metric = config.task.metric.unwrap_or_else(|| Metric::of(&labels));
         metric.check(&labels)?;
+        let train = train_split(dataset, &labels)?;
+        let processes = options.process.as_ref().filter(|_| dataset.shard().is_some());
+        let shards = processes.map(|process| process.comms().all());
         let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
             true => dataset.split(split).map(Some),
             false => Ok(None),
@@ -159,10 +162,10 @@ impl<'a> Job<'a> {
             graph: corrected(whole),
             whole,
             features,
-            outputs: labels.classes(),
+            outputs: labels.outputs(),
             metric,
-            train: Items::Mapped(train_split(dataset, &labels)?),
-            task: Task::Nodes(labels),
+            task: Task::Nodes(NodeTask::new(dataset, labels, &config.task, &train, shards)?.into()),
+            train: Items::Mapped(train),
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
             frontiers,
@@ -234,9 +237,9 @@ impl Job<'_> {
     pub fn batch(&self, items: &[u32], step: Step, comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
-            Task::Nodes(labels) => {
+            Task::Nodes(task) => {
                 let seeds = Seeds::of(&items[share], self.frontiers.seeds(), comm.rank(), comm.size());
-                Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
+                Ok((seeds, Targets::Nodes(task.targets(items))))
             }
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word};
 
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::{Error, Result};
 
 /// The partition that was named, that a shard was cut by, or the best of those with as many parts as ranks go by: one that was cut by
@@ -71,7 +71,7 @@ fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
 
 /// Pairs that are no edges for each edge of a mini-batch, where links are learnt.
 fn negatives(config: &TrainConfig) -> Option<u32> {
-    (config.task.kind == TaskKind::Link).then_some(config.task.negatives as u32)
+    config.task.is_link().then_some(config.task.negatives as u32)
 }
 
 /// When `map` was written.

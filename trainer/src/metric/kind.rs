@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::labels::Labels;
 use crate::{Error, Result};
 
-/// Metric of valid and test scores; larger is better for all of them.
+/// Metric of valid and test scores. Larger is better, but for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Share of the vertices classified rightly; where a vertex can have several classes, with all of them right.
@@ -25,31 +25,51 @@ pub enum Metric {
     /// Share of held-out edges that rank among the first K; where all have the same negatives, of those that score above the K-th of
     /// these, as OGB's evaluator counts it.
     Hits(u32),
+    /// Root of the mean squared error, in the unit of the numbers.
+    Rmse,
+    /// Mean absolute error, in the unit of the numbers.
+    Mae,
+    /// Share of the numbers' variance that is explained: 1 less the squared error over that of their mean.
+    R2,
 }
 
 /// As the command line names them.
-const NAMES: [(&str, Metric); 5] = [
+const NAMES: [(&str, Metric); 8] = [
     ("accuracy", Metric::Accuracy),
     ("micro-f1", Metric::MicroF1),
     ("macro-f1", Metric::MacroF1),
     ("roc-auc", Metric::RocAuc),
     ("mrr", Metric::Mrr),
+    ("rmse", Metric::Rmse),
+    ("mae", Metric::Mae),
+    ("r2", Metric::R2),
 ];
 
 impl Metric {
     /// The metric that the labels call for: ROC-AUC for two classes, micro-F1 where vertices can have several, else
-    /// accuracy.
+    /// accuracy; of numbers the root mean squared error.
     pub fn of(labels: &Labels) -> Self {
         match labels {
             Labels::Several(_) => Self::MicroF1,
             Labels::One { classes: 2, .. } => Self::RocAuc,
             Labels::One { .. } => Self::Accuracy,
+            Labels::Number { .. } => Self::Rmse,
         }
     }
 
     /// Whether it scores links.
     pub fn scores_links(self) -> bool {
         matches!(self, Self::Mrr | Self::Hits(_) | Self::RocAuc)
+    }
+
+    /// Whether it scores numbers of vertices.
+    pub fn scores_numbers(self) -> bool {
+        matches!(self, Self::Rmse | Self::Mae | Self::R2)
+    }
+
+    /// Whether it is an error: less is better.
+    pub fn is_error(self) -> bool {
+        matches!(self, Self::Rmse | Self::Mae)
     }
 
     /// Whether it scores vertices.
@@ -89,6 +109,13 @@ impl Metric {
             ))),
             (Self::Mrr | Self::Hits(_), _) => {
                 Err(Error::Option(format!("--metric {self}: scores links: choose it with --task link")))
+            }
+            _ if self.scores_numbers() != matches!(labels, Labels::Number { .. }) => {
+                let (scored, remedy) = match self.scores_numbers() {
+                    true => ("numbers, and the labels are classes", "accuracy, micro-f1, macro-f1 or roc-auc"),
+                    false => ("classes, and the labels are numbers", "rmse, mae or r2"),
+                };
+                Err(Error::Option(format!("--metric {self}: scores {scored}: choose {remedy}")))
             }
             _ => Ok(()),
         }
@@ -139,7 +166,7 @@ mod tests {
 
     #[test]
     fn names_read_what_they_print() {
-        for text in ["accuracy", "micro-f1", "macro-f1", "roc-auc", "mrr", "hits@1", "hits@50"] {
+        for text in ["accuracy", "micro-f1", "macro-f1", "roc-auc", "mrr", "rmse", "mae", "r2", "hits@1", "hits@50"] {
             assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
         }
         for text in ["", "hits@", "hits@0", "hits@x", "auc", "Accuracy"] {

@@ -1,6 +1,7 @@
-//! The classes of the vertices: one each, or any number each.
+//! Labels of the vertices: one class each, any number of classes each, or one number each.
 
-use gsplit_store::{ClassLabels, Dataset, MultiLabels};
+use gsplit_store::{ClassLabels, Dataset, MultiLabels, NumericLabels};
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
@@ -15,10 +16,48 @@ pub enum Labels {
     },
     /// Any number of classes a vertex. A vertex without any is labelled too: it has none of them.
     Several(MultiLabels),
+    /// Number of every vertex in the unit of the input, or in a shard of its own, NaN for unlabelled.
+    Number {
+        /// Numbers by vertex.
+        number: NumericLabels,
+        /// Numbers that the model returns instead.
+        scale: TargetScale,
+    },
+}
+
+/// Scale of the numbers that a model of numbers learns and returns: deviations from the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetScale {
+    /// Mean of the train split's numbers.
+    pub mean: f64,
+    /// Their population standard deviation; 1 where they are all the same.
+    pub deviation: f64,
+}
+
+impl TargetScale {
+    /// The scale of `numbers`, of which NaN is none. The same numbers in the same order have the same scale, to the bit.
+    pub fn of(numbers: impl Iterator<Item = f32> + Clone) -> Self {
+        let numbers = numbers.map(f64::from).filter(|number| !number.is_nan());
+        let count = numbers.clone().count().max(1) as f64;
+        let mean = numbers.clone().sum::<f64>() / count;
+        let deviation = (numbers.map(|number| (number - mean).powi(2)).sum::<f64>() / count).sqrt();
+        Self { mean, deviation: if deviation > 0.0 { deviation } else { 1.0 } }
+    }
+
+    /// A number of the input on this scale.
+    pub fn scaled(&self, number: f32) -> f32 {
+        ((f64::from(number) - self.mean) / self.deviation) as f32
+    }
+
+    /// A number on this scale in the unit of the input.
+    pub fn in_unit(&self, scaled: f32) -> f32 {
+        (f64::from(scaled) * self.deviation + self.mean) as f32
+    }
 }
 
 impl Labels {
-    /// Opens and checks the labels of `dataset`.
+    /// Opens and checks the labels of `dataset`. Numbers are on the scale of the input, until [`Labels::on`].
     ///
     /// # Errors
     /// [`Error::Data`] without classes, or with a label that is none; [`Error::Store`] without labels.
@@ -26,6 +65,10 @@ impl Labels {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         if dataset.manifest().multi_label {
             return Ok(Self::Several(dataset.held_multi_labels()?));
+        }
+        if dataset.manifest().numeric_label {
+            let scale = TargetScale { mean: 0.0, deviation: 1.0 };
+            return Ok(Self::Number { number: dataset.held_numeric_labels()?, scale });
         }
         let class = dataset.held_labels()?;
         let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
@@ -39,9 +82,26 @@ impl Labels {
         Ok(Self::One { class, classes })
     }
 
-    /// Number of classes: the width of the last layer.
-    pub fn classes(&self) -> usize {
+    /// The same labels, numbers on `scale`.
+    pub fn on(self, scale: TargetScale) -> Self {
         match self {
+            Self::Number { number, .. } => Self::Number { number, scale },
+            classes => classes,
+        }
+    }
+
+    /// The scale of numbers; `None` for classes.
+    pub fn scale(&self) -> Option<TargetScale> {
+        match self {
+            Self::Number { scale, .. } => Some(*scale),
+            _ => None,
+        }
+    }
+
+    /// Number of classes, or 1 for numbers: the width of the last layer.
+    pub fn outputs(&self) -> usize {
+        match self {
+            Self::Number { .. } => 1,
             Self::One { classes, .. } => *classes,
             Self::Several(labels) => labels.num_classes() as usize,
         }
@@ -52,11 +112,12 @@ impl Labels {
         matches!(self, Self::Several(_))
     }
 
-    /// Whether `v`, of the train split or with its classes here, is labelled.
+    /// Whether `v`, of the train split or with its label here, is labelled.
     pub fn is_labelled(&self, v: u32) -> bool {
         match self {
             Self::One { class, .. } => class.is_labelled(v),
             Self::Several(_) => true,
+            Self::Number { number, .. } => number.is_labelled(v),
         }
     }
 }

@@ -24,6 +24,44 @@ enum Seen {
     Classes(ClassCounts),
     /// Score and label of each decision, by class.
     Scores(Vec<Vec<(f32, bool)>>),
+    /// Sums over numbers.
+    Errors(ErrorSums),
+}
+
+/// Sums over predicted numbers.
+#[derive(Default)]
+struct ErrorSums {
+    /// Sum of squared errors.
+    squared: f64,
+    /// Sum of absolute errors.
+    absolute: f64,
+    /// Sum of the differences from the mean of the train split, which cancel less than the numbers themselves.
+    differences: f64,
+    /// Sum of the squares of these.
+    squared_differences: f64,
+}
+
+impl ErrorSums {
+    fn add(&mut self, predicted: f32, actual: f32, mean: f64) {
+        let error = f64::from(predicted) - f64::from(actual);
+        let difference = f64::from(actual) - mean;
+        self.squared += error * error;
+        self.absolute += error.abs();
+        self.differences += difference;
+        self.squared_differences += difference * difference;
+    }
+
+    /// The metric over so many vertices; `None` for R² of numbers that are all the same.
+    fn finish(&self, metric: Metric, vertices: f64) -> Option<f64> {
+        match metric {
+            Metric::Mae => Some(self.absolute / vertices),
+            Metric::R2 => {
+                let variation = self.squared_differences - self.differences * self.differences / vertices;
+                (variation > 1e-12 * self.squared_differences).then(|| 1.0 - self.squared / variation)
+            }
+            _ => Some((self.squared / vertices).sqrt()),
+        }
+    }
 }
 
 impl<'a> Scorer<'a> {
@@ -35,19 +73,28 @@ impl<'a> Scorer<'a> {
         metric.check(labels)?;
         let seen = match (metric, labels) {
             (Metric::RocAuc, Labels::One { .. }) => Seen::Scores(vec![Vec::new()]),
-            (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.classes()]),
-            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes(ClassCounts::new(labels.classes())),
+            (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.outputs()]),
+            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes(ClassCounts::new(labels.outputs())),
+            (_, Labels::Number { .. }) => Seen::Errors(ErrorSums::default()),
             _ => Seen::Right(0),
         };
         Ok(Self { metric, labels, seen, vertices: 0 })
     }
 
-    /// Counts the logits of `v`, one for each class. Of equal logits the first class is predicted; of a vertex with several
+    /// Counts the logits of `v`, one for each class, or its number on the labels' scale. Of equal logits the first class is predicted; of a vertex with several
     /// classes those with a logit above 0 are.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
         let actual = match self.labels {
             Labels::One { class, .. } => class.get(v).and_then(|class| usize::try_from(class).ok()),
             Labels::Several(_) => Some(0),
+            Labels::Number { number, scale } => {
+                let Some(actual) = number.get(v).filter(|number| !number.is_nan()) else { return };
+                self.vertices += 1;
+                if let Seen::Errors(sums) = &mut self.seen {
+                    sums.add(scale.in_unit(logits[0]), actual, scale.mean);
+                }
+                return;
+            }
         };
         let Some(actual) = actual else { return };
         self.vertices += 1;
@@ -76,6 +123,7 @@ impl<'a> Scorer<'a> {
                     scores.push((logit, labels.has(v, class)));
                 }
             }
+            (Seen::Errors(_), _) | (_, Labels::Number { .. }) => {}
         }
     }
 
@@ -88,6 +136,11 @@ impl<'a> Scorer<'a> {
         match &mut self.seen {
             Seen::Right(right) => comm.all_reduce_sum_u64(std::slice::from_mut(right))?,
             Seen::Classes(counts) => counts.reduce(comm)?,
+            Seen::Errors(ErrorSums { squared, absolute, differences, squared_differences }) => {
+                let mut sums = [*squared, *absolute, *differences, *squared_differences];
+                comm.all_reduce_sum_f64(&mut sums)?;
+                [*squared, *absolute, *differences, *squared_differences] = sums;
+            }
             Seen::Scores(classes) => {
                 for scores in classes {
                     let own: Vec<[f32; 2]> =
@@ -100,7 +153,8 @@ impl<'a> Scorer<'a> {
         Ok(())
     }
 
-    /// The score; `None` if no vertex is labelled, and for ROC-AUC if no class has both kinds of vertices.
+    /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of vertices, and for R² if all numbers are
+    /// the same.
     pub fn finish(self) -> Option<f64> {
         if self.vertices == 0 {
             return None;
@@ -110,6 +164,7 @@ impl<'a> Scorer<'a> {
             Seen::Right(right) => Some(right as f64 / self.vertices as f64),
             Seen::Classes(counts) if self.metric == Metric::MacroF1 => Some(counts.macro_f1(single)),
             Seen::Classes(counts) => Some(counts.micro_f1()),
+            Seen::Errors(sums) => sums.finish(self.metric, self.vertices as f64),
             Seen::Scores(mut classes) => {
                 let areas: Vec<f64> = classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();
                 (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)

@@ -43,7 +43,7 @@ impl Model {
         }
         let shape = [config.layers, config.hidden, classes];
         let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
-        let pair_scorer = match (task.kind, task.scorer) {
+        let pair_scorer = match (task.task(), task.scorer) {
             (TaskKind::Link, ScorerKind::Mlp) => {
                 PairScorer::Mlp(Mlp::new(&mut parameters.below("scorer".into()), place, classes, config.hidden))
             }

@@ -197,7 +197,7 @@ mod tests {
 
     /// A model whose scorer is a perceptron, with biases that are not zero.
     fn model() -> Model {
-        let task = TaskConfig { kind: TaskKind::Link, scorer: ScorerKind::Mlp, ..TaskConfig::default() };
+        let task = TaskConfig { kind: Some(TaskKind::Link), scorer: ScorerKind::Mlp, ..TaskConfig::default() };
         let config = TrainConfig { task, ..quick_config(ModelKind::Sage, Parallelism::Single, 1) };
         let model = Model::new(&config, 5, DIM);
         for (name, tensor) in model.parameters().iter().filter(|(name, _)| name.starts_with("scorer.")) {

@@ -8,7 +8,7 @@
 //! linear     lr + (min - lr) · t                               t = (s - W) / (N - W), at most 1
 //! cosine     min + (lr - min) · (1 + cos πt) / 2               SGDR without restarts (Loshchilov and Hutter, 2017)
 //! step       lr · gamma^(epochs done / step epochs)
-//! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"
+//! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"; of an error "min"
 //! ```
 //!
 //! Plateau starts a count anew with every evaluation that is better than the best by one in ten thousand; when the count of
@@ -69,13 +69,13 @@ impl LearningRate {
         }
     }
 
-    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations so far.
+    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations so far, an error negated.
     pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
         let Some(patience) = self.schedule.lr_patience else { return };
         let (mut best, mut others) = (f64::NEG_INFINITY, 0);
         self.reductions = 0;
         for metric in valid {
-            if metric > best * (1.0 + BETTER) {
+            if metric > best * (1.0 + BETTER.copysign(best)) {
                 (best, others) = (metric, 0);
             } else {
                 others += 1;

@@ -4,7 +4,7 @@
 //! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
 //! DIR/epoch-00007/optimizer.safetensors   the optimizer's state by name, flat, in the parameters' order
 //! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, loss scale, checksums
-//! DIR/best -> epoch-00005                 the one with the highest valid metric so far
+//! DIR/best -> epoch-00005                 the one with the best valid metric so far
 //! DIR/lock                                held by the run that writes here
 //! ```
 //!
@@ -25,11 +25,11 @@ use tch::Tensor;
 
 use crate::config::TrainConfig;
 use crate::job::Job;
+use crate::metric::labels::{Labels, TargetScale};
 use crate::model::Parameters;
 use crate::operator::on_host;
 use crate::optimizer::{LossScale, Optimizer};
 use crate::report::EpochReport;
-use crate::report::stopping::best_epoch;
 use crate::task::Shape;
 use crate::{Error, Result};
 
@@ -66,6 +66,9 @@ pub struct Checkpoint {
     /// Names of the classes, where the dataset has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
+    /// Scale of the numbers that the model returns, where it learns numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_scale: Option<TargetScale>,
     /// Columns of the table that the vertices are from, and what became of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -187,6 +190,7 @@ pub fn save(
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
         class_names: job.task.labels().and_then(|_| job.dataset.manifest().class_names.clone()),
+        target_scale: job.task.labels().and_then(Labels::scale),
         recipe: job.dataset.manifest().recipe.clone(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -199,7 +203,7 @@ pub fn save(
 /// Makes [`BEST`] point to the best epoch of `history`, and removes the oldest checkpoints in `folder` beyond those that are kept: after
 /// each epoch, and for a run that was killed between an epoch and this.
 pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
-    let best = best_epoch(history);
+    let best = EpochReport::best(history).map(|report| report.epoch);
     if let Some(best) = best {
         point_to(folder, best)?;
     }

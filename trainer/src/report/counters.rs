@@ -105,8 +105,8 @@ impl StepReport {
         Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
 
-    /// The report of epoch `epoch` of `steps` mini-batches that took `seconds`, not evaluated yet, of sums over all ranks.
-    pub(crate) fn of_epoch(&self, epoch: u32, steps: u64, seconds: f64) -> EpochReport {
+    /// The report of epoch `epoch` of `steps` mini-batches that took `seconds`, to be scored by `metric`, of sums over all ranks.
+    pub(crate) fn of_epoch(&self, epoch: u32, steps: u64, seconds: f64, metric: Metric) -> EpochReport {
         EpochReport {
             epoch,
             loss: self.loss,
@@ -115,9 +115,10 @@ impl StepReport {
             loss_scale: self.loss_scale,
             skipped: self.skipped,
             draw_factor: None,
-            train: self.correct as f64 / self.counted.max(1) as f64,
+            train: (self.counted > 0).then(|| self.correct as f64 / self.counted as f64),
             valid: None,
             test: None,
+            scores_are_errors: metric.is_error(),
             timings: self.timings,
             seconds,
             evaluate_s: 0.0,
@@ -158,7 +159,7 @@ pub struct Summary {
     pub cache: Option<CacheSummary>,
     /// Epochs that were found done.
     pub resumed_after: u32,
-    /// The epoch with the highest valid metric, those before a resume included.
+    /// The epoch with the best valid metric, those before a resume included.
     pub best: Option<EpochReport>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,

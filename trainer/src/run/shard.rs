@@ -7,7 +7,7 @@
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap, ShardInfo, columns_of};
 
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::job::options::{RowPlacement, RunOptions};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
     if options.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host) || options.cache.is_some() {
         return refuse("the host gathers its rows, GPUs keep none: pass --placement host, and no --cache".into());
     }
-    if config.task.kind == TaskKind::Link && config.eval_every > 0 {
+    if config.task.is_link() && config.eval_every > 0 {
         return refuse(format!(
             "scores of links need the rows of all: pass --eval-every 0, or train on the whole `{origin}`"
         ));

@@ -5,9 +5,10 @@
 
 pub mod links;
 mod nodes;
+mod weights;
 
 pub use links::{LinkBatch, LinkSplit, is_known};
-pub use nodes::NodeTargets;
+pub use nodes::{NodeTargets, NodeTask};
 
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,8 @@ use crate::model::{DropoutKey, Model};
 
 /// Task that is learnt.
 pub enum Task<'a> {
-    /// Classes of vertices.
-    Nodes(Labels),
+    /// Classes or numbers of vertices.
+    Nodes(Box<NodeTask>),
     /// Links.
     Links(&'a LinkSplit),
 }
@@ -29,7 +30,7 @@ impl Task<'_> {
     /// The labels, unless links are learnt.
     pub fn labels(&self) -> Option<&Labels> {
         match self {
-            Self::Nodes(labels) => Some(labels),
+            Self::Nodes(task) => Some(&task.labels),
             Self::Links(_) => None,
         }
     }
@@ -37,7 +38,7 @@ impl Task<'_> {
 
 /// Targets of a mini-batch.
 pub enum Targets<'a> {
-    /// The classes of its seeds.
+    /// The labels of its seeds.
     Nodes(NodeTargets<'a>),
     /// Whether pairs of vertices are edges.
     Links(Box<LinkBatch>),
@@ -75,7 +76,7 @@ impl Targets<'_> {
 pub struct Loss {
     /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's part of the global mini-batch's mean
     /// loss: the parts add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
-    /// classes where it can have several, and for each pair of vertices. To read them is to wait for them.
+    /// classes where it can have several, and for each pair of vertices; 0 of numbers. To read them is to wait for them.
     pub numbers: Option<Tensor>,
     /// Decisions.
     pub counted: u64,

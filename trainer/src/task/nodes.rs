@@ -1,47 +1,91 @@
-//! The loss of node classification: cross entropy where a vertex has one class, binary cross entropy, summed over the
-//! classes, where it can have several. Both are means over the labelled seeds of the global mini-batch.
+//! The loss of vertices: cross entropy where a vertex has one class; binary cross entropy, summed over the classes, where it can
+//! have several; the squared or absolute error of a number, in standard deviations. All are means over the labelled seeds of the
+//! global mini-batch; cross entropy with weights of classes is the weighted mean, as torch's `cross_entropy(weight=...)`.
 
+use gsplit_kernels::Communicator;
+use gsplit_store::{Column, Dataset};
 use tch::{Kind, Reduction, Tensor};
 
-use super::{Labels, Loss};
+use super::Loss;
+use super::weights::{LossWeights, TrainSplit};
+use crate::config::{NumberLoss, TaskConfig};
+use crate::metric::labels::Labels;
 use crate::operator::Place;
 use crate::{Error, Result};
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
 
-/// The classes of a mini-batch's seeds.
-#[derive(Clone, Copy)]
-pub struct NodeTargets<'a> {
-    /// Classes of the vertices.
-    pub labels: &'a Labels,
-    /// Labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
-    /// would be wrong wherever ranks hold unequal numbers of seeds.
-    pub labelled: usize,
+/// Labels of vertices, and what their loss depends on.
+pub struct NodeTask {
+    /// The labels.
+    pub labels: Labels,
+    loss: NumberLoss,
+    weights: Option<LossWeights>,
 }
 
-impl<'a> NodeTargets<'a> {
+impl NodeTask {
+    /// The task that `config` asks for on `labels` of `dataset`, whose train split is `train`. Collective over the processes of `comm`,
+    /// which hold shards.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there is not a weight for each class.
+    pub fn new(
+        dataset: &Dataset,
+        labels: Labels,
+        config: &TaskConfig,
+        train: &Column<u32>,
+        comm: Option<&dyn Communicator>,
+    ) -> Result<Self> {
+        let train = TrainSplit { vertices: train, comm };
+        let weights = match (&labels, &config.class_weights) {
+            (_, None) | (Labels::Number { .. }, _) => None,
+            (Labels::One { class, classes }, Some(asked)) => {
+                Some(LossWeights::of_one(asked, dataset, class, *classes, train)?)
+            }
+            (Labels::Several(labels), Some(asked)) => Some(LossWeights::of_several(asked, dataset, labels, train)?),
+        };
+        let scale = match &labels {
+            Labels::Number { number, .. } => Some(train.scale(number)?),
+            _ => None,
+        };
+        let labels = scale.into_iter().fold(labels, Labels::on);
+        Ok(Self { labels, loss: config.loss.unwrap_or_default(), weights })
+    }
+
     /// The targets of the global mini-batch `batch`.
-    pub fn of(batch: &[u32], labels: &'a Labels) -> Self {
-        Self { labels, labelled: batch.iter().filter(|&&v| labels.is_labelled(v)).count() }
+    pub fn targets(&self, batch: &[u32]) -> NodeTargets<'_> {
+        let labelled = batch.iter().filter(|&&v| self.labels.is_labelled(v)).count();
+        let weight = self.weights.as_ref().and_then(|weights| weights.total(batch));
+        NodeTargets { task: self, labelled, weight: weight.unwrap_or(labelled as f64) }
     }
 }
 
+/// The labels of a mini-batch's seeds.
+#[derive(Clone, Copy)]
+pub struct NodeTargets<'a> {
+    task: &'a NodeTask,
+    /// Labelled seeds of the global mini-batch.
+    pub labelled: usize,
+    /// Weight of these, which the loss is the mean over. Averaging the ranks' own means instead would be wrong wherever ranks
+    /// hold unequal numbers of seeds.
+    weight: f64,
+}
+
 impl NodeTargets<'_> {
-    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`, at `place`, and the gradient of `scale` times the loss.
+    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, outputs]`, at `place`, and the gradient of `scale` times the loss.
     pub fn loss(&self, place: &Place, rows: &Tensor, seeds: &[u32], scale: f32) -> Result<Loss> {
         if seeds.is_empty() {
             return Ok(Loss::default());
         }
         let rows = rows.detach().set_requires_grad(true);
-        let (sum, correct, counted) = match self.labels {
+        let weights = self.task.weights.as_ref().map(|weights| place.upload(&weights.by_class)).transpose()?;
+        let (sum, correct, counted) = match &self.task.labels {
             Labels::One { class, .. } => {
-                let unknown = |v| Error::Option(format!("the class of seed {v} is not on this host"));
-                let classes = seeds.iter().map(|&v| class.get(v).ok_or_else(|| unknown(v)));
-                let classes: Vec<i32> = classes.collect::<Result<_>>()?;
+                let classes = held(seeds, |v| class.get(v))?;
                 let counted = classes.iter().filter(|&&label| i64::from(label) != UNLABELLED).count() as u64;
                 let classes = place.upload(&classes)?.f_to_kind(Kind::Int64)?;
-                let sum = rows.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0)?;
+                let sum = rows.f_cross_entropy_loss(&classes, weights.as_ref(), Reduction::Sum, UNLABELLED, 0.0)?;
                 (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
             }
             Labels::Several(labels) => {
@@ -50,11 +94,24 @@ impl NodeTargets<'_> {
                 let wanted: Vec<u8> = seeds.iter().flat_map(has).collect();
                 let wanted = place.upload(&wanted)?.f_to_kind(Kind::Float)?;
                 let wanted = wanted.view([seeds.len() as i64, i64::from(classes)]);
-                let sum = rows.f_binary_cross_entropy_with_logits::<Tensor>(&wanted, None, None, Reduction::Sum)?;
+                let sum = rows.f_binary_cross_entropy_with_logits(&wanted, None, weights.as_ref(), Reduction::Sum)?;
                 (sum, rows.gt(0.0).eq_tensor(&wanted.gt(0.5)), seeds.len() as u64 * u64::from(classes))
             }
+            Labels::Number { number, scale } => {
+                let numbers = held(seeds, |v| number.get(v))?;
+                let known: Vec<f32> = numbers.iter().map(|number| if number.is_nan() { 0.0 } else { 1.0 }).collect();
+                let wanted = numbers.iter().map(|&number| if number.is_nan() { 0.0 } else { scale.scaled(number) });
+                let (wanted, known) = (place.upload(&wanted.collect::<Vec<f32>>())?, place.upload(&known)?);
+                let errors = rows.f_view(-1)?.f_sub(&wanted)?.f_mul(&known)?;
+                let errors = match self.task.loss {
+                    NumberLoss::Mse => errors.f_square()?,
+                    NumberLoss::Mae => errors.f_abs()?,
+                };
+                // Nothing is decided.
+                (errors.f_sum(Kind::Float)?, Tensor::f_zeros([1], (Kind::Float, place.device()))?, 0)
+            }
         };
-        let loss = sum / self.labelled.max(1) as f64;
+        let loss = sum / if self.weight > 0.0 { self.weight } else { 1.0 };
         loss.f_backward()?;
         let mut gradient = rows.grad();
         if scale != 1.0 {
@@ -63,4 +120,10 @@ impl NodeTargets<'_> {
         let numbers = [loss.detach().f_to_kind(Kind::Double)?, correct.f_sum(Kind::Double)?];
         Ok(Loss { numbers: Some(Tensor::f_stack(&numbers, 0)?), counted, gradient: Some(gradient) })
     }
+}
+
+/// The label of each of `seeds`.
+fn held<T>(seeds: &[u32], label: impl Fn(u32) -> Option<T>) -> Result<Vec<T>> {
+    let unknown = |v| Error::Option(format!("the label of seed {v} is not on this host"));
+    seeds.iter().map(|&v| label(v).ok_or_else(|| unknown(v))).collect()
 }

@@ -56,7 +56,8 @@ fn links_are_the_same_prepared_ahead() {
     let fixture = communities(200, 4);
     store_partition(&fixture.dataset, Cut::Random, 3);
     for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::PushPull, 2)] {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = TaskKind::Link);
+        let config =
+            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = Some(TaskKind::Link));
         let [none, many] = [0, 3].map(|prefetch| {
             losses(&run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap())
         });

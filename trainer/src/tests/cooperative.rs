@@ -180,7 +180,7 @@ fn what_does_not_fit_is_refused() {
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");
     refused(with(&|config| config.groups = 1), "nothing lies beyond one server");
     refused(with(&|config| config.parallelism = Parallelism::Split), "is for --parallelism cooperative");
-    refused(with(&|config| config.task.kind = TaskKind::Link), "leave --task link out");
+    refused(with(&|config| config.task.kind = Some(TaskKind::Link)), "leave --task link out");
     refused(with(&|config| config.partition = Some("ranges-4".into())), "on 1 servers: 2 groups need 4, on 2 servers");
     let elsewhere = with(&|config| (config.groups, config.partition) = (4, None));
     refused(elsewhere, "run `gsplit partition");

@@ -351,7 +351,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         (ModelKind::Gcn, Parallelism::Data, 2, TaskKind::Link, NormKind::None),
     ]) {
         let config = changed(&config(kind, parallelism, ranks), |config| {
-            (config.task.kind, config.model.norm, config.batch_size) = (task, Some(norm), 50);
+            (config.task.kind, config.model.norm, config.batch_size) = (Some(task), Some(norm), 50);
             (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,all,2".parse().unwrap());
         });
         let fixture = if task == TaskKind::Link { &linked } else { &fixture };

@@ -252,7 +252,7 @@ fn several_gpus_infer_what_one_does_in_the_order_of_the_vertices() {
         let to = |name: &str| fixture.folder.path().join(name);
         let config = InferConfig {
             checkpoint: checkpoint.clone(),
-            predict: Predict::Logits,
+            predict: Some(Predict::Logits),
             out: Some(to("p.parquet")),
             embeddings: Some(to("e.npy")),
             force: true,

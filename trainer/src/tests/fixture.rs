@@ -78,9 +78,14 @@ pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, false)
 }
 
+/// As [`dataset`], with numbers to learn: 40 and 7 times the sum of the features. Vertices without a class have none.
+pub fn numbers(seed: u64, n: u32, degree: u32) -> Fixture {
+    build_as(FeatureDtype::F32, seed, n, degree, 6, Learnt::Numbers)
+}
+
 /// As [`dataset`], with features of `dim` values that are stored as `dtype`.
 pub fn stored_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize) -> Fixture {
-    build_as(dtype, seed, n, degree, dim, false)
+    build_as(dtype, seed, n, degree, dim, Learnt::Classes)
 }
 
 /// As [`dataset`], with any number of [`SEVERAL_CLASSES`] a vertex.
@@ -90,10 +95,18 @@ pub fn several_labels(seed: u64, n: u32, degree: u32) -> Fixture {
 
 /// As [`dataset`], with features of `dim` values, and [`several_labels`].
 pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
-    build_as(FeatureDtype::F32, seed, n, degree, dim, several)
+    let learnt = if several { Learnt::Several } else { Learnt::Classes };
+    build_as(FeatureDtype::F32, seed, n, degree, dim, learnt)
 }
 
-fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
+/// Labels of a fixture.
+enum Learnt {
+    Classes,
+    Several,
+    Numbers,
+}
+
+fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, learnt: Learnt) -> Fixture {
     let key = StreamKey::new(seed, Stream::Generate);
     let (mut indptr, mut indices) = (vec![0u64], Vec::new());
     for v in 0..n {
@@ -107,7 +120,7 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, sev
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
     let mut features = writer.feature_writer(dtype, dim).unwrap();
-    let mut labels = Vec::new();
+    let (mut labels, mut numbers) = (Vec::new(), Vec::new());
     for v in 0..n {
         let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
         let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
@@ -115,6 +128,7 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, sev
             (0..dim as i32).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
         features.push_rows(&row).unwrap();
         labels.push(label);
+        numbers.push(if label < 0 { f32::NAN } else { 40.0 + 7.0 * row.iter().sum::<f32>() });
     }
     writer.add_features(features, dtype, None).unwrap();
     let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
@@ -123,12 +137,13 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, sev
     weight.push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
     writer.add_edge_column("weight", weight).unwrap();
     labels[0] = CLASSES as i32 - 1;
-    match several {
-        false => {
+    match learnt {
+        Learnt::Numbers => writer.add_numeric_labels(&numbers).unwrap(),
+        Learnt::Classes => {
             writer.add_labels(&labels).unwrap();
             writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
         }
-        true => {
+        Learnt::Several => {
             let mut rows = writer.multi_label_writer(SEVERAL_CLASSES as u32).unwrap();
             // The class that the features tell, and class 8 for every third vertex; class 7 for none.
             let bits = labels.iter().zip(0u32..).map(|(&label, v)| {

@@ -101,7 +101,7 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
 fn links_are_learnt_alike_on_groups() {
     let fixture = communities(300, 4);
     let base = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.task.kind, config.epochs, config.batch_size) = (TaskKind::Link, 1, 64);
+        (config.task.kind, config.epochs, config.batch_size) = (Some(TaskKind::Link), 1, 64);
     });
     let single = run(&fixture, &base, &RunOptions::default()).unwrap();
     for (groups, ranks) in [(2, 2), (3, 2)] {

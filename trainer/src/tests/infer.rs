@@ -135,7 +135,7 @@ fn predictions_of_a_gpu_are_those_of_the_host() {
         let to = |name: &str| Some(fixture.folder.path().join(name));
         let with = |order: Option<u32>, name: &str| InferConfig {
             checkpoint: checkpoint.clone(),
-            predict: Predict::Logits,
+            predict: Some(Predict::Logits),
             out: to(&format!("{name}.npy")),
             embeddings: to(&format!("{name}-hidden.npy")),
             force: true,
@@ -203,7 +203,7 @@ fn oracle_logits_follow_from_the_embeddings() {
             train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
             let config = InferConfig {
                 checkpoint: to("run"),
-                predict: Predict::Logits,
+                predict: Some(Predict::Logits),
                 split: [Wanted::All, Wanted::Test][usize::from(config.model.has_head()) * order % 2],
                 out: Some(to("p.npy")),
                 embeddings: Some(to("e.npy")),
@@ -282,7 +282,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
         // Of the test split alone, as logits in Parquet: the same rows.
         let part = InferConfig {
             split: Wanted::Test,
-            predict: Predict::Logits,
+            predict: Some(Predict::Logits),
             out: to("t.parquet"),
             embeddings: to("t.npy"),
             ..base
@@ -350,7 +350,7 @@ fn the_bytes_do_not_depend_on_the_threads() {
         let to = |name: &str| fixture.folder.path().join(name);
         let config = InferConfig {
             checkpoint: checkpoint.clone(),
-            predict: Predict::Probabilities,
+            predict: Some(Predict::Probabilities),
             out: Some(to("p.parquet")),
             embeddings: Some(to("e.npy")),
             force: true,

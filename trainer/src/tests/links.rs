@@ -22,7 +22,7 @@ use crate::task::{LinkBatch, LinkSplit};
 use crate::{InferConfig, RunOptions, infer, train};
 
 fn task() -> TaskConfig {
-    TaskConfig { kind: TaskKind::Link, negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
+    TaskConfig { kind: Some(TaskKind::Link), negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
 }
 
 pub fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
@@ -247,8 +247,8 @@ fn link_options_that_make_no_sense_are_refused() {
         (&|task| task.valid_edges = 0.95, "together below 1"),
         (&|task| task.test_edges = f64::NAN, "together below 1"),
         (&|task| task.metric = Some("accuracy".parse().unwrap()), "choose mrr"),
-        (&|task| (task.kind, task.scorer) = (TaskKind::Node, ScorerKind::Mlp), "--scorer mlp"),
-        (&|task| (task.kind, task.metric) = (TaskKind::Node, Some("mrr".parse().unwrap())), "--task link"),
+        (&|task| (task.kind, task.scorer) = (Some(TaskKind::Node), ScorerKind::Mlp), "--scorer mlp"),
+        (&|task| (task.kind, task.metric) = (Some(TaskKind::Node), Some("mrr".parse().unwrap())), "--task link"),
     ] {
         let config = changed(&base, |config| change(&mut config.task));
         let message = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err();

@@ -26,16 +26,16 @@
 //! np.mean([roc_auc_score(lab[:, k], log[:, k]) for k in range(9)])                  # 0.45544804068751965
 //! ```
 
-use gsplit_store::DatasetWriter;
+use gsplit_store::{Dataset, DatasetWriter, Split};
 use tempfile::TempDir;
 
 use super::fixture::provenance;
-use crate::Metric;
-use crate::metric::Scorer;
-use crate::metric::labels::Labels;
+use crate::config::{ClassWeights, NumberLoss, TaskConfig};
+use crate::metric::labels::{Labels, TargetScale};
+use crate::metric::{Metric, Scorer};
 use crate::operator::Place;
 use crate::operator::{from_rows, to_rows};
-use crate::task::NodeTargets;
+use crate::task::NodeTask;
 
 const VERTICES: usize = 60;
 
@@ -52,12 +52,36 @@ impl Lcg {
     }
 }
 
-/// The labels that `add` gives a dataset without edges.
-fn labels(add: impl FnOnce(&mut DatasetWriter)) -> (Labels, TempDir) {
+/// A dataset without edges that `add` adds labels to. All its vertices are of the train split.
+fn labelled(add: impl FnOnce(&mut DatasetWriter)) -> (Dataset, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0; VERTICES + 1], &[]).unwrap();
     add(&mut writer);
-    (Labels::open(&writer.finish(provenance()).unwrap()).unwrap(), folder)
+    writer.add_split(Split::Train, (0..VERTICES as u32).collect()).unwrap();
+    (writer.finish(provenance()).unwrap(), folder)
+}
+
+/// The labels that `add` gives a dataset.
+fn labels(add: impl FnOnce(&mut DatasetWriter)) -> (Labels, TempDir) {
+    let (dataset, folder) = labelled(add);
+    (Labels::open(&dataset).unwrap(), folder)
+}
+
+/// The task of `config` on `dataset`.
+fn task(dataset: &Dataset, config: &TaskConfig) -> crate::Result<NodeTask> {
+    NodeTask::new(dataset, Labels::open(dataset).unwrap(), config, &dataset.split(Split::Train).unwrap(), None)
+}
+
+/// Loss, right decisions and gradient of `seeds` in the mini-batch `batch`, whose logits are `logits`; the same on the host and a GPU.
+fn loss(task: &NodeTask, batch: &[u32], seeds: &[u32], logits: &[f32]) -> ([f64; 2], Vec<f32>, u64) {
+    let targets = task.targets(batch);
+    let logits = from_rows(logits.to_vec(), seeds.len(), logits.len() / seeds.len()).unwrap();
+    let found = targets.loss(&Place::host(), &logits, seeds, 1.0).unwrap();
+    let place = Place::under_test(1);
+    let on_gpu = targets.loss(&place, &place.bring(&logits).unwrap(), seeds, 1.0).unwrap();
+    let numbers = Vec::<f64>::try_from(found.numbers.unwrap()).unwrap();
+    assert_eq!(Vec::<f64>::try_from(on_gpu.numbers.unwrap()).unwrap(), numbers);
+    ([numbers[0], numbers[1]], to_rows(found.gradient.as_ref().unwrap()).unwrap().to_vec(), found.counted)
 }
 
 fn score(metric: &str, labels: &Labels, logits: &[f32], classes: usize) -> Option<f64> {
@@ -120,21 +144,16 @@ fn golden_several_classes() {
 fn oracle_the_loss_of_several_classes_is_its_formula() {
     let mut g = Lcg(10);
     let rows: Vec<u8> = (0..VERTICES).map(|_| g.below(8) as u8).collect();
-    let (labels, _folder) = labels(|writer| {
+    let (dataset, _folder) = labelled(|writer| {
         let mut out = writer.multi_label_writer(3).unwrap();
         out.push(&rows).unwrap();
         writer.add_multi_labels(out).unwrap();
     });
     let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
     let logits = &g.logits(60, 3)[..seeds.len() * 3];
-    let targets = NodeTargets { labels: &labels, labelled: 50 };
-    let logits_tensor = from_rows(logits.to_vec(), seeds.len(), 3).unwrap();
-    let found = targets.loss(&Place::host(), &logits_tensor, &seeds, 1.0).unwrap();
-    let place = Place::under_test(1);
-    let on_gpu = targets.loss(&place, &place.bring(&logits_tensor).unwrap(), &seeds, 1.0).unwrap();
-    let numbers = Vec::<f64>::try_from(found.numbers.unwrap()).unwrap();
-    assert_eq!(Vec::<f64>::try_from(on_gpu.numbers.unwrap()).unwrap(), numbers);
-    let gradient = to_rows(found.gradient.as_ref().unwrap()).unwrap();
+    let batch: Vec<u32> = (0..50).collect();
+    let task = task(&dataset, &TaskConfig::default()).unwrap();
+    let (numbers, gradient, counted) = self::loss(&task, &batch, &seeds, logits);
     let (mut loss, mut right) = (0.0, 0);
     for (i, &logit) in logits.iter().enumerate() {
         let (x, has) = (f64::from(logit), rows[seeds[i / 3] as usize] >> (i % 3) & 1 != 0);
@@ -145,7 +164,7 @@ fn oracle_the_loss_of_several_classes_is_its_formula() {
         assert!((f64::from(gradient[i]) - slope).abs() < 1e-7, "{i}: {}, expected {slope}", gradient[i]);
     }
     assert!((numbers[0] - loss / 50.0).abs() < 1e-5 * loss, "{}, expected {}", numbers[0], loss / 50.0);
-    assert_eq!((numbers[1], found.counted), (right as f64, 60));
+    assert_eq!((numbers[1], counted), (right as f64, 60));
 }
 
 #[test]
@@ -158,4 +177,159 @@ fn without_labels_there_is_no_score() {
     }
     // Every labelled vertex has the same class.
     assert_eq!(score("roc-auc", &labels, &[0.5; 2 * VERTICES], 2), None);
+}
+
+#[test]
+fn golden_errors_of_numbers() {
+    // sklearn: mean_squared_error([1, 2, 4, 7], [2, 2, 5, 3]) = 4.5, mean_absolute_error = 1.5, r2_score = 0.14285714285714285.
+    let numbers = [1.0, 2.0, f32::NAN, 4.0, 7.0];
+    let (labels, _folder) =
+        labels(|writer| writer.add_numeric_labels(&[&numbers[..], &[f32::NAN; VERTICES - 5]].concat()).unwrap());
+    assert_eq!((Metric::of(&labels), labels.outputs()), (Metric::Rmse, 1));
+    // On the scale of the mean 3 and the deviation 2.
+    let labels = labels.on(TargetScale { mean: 3.0, deviation: 2.0 });
+    let scaled = [-0.5, -0.5, 9.0, 1.0, 0.0];
+    equal(score("rmse", &labels, &scaled, 1), 4.5f64.sqrt());
+    equal(score("mae", &labels, &scaled, 1), 1.5);
+    equal(score("r2", &labels, &scaled, 1), 0.14285714285714285);
+    assert_eq!(score("rmse", &labels, &[], 1), None);
+    // One number has no variance.
+    assert_eq!(score("r2", &labels, &[0.25], 1), None);
+    equal(score("mae", &labels, &[0.25], 1), 2.5);
+    for metric in [Metric::Rmse, Metric::Mae] {
+        assert!(metric.is_error() && metric.scores_numbers());
+    }
+    assert!(!Metric::R2.is_error() && !Metric::Accuracy.is_error());
+    let message = Scorer::new(Metric::Accuracy, &labels).err().unwrap().to_string();
+    assert!(message.contains("choose rmse, mae or r2"), "{message}");
+}
+
+#[test]
+fn numbers_are_scaled_by_mean_and_population_deviation() {
+    let scale = |numbers: &[f32]| TargetScale::of(numbers.iter().copied());
+    assert_eq!(scale(&[2.0, f32::NAN, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), TargetScale { mean: 5.0, deviation: 2.0 });
+    // Of numbers that are all the same, and of none, nothing is divided by 0.
+    assert_eq!(scale(&[7.0, 7.0]), TargetScale { mean: 7.0, deviation: 1.0 });
+    assert_eq!(scale(&[]), TargetScale { mean: 0.0, deviation: 1.0 });
+    // In f64: in f32 all of these are lost.
+    let far = scale(&[1e8, 1e8 + 8.0, 1e8 + 16.0]);
+    assert!((far.mean - (1e8 + 8.0)).abs() < 1e-6 && (far.deviation - (128f64 / 3.0).sqrt()).abs() < 1e-6, "{far:?}");
+    let back: Vec<f32> = [1e8, 1e8 + 8.0].iter().map(|&number| far.in_unit(far.scaled(number))).collect();
+    assert_eq!(back, [1e8, 1e8 + 8.0]);
+}
+
+#[test]
+fn oracle_the_losses_of_numbers_are_their_formulas() {
+    let mut g = Lcg(11);
+    let numbers: Vec<f32> =
+        (0..VERTICES).map(|_| if g.below(5) == 0 { f32::NAN } else { 100.0 + g.below(50) as f32 }).collect();
+    let (dataset, _folder) = labelled(|writer| writer.add_numeric_labels(&numbers).unwrap());
+    let (batch, seeds): (Vec<u32>, Vec<u32>) = ((0..50).collect(), (0..40).step_by(3).collect());
+    let rows = &g.logits(60, 1)[..seeds.len()];
+    let known = |v: &&u32| !numbers[**v as usize].is_nan();
+    let given: Vec<f64> = numbers.iter().filter(|number| !number.is_nan()).map(|&number| f64::from(number)).collect();
+    let mean = given.iter().sum::<f64>() / given.len() as f64;
+    let deviation = (given.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / given.len() as f64).sqrt();
+    let count = batch.iter().filter(known).count() as f64;
+    for kind in [NumberLoss::Mse, NumberLoss::Mae] {
+        let task = task(&dataset, &TaskConfig { loss: Some(kind), ..TaskConfig::default() }).unwrap();
+        let (found, gradient, counted) = loss(&task, &batch, &seeds, rows);
+        let mut expected = 0.0;
+        for (i, v) in seeds.iter().enumerate() {
+            let error = match known(&v) {
+                true => f64::from(rows[i]) - (f64::from(numbers[*v as usize]) - mean) / deviation,
+                false => 0.0,
+            };
+            let (cost, slope) = match kind {
+                NumberLoss::Mse => (error * error, 2.0 * error),
+                NumberLoss::Mae => (error.abs(), if error == 0.0 { 0.0 } else { error.signum() }),
+            };
+            expected += cost / count;
+            assert!((f64::from(gradient[i]) - slope / count).abs() < 1e-6, "{kind:?}, {i}: {}", gradient[i]);
+        }
+        assert!((found[0] - expected).abs() < 1e-6 * expected, "{kind:?}: {}, expected {expected}", found[0]);
+        assert_eq!((found[1], counted), (0.0, 0));
+    }
+}
+
+#[test]
+fn oracle_weighted_losses_of_classes_are_torchs_own() {
+    let mut g = Lcg(12);
+    let classes: Vec<i32> = (0..VERTICES).map(|_| g.below(4).min(g.below(5)) as i32 - 1).collect();
+    let (dataset, _folder) = labelled(|writer| writer.add_labels(&classes).unwrap());
+    let counts: Vec<u64> = (0..3).map(|class| classes.iter().filter(|&&label| label == class).count() as u64).collect();
+    let all = counts.iter().sum::<u64>() as f64;
+    // As sklearn.utils.class_weight.compute_class_weight("balanced").
+    let balanced: Vec<f32> = counts.iter().map(|&count| (all / (3.0 * count as f64)) as f32).collect();
+    let batch: Vec<u32> = (5..45).collect();
+    let logits = g.logits(60, 3)[..batch.len() * 3].to_vec();
+    for (asked, weights) in
+        [("balanced", balanced), ("0.5,2,7", vec![0.5, 2.0, 7.0]), ("0,1,0.25", vec![0.0, 1.0, 0.25])]
+    {
+        let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
+        let task = task(&dataset, &config).unwrap();
+        let rows = from_rows(logits.clone(), batch.len(), 3).unwrap().set_requires_grad(true);
+        let wanted: Vec<i64> = batch.iter().map(|&v| i64::from(classes[v as usize])).collect();
+        let expected = rows.cross_entropy_loss(
+            &tch::Tensor::from_slice(&wanted),
+            Some(tch::Tensor::from_slice(&weights)),
+            tch::Reduction::Mean,
+            -1,
+            0.0,
+        );
+        expected.backward();
+        let expected = expected.double_value(&[]);
+        let (found, gradient, _) = loss(&task, &batch, &batch, &logits);
+        assert!((found[0] - expected).abs() < 1e-6 * expected, "{asked}: {}, torch has {expected}", found[0]);
+        let of_torch = to_rows(&rows.grad()).unwrap().to_vec();
+        assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked}");
+        // Two ranks with unequal seeds have parts of the same mean.
+        let parts = [&batch[..7], &batch[7..]].map(|seeds| {
+            let at = seeds[0] as usize - 5;
+            loss(&task, &batch, seeds, &logits[3 * at..3 * (at + seeds.len())]).0[0]
+        });
+        assert!((parts[0] + parts[1] - expected).abs() < 1e-6 * expected, "{asked}: {parts:?}, torch has {expected}");
+    }
+    for (asked, words) in [("1,2", "2 weights, expected 3, one for each class"), ("0,0,0", "")] {
+        match asked.parse::<ClassWeights>() {
+            Ok(weights) => {
+                let config = TaskConfig { class_weights: Some(weights), ..TaskConfig::default() };
+                let message = task(&dataset, &config).err().unwrap().to_string();
+                assert!(message.contains(words), "{message}");
+            }
+            Err(message) => assert!(message.contains("not all of them 0") && words.is_empty(), "{message}"),
+        }
+    }
+}
+
+#[test]
+fn oracle_weights_of_several_classes_are_torchs_pos_weight() {
+    let mut g = Lcg(13);
+    let rows: Vec<u8> = (0..VERTICES).map(|_| (g.below(2) | u64::from(g.below(7) == 0) << 1) as u8).collect();
+    let (dataset, _folder) = labelled(|writer| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        out.push(&rows).unwrap();
+        writer.add_multi_labels(out).unwrap();
+    });
+    let with = |class: u8| rows.iter().filter(|row| *row >> class & 1 != 0).count() as f32;
+    let all = VERTICES as f32;
+    // No vertex has class 2, whose weight would be infinite.
+    let balanced = vec![(all - with(0)) / with(0), (all - with(1)) / with(1), 1.0];
+    let batch: Vec<u32> = (0..VERTICES as u32).collect();
+    let logits = g.logits(60, 3);
+    for (asked, weights) in [("balanced", balanced), ("3,0.5,1", vec![3.0, 0.5, 1.0])] {
+        let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
+        let task = task(&dataset, &config).unwrap();
+        let wanted: Vec<f32> =
+            rows.iter().flat_map(|row| (0..3).map(move |class| f32::from(row >> class & 1))).collect();
+        let expected = from_rows(logits.clone(), VERTICES, 3).unwrap().binary_cross_entropy_with_logits::<tch::Tensor>(
+            &from_rows(wanted, VERTICES, 3).unwrap(),
+            None,
+            Some(tch::Tensor::from_slice(&weights)),
+            tch::Reduction::Sum,
+        );
+        let expected = expected.double_value(&[]) / VERTICES as f64;
+        let found = loss(&task, &batch, &batch, &logits).0[0];
+        assert!((found - expected).abs() < 1e-5 * expected, "{asked}: {found}, torch has {expected}");
+    }
 }

@@ -27,6 +27,7 @@ mod peers;
 mod placement;
 mod processes;
 mod refusals;
+mod regression;
 mod runs;
 mod sampling;
 mod shards;

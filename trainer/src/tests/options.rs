@@ -215,7 +215,7 @@ fn every_parallelism_takes_the_options_that_make_sense() {
             but(&[Cooperative]),
         ),
         ("--draw locality", |config| config.draw.kind = DrawKind::Locality, vec![Data, Owned, Single]),
-        ("--task link", |config| config.task.kind = TaskKind::Link, but(&[Cooperative])),
+        ("--task link", |config| config.task.kind = Some(TaskKind::Link), but(&[Cooperative])),
         ("--device", |config| config.device = Device::Cuda, but(&[PushPull, Cooperative])),
         ("--model sage-pool", |config| config.model.kind = ModelKind::SagePool, but(&[PushPull])),
         ("--input-dropout", |config| config.model.input_dropout = 0.2, but(&[PushPull])),

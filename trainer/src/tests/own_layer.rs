@@ -91,7 +91,7 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
             let config = InferConfig {
                 checkpoint: checkpoint.clone(),
                 out: Some(out.clone()),
-                predict: Predict::Logits,
+                predict: Some(Predict::Logits),
                 layer: Some(layer.clone()),
                 dtype: Some(if order.is_some() { dtype } else { Dtype::F32 }),
                 places: order.and_then(emulated),

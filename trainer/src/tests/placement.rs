@@ -320,7 +320,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     assert!(notes.iter().any(|line| line.starts_with("warning: rows are ranked without presample b-fitting")));
     // Mini-batches of links are other ones.
     let links = communities(120, 4);
-    let config = changed(&config, |config| config.task.kind = TaskKind::Link);
+    let config = changed(&config, |config| config.task.kind = Some(TaskKind::Link));
     assert_eq!(notes_of(&links.dataset, &config).0, "the number of edges that lead from them");
 }
 

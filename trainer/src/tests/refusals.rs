@@ -90,7 +90,7 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
     let message = infers(Wanted::Valid).unwrap_err().to_string();
     assert!(message.contains("--split valid") && message.contains("is empty"), "{message}");
     // Links need no labels, and a ring has edges to hold out.
-    let links = changed(&config, |config| (config.task.kind, config.task.test_edges) = (TaskKind::Link, 0.3));
+    let links = changed(&config, |config| (config.task.kind, config.task.test_edges) = (Some(TaskKind::Link), 0.3));
     let summary = train(&dataset, &links, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
     assert!(summary.epochs[0].loss.is_finite() && summary.epochs[0].test.is_some());
 }

@@ -14,7 +14,7 @@ use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallel
 use crate::{Metric, RunOptions, Summary, train};
 
 /// Shards of `fixture` for `hosts`, cut by `key`, each alone in a folder of its own below `to`. The whole dataset is hidden.
-fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
+pub fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
     alone(write_shards((&fixture.dataset, Some(&map)), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
@@ -32,7 +32,7 @@ fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
 }
 
 /// Results of the ranks of a run on `config`, on the dataset that `of` gives each.
-fn outcomes<'d>(
+pub fn outcomes<'d>(
     config: &TrainConfig,
     options: &RunOptions,
     of: impl Fn(usize) -> &'d Dataset + Sync,
@@ -160,7 +160,7 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
         &plain,
         "rank 0 has part 0, it holds those from 1 to 1: give that rank the shard of host 0",
     );
-    let link = changed(&split, |config| config.task.kind = TaskKind::Link);
+    let link = changed(&split, |config| config.task.kind = Some(TaskKind::Link));
     refused(&[first, second], &link, &plain, "pass --eval-every 0");
     let cache = RunOptions { cache: Some(1 << 20), places: emulated(1), ..plain.clone() };
     refused(&[first, second], &split, &cache, "pass --placement host, and no --cache");
@@ -198,7 +198,7 @@ fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
     let key = store_partition(&fixture.dataset, Cut::Random, 2);
     let options = RunOptions { threads: Some(1), ..RunOptions::default() };
     let link = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
-        (config.task.kind, config.eval_every) = (TaskKind::Link, 0);
+        (config.task.kind, config.eval_every) = (Some(TaskKind::Link), 0);
     });
     let to = tempfile::tempdir().unwrap();
     let shards = cut(&fixture, &key, 2, to.path());

@@ -425,7 +425,7 @@ fn sources_are_listed_by_their_original_ids() {
     refused("3\n", &|config| config.out = None, "--out recommendations.parquet");
     refused("3\n", &|config| config.top = Some(0), "--top 0");
     refused("3\n", &|config| config.split = crate::Wanted::Test, "--sources FILE");
-    refused("3\n", &|config| config.predict = crate::Predict::Logits, "--predict: is of classes");
+    refused("3\n", &|config| config.predict = Some(crate::Predict::Logits), "--predict: is of classes");
     refused("3\n", &|config| config.sources = Some(folder.join("none.txt")), "none.txt");
 }
 

@@ -84,6 +84,30 @@ fn oracle_pyg_arrays() {
 }
 
 #[test]
+fn numbers_are_f32_labels_and_nan_where_there_is_none() {
+    let example = example(Kind::Number, 90, 700, 9);
+    // NaN is no equal of itself.
+    let bits = |numbers: &[f64]| numbers.iter().map(|&number| (number as f32).to_bits()).collect::<Vec<u32>>();
+    let expected = |vertices: &[u32]| {
+        vertices.iter().map(|&v| number_of(example.labels[v as usize]).to_bits()).collect::<Vec<u32>>()
+    };
+    let check = |found: StoredArray, vertices: &[u32]| {
+        assert_eq!((&*found.descr, &found.shape[..]), ("<f4", &[vertices.len()][..]));
+        assert_eq!(bits(&found.values), expected(vertices));
+    };
+    let all: Vec<u32> = (0..90).collect();
+    assert!(example.labels.contains(&-1));
+    check(npy(&example.write(ExportFormat::Pyg, "pyg").join("y.npy")), &all);
+    let graphbolt = example.write(ExportFormat::Graphbolt, "gb");
+    check(npy(&graphbolt.join("set/test-labels.npy")), &example.splits[2]);
+    let text = fs::read_to_string(graphbolt.join("metadata.yaml")).unwrap();
+    assert!(text.contains("name: node_regression") && !text.contains("num_classes"), "{text}");
+    let dgl = example.export(ExportFormat::Dgl, "dgl", &ExportOptions { chunks: Some(4), ..Default::default() });
+    let metadata: Value = serde_json::from_slice(&fs::read(dgl.join("metadata.json")).unwrap()).unwrap();
+    assert_eq!(bits(&chunks(&dgl, &metadata["node_data"]["_N"]["label"])), expected(&all));
+}
+
+#[test]
 fn a_graph_without_edges_has_arrays_of_that_shape() {
     let example = example(Kind::Bare, 7, 0, 1);
     for (format, name) in [(ExportFormat::Pyg, "edge_index.npy"), (ExportFormat::Graphbolt, "edges/edges.npy")] {

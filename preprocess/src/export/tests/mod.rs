@@ -20,6 +20,7 @@ enum Kind {
     Bare,
     Single,
     Multi,
+    Number,
 }
 
 const CLASSES: u32 = 11;
@@ -116,6 +117,9 @@ fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32
         writer.add_original_ids(&(0..n as u64).map(|v| v * 3 + 7).collect::<Vec<_>>()).unwrap();
         return;
     }
+    if kind == Kind::Number {
+        return writer.add_numeric_labels(&labels.iter().copied().map(number_of).collect::<Vec<_>>()).unwrap();
+    }
     let mut bits = writer.multi_label_writer(CLASSES).unwrap();
     for label in labels {
         bits.push(&classes_of(*label).to_le_bytes()[..2]).unwrap();
@@ -131,6 +135,11 @@ fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32
 /// The classes that the multi-label examples give a vertex, as bits: its label and class 0; none where it has no label.
 fn classes_of(label: i32) -> u32 {
     if label < 0 { 0 } else { 1 << label | 1 }
+}
+
+/// The number that the examples with numbers give a vertex: NaN where it has no label.
+fn number_of(label: i32) -> f32 {
+    if label < 0 { f32::NAN } else { label as f32 / 4.0 - 1.0 }
 }
 
 impl Example {

@@ -28,7 +28,7 @@ fn strings(batches: &[RecordBatch], name: &str) -> Vec<Option<String>> {
 
 #[test]
 fn oracle_tables_have_every_value() {
-    for kind in [Kind::Single, Kind::Multi] {
+    for kind in [Kind::Single, Kind::Multi, Kind::Number] {
         let example = example(kind, 4000, 300_000, 12);
         let out = example.write(ExportFormat::Parquet, "tables");
         let edges = table(&out.join("edges"));
@@ -69,6 +69,10 @@ fn check_nodes(example: &Example, kind: Kind, nodes: &[RecordBatch]) {
             let names = example.labels.iter().map(|&label| (label >= 0).then(|| format!("class: {label}")));
             assert!(strings(nodes, "class_name").into_iter().eq(names));
             assert_eq!(longs(nodes, "original_id"), (0..n as i64).map(|v| v * 3 + 7).collect::<Vec<_>>());
+        }
+        Kind::Number => {
+            let numbers = nodes.iter().flat_map(|batch| batch["label"].as_primitive::<Float32Type>().iter());
+            assert!(numbers.eq(example.labels.iter().map(|&label| (label >= 0).then(|| number_of(label)))));
         }
         _ => {
             let bits = nodes.iter().flat_map(|batch| {

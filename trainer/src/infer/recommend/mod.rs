@@ -24,7 +24,6 @@ use serde::Serialize;
 
 use super::table::OutputIds;
 use super::{InferConfig, Trained, Wanted};
-use crate::config::TaskKind;
 use crate::error::check_stop;
 use crate::infer::Predict;
 use crate::model::PairScorer;
@@ -98,11 +97,11 @@ impl<'a> Recommender<'a> {
         };
         if top == 0 {
             return refused("--top 0: expected at least 1");
-        } else if trained.config().task.kind != TaskKind::Link {
+        } else if !trained.config().task.is_link() {
             return refused("--top: the model was trained on classes, not on links: train one with --task link");
         } else if config.split != Wanted::All {
             return refused("--split: is of classes: list the sources of recommendations with --sources FILE");
-        } else if config.predict != Predict::Class {
+        } else if config.predict.is_some_and(|form| form != Predict::Class) {
             return refused("--predict: is of classes, not of recommendations: leave it out");
         }
         let kinds = dataset.kinds()?;

@@ -105,7 +105,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 19] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
-        ("metric/train", Some(report.train)),
+        ("metric/train", report.train),
         ("metric/valid", report.valid),
         ("metric/test", report.test),
         ("optimizer/learning_rate", Some(report.learning_rate)),

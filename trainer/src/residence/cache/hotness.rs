@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use gsplit_store::{Dataset, Presample, Progress, choose, hottest_rows, out_degrees};
 
 use crate::Result;
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::job::Job;
 
 /// The `count` hottest rows, all of them if there are no more, and what they are ranked by.
@@ -41,7 +41,7 @@ pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pr
     let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
     let rank = |presample: &Presample| {
         let drawn = &presample.meta().config;
-        let is_of_task = drawn.negatives.is_some() == (config.task.kind == TaskKind::Link);
+        let is_of_task = drawn.negatives.is_some() == config.task.is_link();
         let alike = (drawn.draw_by == config.draw_by, drawn.fanouts == fanouts, drawn.batch_size == batch_size);
         is_of_task.then(|| (alike, Reverse(presample.key().to_string())))
     };

@@ -6,7 +6,7 @@ use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
 
 use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
-use crate::config::{ModelKind, TaskKind};
+use crate::config::ModelKind;
 use crate::job::Job;
 use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
@@ -51,7 +51,7 @@ impl<'a> Source<'_, 'a> {
     /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
     fn reads_indptr(&self) -> bool {
         let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
-        of_sources || self.job.options.layer.is_some() || self.job.config.task.kind == TaskKind::Link
+        of_sources || self.job.options.layer.is_some() || self.job.config.task.is_link()
     }
 
     /// Bytes of a rank's room that are not the cache's, in a place that asks for so many bytes of each GPU.

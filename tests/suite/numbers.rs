@@ -1,0 +1,87 @@
+//! A dataset whose vertices have numbers to learn goes through every command.
+
+use std::fs;
+use std::path::Path;
+
+use gsplit_store::{DatasetWriter, FeatureDtype, Provenance, Split};
+
+use crate::support::{fails, json, losses, ok};
+
+/// A graph of 600 vertices with the numbers 1000 and 50 times the first feature; every seventh vertex has none.
+fn numbers(path: &Path) {
+    let n = 600u32;
+    let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| 4 * v).collect();
+    let sources = |v: u32| {
+        let mut sources = [1, 2, 3, 40].map(|step| (v + step) % n);
+        sources.sort_unstable();
+        sources
+    };
+    let indices: Vec<u32> = (0..n).flat_map(sources).collect();
+    let mut writer = DatasetWriter::create(path, false, &indptr, &indices).unwrap();
+    let first = |v: u32| ((v * 37 % 101) as f32 - 50.0) / 25.0;
+    let mut rows = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
+    rows.push_rows(&(0..n).flat_map(|v| [first(v), 1.0]).collect::<Vec<f32>>()).unwrap();
+    writer.add_features(rows, FeatureDtype::F32, None).unwrap();
+    let number = |v: u32| if v.is_multiple_of(7) { f32::NAN } else { 1000.0 + 50.0 * first(v) };
+    writer.add_numeric_labels(&(0..n).map(number).collect::<Vec<f32>>()).unwrap();
+    for (at, split) in [Split::Train, Split::Valid, Split::Test].into_iter().enumerate() {
+        writer.add_split(split, (0..n).filter(|v| *v as usize % 3 == at).collect()).unwrap();
+    }
+    let provenance = Provenance {
+        tool_version: "0".into(),
+        command: "test".into(),
+        options: serde_json::Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+        decisions: Vec::new(),
+    };
+    writer.finish(provenance).unwrap();
+}
+
+#[test]
+fn numbers_go_through_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    numbers(&folder.join("ds"));
+    let run = |line: &str| ok(folder, &line.split(' ').collect::<Vec<_>>());
+    let shown = run("inspect ds");
+    assert!(shown.contains("a number a vertex") && shown.contains("of 514 vertices to learn: mean "), "{shown}");
+    run("verify ds");
+    run("presample ds --fanouts 3,3 --batch-size 64");
+    run("partition ds --parts 2");
+    let key = fs::read_dir(folder.join("ds/partition")).unwrap().next().unwrap().unwrap().file_name();
+    run(&format!("shard ds --hosts 2 --partition {} --out shards", key.to_str().unwrap()));
+    run("verify shards/host-0");
+    let base = "train ds --fanouts 3,3 --hidden 16 --batch-size 64 --epochs 20 --lr 0.02 --dropout 0";
+    let train = |rest: &str| json(folder, &format!("{base} {rest}").split(' ').collect::<Vec<_>>());
+    let single = train("--parallelism single --log runs/single.jsonl --checkpoint runs/one");
+    let split = train("--parallelism split --ranks 2 --log runs/split.jsonl");
+    assert_eq!(single["config"]["task"]["kind"], "regression");
+    assert_eq!(single["summary"]["metric"], "rmse");
+    for (one, other) in losses(&single).iter().zip(losses(&split)) {
+        assert!((one - other).abs() < 1e-2 * one.max(0.01), "{one}, {other}");
+    }
+    let errors: Vec<f64> =
+        single["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["valid"].as_f64().unwrap()).collect();
+    let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
+    assert_eq!(single["summary"]["best"]["valid"].as_f64(), Some(least));
+    // The deviation is 58.
+    assert!(least < 20.0 && errors[0] > least, "{errors:?}");
+    assert!(run("compare runs/single.jsonl runs/split.jsonl").contains("split"));
+    run("report runs --dataset ds --out report.html");
+    let html = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(html.contains("of 514 vertices to learn"));
+    let best = single["summary"]["best"]["epoch"].as_u64().unwrap();
+    assert!(html.contains(&format!("<td>{best}</td>")), "the epoch with the least error");
+    run("infer ds --checkpoint runs/one/best --split test --out p.npy");
+    let message =
+        fails(folder, &["infer", "ds", "--checkpoint", "runs/one", "--predict", "class", "--out", "c.npy"], 2);
+    assert!(message.contains("the model was trained on numbers"), "{message}");
+    run("export ds --format pyg --out pyg");
+    let message = fails(folder, &["train", "ds", "--task", "node"], 2);
+    assert!(message.contains("choose --task regression"), "{message}");
+    let printed = ok(folder, &["train", "--class-weights", "1,2.5", "--print-config"]);
+    fs::write(folder.join("run.toml"), &printed).unwrap();
+    assert!(printed.contains("class_weights = \"1,2.5\""), "{printed}");
+    assert_eq!(ok(folder, &["train", "--config", "run.toml", "--print-config"]), printed);
+}
