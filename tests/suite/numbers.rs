@@ -52,6 +52,7 @@ fn numbers_go_through_every_command() {
     let key = fs::read_dir(folder.join("ds/partition")).unwrap().next().unwrap().unwrap().file_name();
     run(&format!("shard ds --hosts 2 --partition {} --out shards", key.to_str().unwrap()));
     run("verify shards/host-0");
+    run("plan ds --profile a100-4 --layers 2 --fanouts 3,3 --batch-size 64 --batches 2");
     let base = "train ds --fanouts 3,3 --hidden 16 --batch-size 64 --epochs 20 --lr 0.02 --dropout 0";
     let train = |rest: &str| json(folder, &format!("{base} {rest}").split(' ').collect::<Vec<_>>());
     let single = train("--parallelism single --log runs/single.jsonl --checkpoint runs/one");

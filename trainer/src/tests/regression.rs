@@ -96,7 +96,8 @@ fn runs_on_processes_shards_and_gpus_learn_and_score_the_same() {
             for (found, expected) in losses(other).into_iter().zip(&whole) {
                 close(Some(found.1), Some(expected.1));
                 if task.is_regression() {
-                    (close(found.2, expected.2), close(found.3, expected.3));
+                    close(found.2, expected.2);
+                    close(found.3, expected.3);
                 }
             }
         }
