@@ -73,7 +73,7 @@ pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
-pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
+pub use infer::{ChosenEpoch, InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};

@@ -16,4 +16,4 @@ pub use owned::OwnedLayers;
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use table::ids_beside;
 pub use team::Team;
-pub use trained::Trained;
+pub use trained::{ChosenEpoch, Trained};

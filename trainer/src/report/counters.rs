@@ -2,6 +2,7 @@
 
 use gsplit_kernels::Communicator;
 pub use gsplit_store::{LayerRows, Timings};
+use gsplit_store::{Baseline, ModelScores};
 use serde::Serialize;
 
 use crate::job::options::TopologyStorage;
@@ -159,6 +160,10 @@ pub struct Summary {
     pub resumed_after: u32,
     /// The epoch with the highest valid metric, those before a resume included.
     pub best: Option<EpochReport>,
+    /// Scores of the model that reads no features and no edges, by which `valid` and `test` are to be judged.
+    pub baseline: Option<Baseline>,
+    /// Scores of the classes after the best epoch, without one after the last that was evaluated.
+    pub scores: Option<ModelScores>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.

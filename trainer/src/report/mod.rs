@@ -3,6 +3,7 @@
 pub mod checkpoint;
 mod counters;
 pub mod log;
+pub mod notes;
 pub mod stopping;
 
 pub use counters::*;
