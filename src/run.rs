@@ -33,8 +33,9 @@ use crate::child::finished;
 /// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
 /// were finished before are reused, so the same command goes on after Ctrl-C. Options are those of gsplit convert; behind -- stand
 /// those of gsplit train, from which the other steps take theirs: mini-batches are presampled as training draws them, and the graph is
-/// cut for its ranks. One rank on the CPU needs no presample and no partition. Predictions are those of the best epoch on the valid
-/// split.
+/// cut for its ranks. One rank on the CPU needs no presample and no partition. Unless they say otherwise, training goes on until the
+/// valid score stops rising. Predictions are those of the best epoch on the valid split. A graph with labels and no splits is split at
+/// random, 0.6 to train, 0.2 valid, 0.2 test.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
 /// `embeddings.parquet`, and `report.html`, the page of `gsplit report`.
@@ -152,7 +153,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
         let again = |options: &[&str], more: &[&str]| {
-            let words = [&[input.clone()], &convert[..], &options.iter().map(|word| word.to_string()).collect::<Vec<_>>()];
+            let words =
+                [&[input.clone()], &convert[..], &options.iter().map(|word| word.to_string()).collect::<Vec<_>>()];
             let train = args.train.iter().cloned().chain(more.iter().map(|word| word.to_string()));
             let train: Vec<String> = train.collect();
             let behind = if train.is_empty() { Vec::new() } else { [vec!["--".to_string()], train].concat() };
@@ -270,7 +272,9 @@ fn check_ready(
         TaskKind::Node => dataset.manifest().num_classes.is_some(),
     };
     if !has_labels {
-        lacking.push("labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)");
+        lacking.push(
+            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)",
+        );
         train.push("--task=link");
     } else if lacks_splits(dataset, config) {
         lacking.push("training vertices");

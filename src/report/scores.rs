@@ -40,7 +40,8 @@ fn baselines(page: &mut Page, scored: &[(&TrainingRun, &ModelScores)]) {
     let row = |(run, scores): &(&TrainingRun, &ModelScores)| {
         let epoch = run.epochs.iter().find(|epoch| epoch.epoch == scores.epoch);
         let baseline = scores.baseline.as_ref();
-        let class = baseline.and_then(|baseline| baseline.class).map(|class| format!(": {}", named(run, class as usize)));
+        let class =
+            baseline.and_then(|baseline| baseline.class).map(|class| format!(": {}", named(run, class as usize)));
         vec![
             run.name.clone(),
             scores.metric.clone(),
@@ -91,14 +92,17 @@ fn of_split(page: &mut Page, run: &TrainingRun, epoch: u32, split: &SplitScores)
         return page.table(&title, &["class", "taken for", "vertices"], &rows);
     }
     let count = |actual: usize, predicted: usize| {
-        let pair = split.confused.iter().find(|pair| (pair.actual as usize, pair.predicted as usize) == (actual, predicted));
+        let pair =
+            split.confused.iter().find(|pair| (pair.actual as usize, pair.predicted as usize) == (actual, predicted));
         if actual == predicted { split.classes[actual].right } else { pair.map_or(0, |pair| pair.count) }
     };
     let row = |actual: usize| -> Vec<String> {
         let counts = (0..classes).map(|predicted| count(actual, predicted).to_string());
         [named(run, actual)].into_iter().chain(counts).collect()
     };
-    let head: Vec<String> = ["class".to_string()].into_iter().chain((0..classes).map(|class| named(run, class))).collect();
-    let title = format!("{run_name}: confusion in the {name} split, a row for each class, a column for what was predicted");
+    let head: Vec<String> =
+        ["class".to_string()].into_iter().chain((0..classes).map(|class| named(run, class))).collect();
+    let title =
+        format!("{run_name}: confusion in the {name} split, a row for each class, a column for what was predicted");
     page.table(&title, &head, &(0..classes).map(row).collect::<Vec<_>>());
 }

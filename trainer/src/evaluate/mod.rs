@@ -70,7 +70,9 @@ fn evaluate_owned(
     comm: &dyn Communicator,
     stage: &dyn Stage,
 ) -> Result<Evaluation> {
-    let (Task::Nodes(labels), Some(owners)) = (&job.task, job.frontiers.map()) else { return Ok(Evaluation::default()) };
+    let (Task::Nodes(labels), Some(owners)) = (&job.task, job.frontiers.map()) else {
+        return Ok(Evaluation::default());
+    };
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let wanted = scores.vertices();
     let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;

@@ -6,16 +6,21 @@ use gsplit_store::{Split, SplitScores};
 
 use super::{evaluate, evaluate_owned, num_rows};
 use crate::infer::Team;
+use crate::metric::Evaluation;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
 use crate::ranks::comms::Comms;
 use crate::report::EpochReport;
-use crate::metric::Evaluation;
 use crate::run::setup::Run;
 use crate::{Error, Result};
 
 /// Fills in the scores, when it is time to, and returns those of the classes: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
-pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Comms) -> Result<Option<Vec<SplitScores>>> {
+pub fn score(
+    run: &Run<'_>,
+    report: &mut EpochReport,
+    model: &Model,
+    comms: &Comms,
+) -> Result<Option<Vec<SplitScores>>> {
     let (job, config) = (run.job, run.job.config);
     let last = report.epoch == config.epochs;
     let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));

@@ -8,8 +8,8 @@ use gsplit_store::{Error as StoreError, checksum_file, document};
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
-use crate::report::stopping::best_epoch;
 use crate::report::checkpoint::{Checkpoint, best, newest, of_epoch, restore_parameters};
+use crate::report::stopping::best_epoch;
 use crate::{Error, Result};
 
 /// The file with the parameters.

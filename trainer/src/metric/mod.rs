@@ -11,6 +11,8 @@ mod roc_auc;
 mod scorer;
 mod scores;
 
+#[cfg(test)]
+pub(crate) use counts::ClassCounts;
 pub use kind::Metric;
 pub use rank::{SharedNegatives, rank_of_positive};
 pub use roc_auc::roc_auc;

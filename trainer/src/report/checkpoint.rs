@@ -19,9 +19,7 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, checksum_file,
-};
+use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, checksum_file};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 

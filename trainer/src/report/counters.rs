@@ -1,8 +1,8 @@
 //! Numbers that training returns: per step inside, per epoch to the caller and to the logs.
 
 use gsplit_kernels::Communicator;
-pub use gsplit_store::{LayerRows, Timings};
 use gsplit_store::{Baseline, ModelScores};
+pub use gsplit_store::{LayerRows, Timings};
 use serde::Serialize;
 
 use crate::job::options::TopologyStorage;

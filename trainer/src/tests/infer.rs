@@ -218,7 +218,8 @@ fn oracle_logits_follow_from_the_embeddings() {
                 let file = ColumnFile::open(to(name)).unwrap();
                 Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
             };
-            let model = Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
+            let model =
+                Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
             let found =
                 match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..] {
                     [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),

@@ -29,6 +29,7 @@ mod processes;
 mod refusals;
 mod runs;
 mod sampling;
+mod scores;
 mod shards;
 mod step_log;
 mod traffic;

@@ -5,8 +5,8 @@ mod storage;
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gsplit_store::Baseline;
