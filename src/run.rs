@@ -251,7 +251,8 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Opt
 fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
     config.task.kind != TaskKind::Link
         && dataset.manifest().num_classes.is_some()
-        && dataset.split(Split::Train).is_ok_and(|train| train.is_empty())
+        && !(dataset.manifest().splits().contains(&Split::Train)
+            && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
 }
 
 /// Fails with all that training needs and `dataset` lacks, and the command that has it: `again` with these options of convert and of
@@ -284,9 +285,9 @@ fn check_ready(
         return Ok(());
     }
     let (path, lacking) = (dataset.path().display(), lacking.join(", no "));
-    let command = match (is_dataset, convert.is_empty()) {
-        (true, false) => format!("convert the graph again with {}", convert.join(" ")),
-        _ => again(&convert, &train),
+    let command = match is_dataset && !convert.is_empty() {
+        true => format!("convert the graph again with {}, then {}", convert.join(" "), again(&[], &train)),
+        false => again(&convert, &train),
     };
     bail!("{path}: has no {lacking}: {command}")
 }

@@ -180,6 +180,12 @@ fn what_is_missing_is_told_before_training() {
         "o/dataset: has no labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges): \
          gsplit run edges.txt --features=fastrp:8 --out=o -- --epochs 1 --task=link",
     );
+    ok(folder, &["convert", "edges.txt", "--out", "bare"]);
+    at_first(
+        &["run", "bare", "--out", "q"],
+        1,
+        "convert the graph again with --features=fastrp:64, then gsplit run bare --out=q -- --task=link",
+    );
     at_first(&["run", "o/dataset", "--out", "p", "--symmetrise"], 2, "is a dataset already");
 }
 
