@@ -153,10 +153,9 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
         let again = |options: &[&str], more: &[&str]| {
-            let words =
-                [&[input.clone()], &convert[..], &options.iter().map(|word| word.to_string()).collect::<Vec<_>>()];
-            let train = args.train.iter().cloned().chain(more.iter().map(|word| word.to_string()));
-            let train: Vec<String> = train.collect();
+            let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+            let words = [vec![input.clone()], convert.clone(), owned(options)];
+            let train = [args.train.clone(), owned(more)].concat();
             let behind = if train.is_empty() { Vec::new() } else { [vec!["--".to_string()], train].concat() };
             shown("run", &[words.concat(), vec![format!("--out={out}")], behind].concat())
         };
@@ -311,7 +310,7 @@ fn chosen(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> anyhow::
     }
     let is_link = config.task.kind == TaskKind::Link;
     let items = match is_link {
-        true => dataset.topology().num_edges() as usize / 2,
+        true => dataset.topology().num_edges() / 2,
         false => dataset.split(Split::Train)?.len(),
     };
     let steps = match config.parallelism.cooperates() {
