@@ -9,7 +9,7 @@ type Heading = (&'static str, &'static [&'static str]);
 const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     (
         &["infer"],
-        &["checkpoint", "out", "predict", "embeddings", "split", "device", "memory", "force"],
+        &["checkpoint", "epoch", "out", "predict", "embeddings", "split", "device", "memory", "force"],
         &[("Scores", &["metric"]), ("Where and how it computes", &["gpus", "dtype", "scratch"])],
     ),
     (

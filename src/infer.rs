@@ -36,6 +36,7 @@ Examples:
   gsplit infer products --checkpoint runs/split --out classes.parquet
   gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
   gsplit infer --nodes new.csv --edges new_edges.csv --checkpoint run/checkpoint --out scores.parquet
+  gsplit infer products --checkpoint runs/split --epoch last --split valid
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
   gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
   gsplit infer ratings --checkpoint runs/links --top 10 --out recommendations.parquet
@@ -75,11 +76,12 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let summary = infer(dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
     let seconds = started.elapsed().as_secs_f64();
     ui.say(format_args!(
-        "{}: {} vertices by {} after epoch {} ({seconds:.2} s{})",
+        "{}: {} vertices by {} after epoch {}{} ({seconds:.2} s{})",
         dataset.name(),
         summary.vertices,
         summary.checkpoint.display(),
         summary.epochs,
+        if summary.best { ", the best so far on the valid split" } else { "" },
         if summary.spilled { ", layers on disk" } else { "" },
     ));
     for (split, score) in &summary.scores {

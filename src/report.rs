@@ -19,6 +19,7 @@ mod found;
 mod graph;
 mod page;
 mod partitions;
+mod scores;
 mod training;
 
 /// Show a dataset and its training runs on one HTML page
@@ -76,6 +77,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         None => page.leave_out("Graph", "no dataset is here: gsplit report with a folder that has one too"),
     }
     training::show(&mut page, &found);
+    scores::show(&mut page, &found);
     environment::show(&mut page, dataset.as_ref(), &found)?;
 
     let name = dataset.as_ref().map_or_else(|| args.folder.display().to_string(), |dataset| dataset.name().to_string());

@@ -34,8 +34,9 @@ use crate::child::finished;
 /// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
 /// were finished before are reused, so the same command goes on after Ctrl-C. Options are those of gsplit convert; behind -- stand
 /// those of gsplit train, from which the other steps take theirs: mini-batches are presampled as training draws them, and the graph is
-/// cut for its ranks. One rank on the CPU needs no presample and no partition. Predictions are those of the best epoch on the valid
-/// split.
+/// cut for its ranks. One rank on the CPU needs no presample and no partition. Unless they say otherwise, training goes on until the
+/// valid score stops rising. Predictions are those of the best epoch on the valid split. A graph with labels and no splits is split at
+/// random, 0.6 to train, 0.2 valid, 0.2 test.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
 /// `embeddings.parquet`, or `recommendations.parquet` (10 targets for each source) where sources and targets are of two kinds, and `report.html`, the page of `gsplit report`.
@@ -71,6 +72,8 @@ const CHOSEN: [&str; 5] = ["checkpoint", "resume", "log", "config", "print-confi
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
 /// Recommendations for each source, where sources and targets are of two kinds.
 const RECOMMENDATIONS: u32 = 10;
+/// Option of convert where a graph has labels and no splits.
+const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
 /// File beside the steps' outputs in DIR: the commands that made them.
 const RECORD: &str = "run.json";
 
@@ -89,6 +92,11 @@ impl Record {
     /// The words by which `step` made what is there.
     fn made_by(&self, step: &str) -> Option<&Vec<String>> {
         self.finished.get(step).or_else(|| self.begun.get(step))
+    }
+
+    /// Whether the dataset is of these words, or may be.
+    fn has(&self, words: &[String]) -> bool {
+        [&self.finished, &self.begun].into_iter().any(|steps| steps.get("convert").is_some_and(|of| of == words))
     }
 }
 
@@ -134,14 +142,37 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut steps = Steps::new(&args, total, ui)?;
     if !is_dataset {
-        let words = [vec![input], convert, vec![format!("--out={data}")]].concat();
-        let force = steps.replaces(&dataset, &words)?;
-        steps.begin("convert", &words, &dataset)?;
-        steps.step("convert", words, force)?;
+        let with = |more: Option<&str>| {
+            let more = more.map(String::from).into_iter().collect();
+            [vec![input.clone()], convert.clone(), more, vec![format!("--out={data}")]].concat()
+        };
+        let (plain, split) = (with(None), with(Some(RANDOM_SPLIT)));
+        let was_split = steps.record.has(&split);
+        steps.convert(&dataset, if was_split { &split } else { &plain })?;
+        if !args.dry_run && !was_split && lacks_splits(&Dataset::open(&dataset)?, &config) {
+            steps.say(&format!("no splits to train and score by: converts again with {RANDOM_SPLIT}"));
+            steps.total += 1;
+            steps.convert(&dataset, &split)?;
+        }
     }
-    if !args.dry_run {
-        check_ready(&Dataset::open(&dataset)?, &config)?;
+    let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
+    if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
+        let again = |options: &[&str], more: &[&str]| {
+            let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+            let words = [vec![input.clone()], convert.clone(), owned(options)];
+            let train = [args.train.clone(), owned(more)].concat();
+            let behind = if train.is_empty() { Vec::new() } else { [vec!["--".to_string()], train].concat() };
+            shown("run", &[words.concat(), vec![format!("--out={out}")], behind].concat())
+        };
+        check_ready(opened, &config, is_dataset, again)?;
     }
+    let chosen = match &opened {
+        Some(opened) => chosen(opened, &config, &args.train)?,
+        None => {
+            steps.say("train: --lr, --epochs and --patience, if not given, follow from the dataset: not known yet");
+            Vec::new()
+        }
+    };
     if with_presample {
         let is_link = config.task.is_link();
         let drawn = [
@@ -171,8 +202,15 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         steps.say("presample and partition: left out, one rank needs neither");
     }
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
-    let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
-    steps.step("train", words, false)?;
+    if !chosen.is_empty() {
+        let until = match chosen.iter().any(|word| word.starts_with("--patience")) {
+            true => ", until the valid score stops rising",
+            false => "",
+        };
+        steps.say(&format!("train by {}{until}: other values stand behind --", chosen.join(" ")));
+    }
+    let own = vec![checkpoint.clone(), "--resume".into(), log];
+    steps.step("train", [vec![data.clone()], args.train.clone(), chosen, own].concat(), false)?;
     let recommends = config.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
@@ -185,8 +223,6 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     };
     let top = recommends.then(|| format!("--top={RECOMMENDATIONS}"));
     let result = args.out.join(file);
-    let best = args.out.join("checkpoint/best");
-    let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
     let file = format!("{option}={}", result.display());
     let words = [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect()].concat();
     if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
@@ -234,26 +270,106 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Opt
     }
 }
 
-/// Fails with what to do where `dataset` lacks what training needs.
-fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
-    let path = dataset.path().display();
+/// Whether `dataset` has something to learn and no vertices to learn it from.
+fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
+    !config.task.is_link()
+        && (dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label)
+        && !(dataset.manifest().splits().contains(&Split::Train)
+            && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
+}
+
+/// Fails with all that training needs and `dataset` lacks, and the command that has it: `again` with these options of convert and of
+/// train.
+fn check_ready(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    is_dataset: bool,
+    again: impl Fn(&[&str], &[&str]) -> String,
+) -> anyhow::Result<()> {
+    let (mut lacking, mut convert, mut train) = (Vec::new(), Vec::new(), Vec::new());
     if dataset.manifest().features.is_none() {
-        bail!(
-            "{path}: has no features to learn from: pass --features fastrp:64, which makes them of the graph's structure"
-        );
+        lacking.push("features to learn from (fastrp makes them of the graph's structure)");
+        convert.push("--features=fastrp:64");
     }
-    if config.task.is_link() {
+    let has_labels =
+        config.task.is_link() || dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label;
+    if !has_labels {
+        lacking.push(
+            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)",
+        );
+        train.push("--task=link");
+    } else if lacks_splits(dataset, config) {
+        lacking.push("training vertices");
+        convert.push(RANDOM_SPLIT);
+    }
+    if lacking.is_empty() {
         return Ok(());
     }
-    if dataset.manifest().num_classes.is_none() && !dataset.manifest().numeric_label {
-        bail!(
-            "{path}: has no labels to learn: name a table of the vertices with --nodes, or learn its edges with --task link"
-        );
+    let (path, lacking) = (dataset.path().display(), lacking.join(", no "));
+    let command = match is_dataset && !convert.is_empty() {
+        true => format!("convert the graph again with {}, then {}", convert.join(" "), again(&[], &train)),
+        false => again(&convert, &train),
+    };
+    bail!("{path}: has no {lacking}: {command}")
+}
+
+/// Options of train that its words `given` leave open and that decide how well and how long it learns `dataset`.
+///
+/// A rate of 0.01 and as many epochs as raise the valid score, within bounds that go by the mini-batches of an epoch: on small graphs an
+/// epoch is one mini-batch, on large ones an epoch takes long.
+///
+/// Why not a trial of several rates: 0.01 was as good as the best of them on cora and ogbn-arxiv.
+fn chosen(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> anyhow::Result<Vec<String>> {
+    let is_given = |flag: &str| {
+        given.iter().filter_map(|word| word.strip_prefix("--")).any(|word| word.split('=').next() == Some(flag))
+    };
+    let mut chosen = Vec::new();
+    if !["lr", "optimizer"].into_iter().any(is_given) {
+        chosen.push("--lr=0.01".to_string());
     }
-    if dataset.split(Split::Train).is_ok_and(|train| train.is_empty()) {
-        bail!("{path}: has no training vertices: pass --random-split 0.6,0.2,0.2");
+    if is_given("epochs") {
+        return Ok(chosen);
     }
-    Ok(())
+    let is_link = config.task.is_link();
+    let items = match is_link {
+        true => dataset.topology().num_edges() / 2,
+        false => dataset.split(Split::Train)?.len(),
+    };
+    let steps = match config.parallelism.cooperates() {
+        true => config.cooperative.batches() as u32,
+        false => u32::try_from(items.div_ceil(config.batch_size)).unwrap_or(u32::MAX),
+    };
+    let steps = steps.max(1);
+    let has_valid = match is_link {
+        true => config.task.valid_edges > 0.0 || dataset.links()?.is_some(),
+        false => has_labelled_valid(dataset)?,
+    };
+    if has_valid && config.eval_every > 0 {
+        chosen.push(format!("--epochs={}", (5000 / steps).clamp(20, 300)));
+        if !is_given("patience") {
+            chosen.push(format!("--patience={}", (500 / steps).clamp(5, 30)));
+        }
+    } else {
+        chosen.push(format!("--epochs={}", (1000 / steps).clamp(10, 100)));
+    }
+    Ok(chosen)
+}
+
+/// Whether a vertex of the valid split has a label.
+fn has_labelled_valid(dataset: &Dataset) -> anyhow::Result<bool> {
+    if !dataset.manifest().splits().contains(&Split::Valid) {
+        return Ok(false);
+    }
+    let valid = dataset.split(Split::Valid)?;
+    if dataset.manifest().multi_label {
+        return Ok(!valid.is_empty());
+    }
+    if dataset.manifest().numeric_label {
+        let labels = dataset.held_numeric_labels()?;
+        return Ok(valid.iter().any(|&v| labels.is_labelled(v)));
+    }
+    let labels = dataset.held_labels()?;
+    Ok(valid.iter().any(|&v| labels.is_labelled(v)))
 }
 
 /// Whether it is more than what a run leaves that was killed while it wrote its first record.
@@ -323,6 +439,13 @@ impl<'a> Steps<'a> {
         }
         self.record.begun.insert(step.into(), words.into());
         self.save()
+    }
+
+    /// Converts into `dataset`, or takes it over.
+    fn convert(&mut self, dataset: &Path, words: &[String]) -> anyhow::Result<()> {
+        let force = self.replaces(dataset, words)?;
+        self.begin("convert", words, dataset)?;
+        self.step("convert", words.to_vec(), force)
     }
 
     /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.

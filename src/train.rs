@@ -1,7 +1,7 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
@@ -29,6 +29,7 @@ mod cache_room;
 mod config_file;
 mod open;
 mod processes;
+mod scores;
 
 /// Train a graph neural network on a dataset
 ///
@@ -277,6 +278,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         timeout: Some(args.processes.timeout()),
         abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
         stop: Some(stop_gently()),
+        baseline: Some(Arc::new(OnceLock::new())),
         ..RunOptions::default()
     };
     let chosen = match config.parallelism {
@@ -297,6 +299,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         let mut best = shown.lock().unwrap_or_else(PoisonError::into_inner);
         if best.is_none() {
             ui.table(header());
+            let baseline = options.baseline.as_ref().and_then(|told| told.get());
+            baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
         let before = best.unwrap_or(f64::NEG_INFINITY);
         let is_best = epoch.merit().is_some_and(|merit| merit > before);
@@ -312,8 +316,11 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.say(found_where(&summary.epochs, cache));
     }
     if let Some(best) = &summary.best {
-        let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
-        ui.say(format_args!("best: epoch {}, valid {:.4}{test}", best.epoch, best.valid.unwrap_or_default()));
+        ui.say(scores::best(best, summary.baseline.as_ref()));
+    }
+    if let Some(found) = &summary.scores {
+        let names = dataset.manifest().class_names.as_deref();
+        scores::table(found, names).iter().for_each(|line| ui.table(line));
     }
     for log in [&options.log, &options.log_csv, &options.tensorboard].into_iter().flatten() {
         ui.say(format_args!("log: {}", log.display()));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gsplit_store::document::{self, Document};
-use gsplit_store::{EpochReport, Error, MadeFrom};
+use gsplit_store::{EpochReport, Error, MadeFrom, ModelScores};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,6 +48,10 @@ pub struct Checkpoint {
     pub inputs: Inputs,
     pub config: Value,
     pub history: Vec<EpochReport>,
+    #[serde(default)]
+    pub scores: Option<ModelScores>,
+    #[serde(default)]
+    pub class_names: Option<Vec<String>>,
     pub tool_version: String,
 }
 

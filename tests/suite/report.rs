@@ -102,7 +102,7 @@ fn a_page_shows_all_that_there_is() {
             "Versions and environment"
         ]
     );
-    assert_eq!(titles(&printed["left_out"]), ["Configuration"]);
+    assert_eq!(titles(&printed["left_out"]), ["Scores of the classes", "Configuration"]);
     assert_eq!(printed["runs"], json!(["runs/old/long", "runs/split"]));
     for words in [
         "multilevel-presampled-k4",
@@ -133,7 +133,7 @@ fn what_is_not_there_is_named_with_the_command_that_makes_it() {
     assert_eq!(titles(&printed["sections"]), ["Graph", "Versions and environment"]);
     assert_eq!(
         titles(&printed["left_out"]),
-        ["Partitions", "Cache", "Training", "Phases", "Rows and bytes", "Configuration"]
+        ["Partitions", "Cache", "Training", "Phases", "Rows and bytes", "Scores of the classes", "Configuration"]
     );
     for command in ["gsplit partition ds --parts 4", "gsplit presample ds --fanouts", "gsplit train ds --log"] {
         assert!(text.contains(command), "{command}");
@@ -207,6 +207,7 @@ fn a_run_is_known_by_its_log_and_its_checkpoints() {
     let (text, printed) = page(folder, &["."]);
     assert_eq!(printed["runs"], json!(["runs/a"]), "the log and the checkpoints are of one run");
     assert!(titles(&printed["sections"]).contains(&"Configuration"), "{printed}");
+    assert!(text.contains("confusion in the valid split") && text.contains("majority: "), "{printed}");
     assert!(text.contains(">seed</th><td>0</td>") && text.contains(">model.hidden</th><td>8</td>"));
     fs::remove_file(folder.join("runs/a.jsonl")).unwrap();
     let (_, printed) = page(folder, &["runs"]);

@@ -183,6 +183,8 @@ fn names_of_classes_go_with_the_model_to_other_graphs() {
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("maths: 100 (50.0 %)"), "named in the report");
     assert!(ok(folder, &["inspect", "o/dataset"]).contains("physics: 100 (50.0 %)"));
+    let told = ok(folder, &["train", "o/dataset", "--epochs", "1", "--hidden", "8"]);
+    assert!(told.contains("test, epoch 1  precision   recall") && told.contains("\nphysics "), "{told}");
     ok(folder, &["convert", "edges.txt", "--out", "other", "--features", "random:1"]);
     let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.npy"]);
     assert!(told.contains("--predict class has by name in .parquet: 0 maths, 1 physics"), "{told}");
@@ -208,13 +210,67 @@ fn what_is_missing_is_told_before_training() {
     let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--random-split", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(!folder.join("o").exists());
-    at_first(&["run", "edges.txt", "--out", "o"], 1, "has no features to learn from: pass --features fastrp:64");
     at_first(
-        &["run", "edges.txt", "--out", "o", "--features=fastrp:8"],
+        &["run", "edges.txt", "--out", "o"],
         1,
-        "has no labels to learn: name a table of the vertices",
+        "has no features to learn from (fastrp makes them of the graph's structure), no labels to learn (a table of the vertices has \
+         some: --nodes FILE; without, --task link learns the edges): \
+         gsplit run edges.txt --features=fastrp:64 --out=o -- --task=link",
+    );
+    at_first(
+        &["run", "edges.txt", "--out", "o", "--features=fastrp:8", "--", "--epochs", "1"],
+        1,
+        "o/dataset: has no labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges): \
+         gsplit run edges.txt --features=fastrp:8 --out=o -- --epochs 1 --task=link",
+    );
+    ok(folder, &["convert", "edges.txt", "--out", "bare"]);
+    at_first(
+        &["run", "bare", "--out", "q"],
+        1,
+        "convert the graph again with --features=fastrp:64, then gsplit run bare --out=q -- --task=link",
     );
     at_first(&["run", "o/dataset", "--out", "p", "--symmetrise"], 2, "is a dataset already");
+}
+
+#[test]
+fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    let row = |v: u32| format!("{v},{}.5,{}\n", v / 100, if v < 100 { "maths" } else { "physics" });
+    fs::write(folder.join("nodes.csv"), "id,f,label\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
+    let words = "run edges.txt --nodes nodes.csv --out o -- --hidden 8 --fanouts 3";
+    let words: Vec<&str> = words.split(' ').collect();
+    let all = run(folder, &words);
+    assert_eq!(steps(&all), ["convert", "convert", "train", "infer", "report"]);
+    let command = |step: usize| all["steps"][step]["command"].as_str().unwrap();
+    assert!(command(1).contains("--nodes=nodes.csv --random-split=0.6,0.2,0.2"), "{}", command(1));
+    assert!(command(2).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"), "{}", command(2));
+    let summary = &all["steps"][2]["result"]["summary"];
+    assert!(summary["stopped_early"] == true && summary["epochs"].as_array().unwrap().len() < 100);
+    let again = run(folder, &words);
+    assert_eq!(steps(&again), ["convert", "train", "report"], "the split is known");
+    // Numbers that are given stay, and without a valid split epochs are counted.
+    let told = |more: &[&str]| {
+        let words = [&["run", "--dry-run"], &words[1..], more].concat();
+        run(folder, &words)["steps"][1]["command"].as_str().unwrap().to_string()
+    };
+    assert!(told(&["--lr", "0.1"]).contains("--lr 0.1 --epochs=300"));
+    assert!(!told(&["--epochs", "7"]).contains("--patience"));
+    assert!(told(&["--eval-every", "0"]).contains("--epochs=100") && !told(&["--eval-every=0"]).contains("--patience"));
+}
+
+#[test]
+fn cora_is_learnt_without_an_option() {
+    let Some(cora) = crate::support::shared("planetoid-cora") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let all = run(folder.path(), &["run", cora.to_str().unwrap(), "--out", "o"]);
+    let train = &all["steps"][1]["result"]["summary"];
+    let test = train["best"]["test"].as_f64().unwrap();
+    assert!(test >= 0.80, "{test}");
+    assert!(train["baseline"]["test"].as_f64().unwrap() < 0.35, "{}", train["baseline"]);
+    let page = fs::read_to_string(folder.path().join("o/report.html")).unwrap();
+    assert!(page.contains("confusion in the test split") && page.contains("Scores beside a baseline"));
 }
 
 #[test]
@@ -321,6 +377,8 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
     let train = ["train", "ds", "--epochs", "2", "--hidden", "8", "--fanouts", "3"];
     let (told, quiet) = (ok(folder, &train), ok(folder, &[&train[..], &["--quiet"]].concat()));
     assert!(told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")), "{told}");
+    assert!(told.contains("\n      majority") && told.contains("(majority 0."), "{told}");
+    assert!(!told.contains("precision"), "of 16 classes the report has the table: {told}");
     assert!(!quiet.contains("epoch     loss") && quiet.contains("best: epoch"), "{quiet}");
 }
 

@@ -73,7 +73,8 @@ pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
-pub use infer::{InferConfig, InferSummary, Predict, Recommended, Wanted, ids_beside, infer};
+pub use gsplit_store::Baseline;
+pub use infer::{ChosenEpoch, InferConfig, InferSummary, Predict, Recommended, Wanted, ids_beside, infer};
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};
@@ -81,7 +82,6 @@ pub use ranks::process::Process;
 pub use ranks::rendezvous::Rendezvous;
 pub use ranks::traffic::{Phase, Traffic};
 pub use rates::{GpuRates, PairRate, Rates};
-pub use report::baseline::Baseline;
 pub use report::log::{foreign_events, is_csv_log, is_json_log};
 pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use gsplit_kernels::Near;
-use gsplit_store::{Dataset, Progress};
+use gsplit_store::{Baseline, Dataset, ModelScores, Progress};
 
 use crate::batch::Made;
 use crate::epoch::{Batches, train_epoch};
-use crate::evaluate::score;
+use crate::evaluate::{baseline, score};
 use crate::job::options::RunOptions;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
@@ -17,7 +17,7 @@ use crate::ranks::hosts;
 use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{evaluations, is_exhausted, to_go};
-use crate::report::{EpochReport, Summary, share_metrics};
+use crate::report::{EpochReport, Summary, notes, share_metrics};
 use crate::residence::cache::Caches;
 use crate::run::locality;
 use crate::run::setup::{Run, with_run};
@@ -35,15 +35,23 @@ pub fn train(
     let fail = |error: &Error| options.process.iter().for_each(|process| process.fail(&error.to_string()));
     let config = &config.of_labels(dataset, progress).inspect_err(fail)?;
     let trained = with_run(dataset, config, options, progress, |run| {
-        let (epochs, num_parameters) = options.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
-        Ok(summary(run, epochs, num_parameters))
+        let trained = options.on_all_ranks(config, |comms| epochs(run, comms, on_epoch))?;
+        Ok(summary(run, trained))
     });
     let trained = trained.map_err(|error| error.advised(config, options));
     trained.inspect_err(fail)
 }
 
-/// Trains all epochs on one rank; the reports of all, and the number of parameters. Collective.
-fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)) -> Result<(Vec<EpochReport>, usize)> {
+/// Epochs that are trained, as one rank knows them.
+struct Epochs {
+    reports: Vec<EpochReport>,
+    num_parameters: usize,
+    baseline: Option<Baseline>,
+    scores: Option<ModelScores>,
+}
+
+/// Trains all epochs on one rank. Collective.
+fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)) -> Result<Epochs> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
     set_torch_threads(run.compute_threads / run.here().len());
     if job.options.process.is_some() {
@@ -59,10 +67,15 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         model.check_by_columns()?;
     }
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
-    let mut reports = Vec::new();
+    let (mut reports, mut scores) = (Vec::new(), None);
+    let baseline = baseline(run, comms)?;
+    if let (Some(told), Some(baseline)) = (&job.options.baseline, &baseline) {
+        told.get_or_init(|| baseline.clone());
+    }
     if let Some(resume) = &run.resume {
         checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
         reports.clone_from(&resume.history);
+        scores.clone_from(&resume.scores);
         if let (Some(folder), 0) = (&job.options.checkpoint, comm.rank()) {
             checkpoint::settle(folder, &reports)?;
         }
@@ -72,6 +85,10 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     }
     let made = config.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
     let before = reports.len();
+    let note = |line: Option<String>| {
+        line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
+    };
+    note(notes::unchosen(job));
     for epoch in before as u32 + 1..=config.epochs {
         if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
             break;
@@ -90,23 +107,34 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         drop(stage);
         let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
         report.draw_factor = draw_factor;
+        let mut classes = None;
         if job.dataset.shard().is_some() {
-            score(run, &mut report, &model, comms)?;
+            classes = score(run, &mut report, &model, comms)?;
         }
         // The others suspend their timeout while rank 0 evaluates and writes.
         comm.suspend_timeout(comm.rank() > 0);
         if job.dataset.shard().is_none() && comm.rank() == 0 {
-            score(run, &mut report, &model, comms)?;
+            classes = score(run, &mut report, &model, comms)?;
         }
         share_metrics(&mut report, comm)?;
         reports.push(report);
+        if let Some(splits) = classes.filter(|_| EpochReport::best(&reports).is_none_or(|best| best.epoch == epoch)) {
+            let (metric, baseline) = (job.metric.to_string(), baseline.clone());
+            scores = Some(ModelScores { epoch, metric, baseline, splits });
+        }
         if comm.rank() == 0 {
-            keep(run, &reports, (&model, &optimizer), on_epoch)?;
+            keep(run, (&reports, scores.as_ref()), (&model, &optimizer), on_epoch)?;
+        }
+        if epoch == 1 {
+            note(notes::absurd(job, &reports[0]));
         }
         comm.barrier()?;
         comm.suspend_timeout(false);
     }
-    Ok((reports, model.parameters().num_values()))
+    if reports.len() > before && reports.len() == config.epochs as usize {
+        note(notes::rising(&reports));
+    }
+    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
 }
 
 /// The mini-batches of a run that are made once; tells what they are like. Collective.
@@ -128,12 +156,12 @@ fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
 /// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.
 fn keep(
     run: &Run<'_>,
-    reports: &[EpochReport],
+    (reports, scores): (&[EpochReport], Option<&ModelScores>),
     (model, optimizer): (&Model, &Optimizer),
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<()> {
     if let Some(folder) = &run.job.options.checkpoint {
-        checkpoint::save(folder, reports, run.job, &run.inputs, model.parameters(), optimizer)?;
+        checkpoint::save(folder, (reports, scores), run.job, &run.inputs, model.parameters(), optimizer)?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;
@@ -141,11 +169,14 @@ fn keep(
     Ok(())
 }
 
-/// Summary of `run`, whose `epochs` are trained, those before a resume included.
-fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -> Summary {
+/// Summary of `run`, of which this is `trained`, epochs before a resume included.
+fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
+    let Epochs { reports: mut epochs, num_parameters, baseline, scores } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
+        baseline,
+        scores,
         stopped_early: (epochs.len() as u32) < run.job.config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,
@@ -153,7 +184,6 @@ fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -
         cache: run.caches.map(Caches::summary),
         resumed_after: done as u32,
         metric: run.job.metric,
-        baseline: run.baseline.get().cloned(),
         topology: run.topology.place(),
     }
 }

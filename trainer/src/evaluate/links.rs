@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
-use gsplit_store::{Kinds, LinkNegatives, Split, Stage};
+use gsplit_store::{Baseline, Kinds, LinkNegatives, Split, Stage};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -20,7 +20,6 @@ use crate::config::TaskConfig;
 use crate::error::check_stop;
 use crate::infer::{Hidden, LayerWise};
 use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
-use crate::report::baseline::Baseline;
 use crate::task::{LinkSplit, is_known};
 
 /// Times that a negative is drawn again.
@@ -55,7 +54,7 @@ pub fn popularity(
 ) -> Result<Baseline> {
     let mut ranker = Ranker::Popularity { graph: split.graph()?, stop };
     let mut score = |which| ranker.score(which, split, whole, (config, metric));
-    Ok(Baseline { name: "popularity".into(), valid: score(Split::Valid)?, test: score(Split::Test)? })
+    Ok(Baseline { name: "popularity".into(), class: None, valid: score(Split::Valid)?, test: score(Split::Test)? })
 }
 
 /// Origin of the scores of pairs.

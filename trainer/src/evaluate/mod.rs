@@ -13,9 +13,11 @@
 //! layers would also go from each process to all others. Threads share one table. Graphs whose rows fit every GPU, on
 //! several hosts, could gain: there `gsplit infer` scores checkpoints beside the training.
 
+mod baseline;
 mod links;
 mod score;
 
+pub use baseline::baseline;
 pub use score::score;
 
 use gsplit_kernels::Communicator;
@@ -24,9 +26,8 @@ use gsplit_store::{Split, Stage};
 use crate::Result;
 use crate::infer::{LayerWise, OwnedLayers, Room, Team};
 use crate::job::Job;
-use crate::metric::Scores;
+use crate::metric::{Evaluation, Scores};
 use crate::model::Model;
-use crate::report::baseline::Baseline;
 use crate::residence::source::FeatureSource;
 use crate::task::Task;
 
@@ -41,12 +42,13 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
 }
 
 /// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
-pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
+pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
     let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.options.stop)?;
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
         Task::Links(links) => {
-            return links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
+            let scores = links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage)?;
+            return Ok(Evaluation { scores, classes: Vec::new() });
         }
     };
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
@@ -60,16 +62,6 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
     Ok(scores.finish())
 }
 
-/// The scores that need no model, where links are learnt.
-pub fn baseline(job: &Job<'_>) -> Result<Option<Baseline>> {
-    match &job.task {
-        Task::Nodes(_) => Ok(None),
-        Task::Links(split) => {
-            links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop).map(Some)
-        }
-    }
-}
-
 /// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.
 /// Every rank returns the scores. Collective.
 fn evaluate_owned(
@@ -77,8 +69,10 @@ fn evaluate_owned(
     job: &Job<'_>,
     comm: &dyn Communicator,
     stage: &dyn Stage,
-) -> Result<Vec<(Split, Option<f64>)>> {
-    let (Some(labels), Some(owners)) = (job.task.labels(), job.frontiers.map()) else { return Ok(Vec::new()) };
+) -> Result<Evaluation> {
+    let (Some(labels), Some(owners)) = (job.task.labels(), job.frontiers.map()) else {
+        return Ok(Evaluation::default());
+    };
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let wanted = scores.vertices();
     let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;

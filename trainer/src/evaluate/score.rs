@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use gsplit_store::Split;
+use gsplit_store::{Split, SplitScores};
 
-use super::{baseline, evaluate, evaluate_owned, num_rows};
+use super::{evaluate, evaluate_owned, num_rows};
 use crate::infer::Team;
+use crate::metric::Evaluation;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
 use crate::ranks::comms::Comms;
@@ -13,19 +14,21 @@ use crate::report::EpochReport;
 use crate::run::setup::Run;
 use crate::{Error, Result};
 
-/// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
-pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Comms) -> Result<()> {
+/// Fills in the scores, when it is time to, and returns those of the classes: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
+pub fn score(
+    run: &Run<'_>,
+    report: &mut EpochReport,
+    model: &Model,
+    comms: &Comms,
+) -> Result<Option<Vec<SplitScores>>> {
     let (job, config) = (run.job, run.job.config);
     let last = report.epoch == config.epochs;
     let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
-    let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
+    let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(None) };
     let started = Instant::now();
     let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
-    let scores = match job.dataset.shard() {
+    let Evaluation { scores, classes } = match job.dataset.shard() {
         None => {
-            if run.baseline.get().is_none() {
-                baseline(job)?.into_iter().for_each(|found| _ = run.baseline.set(found));
-            }
             set_torch_threads(run.threads);
             evaluate(team(run, model)?, job, stage.as_ref())?
         }
@@ -44,7 +47,7 @@ pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Com
     report.evaluate_s = started.elapsed().as_secs_f64();
     match (config.watches_valid(), report.valid) {
         (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
-        _ => Ok(()),
+        _ => Ok(Some(classes)),
     }
 }
 

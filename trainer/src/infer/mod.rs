@@ -18,4 +18,4 @@ pub use recommend::Recommended;
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use table::ids_beside;
 pub use team::Team;
-pub use trained::Trained;
+pub use trained::{ChosenEpoch, Trained};

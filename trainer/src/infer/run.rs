@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::recommend::{Recommended, Recommender};
 use super::table::{Cells, OutputIds, Table, Values};
-use super::{Chunk, Hidden, LayerWise, Room, Team, Trained};
+use super::{ChosenEpoch, Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
@@ -56,9 +56,13 @@ pub enum Predict {
 /// Options of inference, and of its output.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct InferConfig {
-    /// Folder that `gsplit train --checkpoint` wrote: its newest checkpoint, or one of them
+    /// Folder that `gsplit train --checkpoint` wrote, or one of the epochs in it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
+    /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is kept [default: best; last where no
+    /// epoch is the best]
+    #[arg(long, value_name = "best|last|N")]
+    pub epoch: Option<ChosenEpoch>,
     /// Vertices to predict and to score
     #[arg(long, value_enum, default_value = "all")]
     pub split: Wanted,
@@ -123,6 +127,8 @@ pub struct InferSummary {
     pub checkpoint: PathBuf,
     /// Epochs it was trained for.
     pub epochs: usize,
+    /// Whether the last of them was the best on the valid split so far.
+    pub best: bool,
     /// Vertices predicted, or computed for recommendations.
     pub vertices: u64,
     /// Whether finished layers were kept on disk.
@@ -149,7 +155,7 @@ pub fn infer(
     stop: Option<&'static AtomicBool>,
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
-    let trained = Trained::open(&config.checkpoint)?;
+    let trained = Trained::open(&config.checkpoint, config.epoch)?;
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
@@ -217,11 +223,12 @@ pub fn infer(
     Ok(InferSummary {
         checkpoint: trained.path().to_path_buf(),
         epochs: trained.epochs(),
+        best: trained.is_best(),
         vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
         spilled: pass.spills(),
         class_names: trained.class_names().map(<[String]>::to_vec),
         metric,
-        scores: scores.map(Scores::finish).unwrap_or_default(),
+        scores: scores.map(|scores| scores.finish().scores).unwrap_or_default(),
         recommendations,
     })
 }

@@ -1,6 +1,7 @@
 //! A trained model, found again from its checkpoint alone.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use gsplit_store::{Dataset, Error as StoreError, checksum_file, document};
 
@@ -8,11 +9,36 @@ use crate::config::TrainConfig;
 use crate::metric::labels::TargetScale;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
-use crate::report::checkpoint::{Checkpoint, newest, restore_parameters};
+use crate::report::EpochReport;
+use crate::report::checkpoint::{Checkpoint, best, newest, of_epoch, restore_parameters};
 use crate::{Error, Result};
 
 /// The file with the parameters.
 const WEIGHTS: &str = "model.safetensors";
+
+/// Epoch of a run whose model is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenEpoch {
+    /// The best on the valid split.
+    Best,
+    /// The last.
+    Last,
+    /// The one of this number.
+    Number(u32),
+}
+
+impl FromStr for ChosenEpoch {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.parse()) {
+            ("best", _) => Ok(Self::Best),
+            ("last", _) => Ok(Self::Last),
+            (_, Ok(number)) => Ok(Self::Number(number)),
+            _ => Err(Error::Option("expected best, last or the number of an epoch".into())),
+        }
+    }
+}
 
 /// A checkpoint to infer with.
 #[derive(Debug)]
@@ -22,17 +48,37 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// Opens the checkpoint in `folder`: the one that lies there, or the newest of a run's.
+    /// Opens the checkpoint in `folder`: the one that lies there, or of those of a run the `chosen`; unless one is chosen, the best if
+    /// there is one, else the last.
     ///
     /// # Errors
     /// [`Error::Option`] where there is none; [`Error::Data`] and [`Error::Store`] where it is damaged.
-    pub fn open(folder: &Path) -> Result<Self> {
+    pub fn open(folder: &Path, chosen: Option<ChosenEpoch>) -> Result<Self> {
+        let place = folder.display();
         let own = folder.join("checkpoint.json").exists().then(|| folder.to_path_buf());
-        let Some(path) = own.or_else(|| newest(folder)) else {
-            let place = folder.display();
-            return Err(Error::Option(format!(
-                "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train --checkpoint` wrote"
-            )));
+        if let (Some(_), Some(_)) = (&own, chosen) {
+            let problem = "is of one epoch already: leave it out, or name the folder of the run";
+            return Err(Error::Option(format!("--epoch: {place} {problem}")));
+        }
+        let last = || newest(folder);
+        let path = own.or_else(|| match chosen {
+            None => best(folder).or_else(last),
+            Some(ChosenEpoch::Best) => best(folder),
+            Some(ChosenEpoch::Last) => last(),
+            Some(ChosenEpoch::Number(epoch)) => of_epoch(folder, epoch),
+        });
+        let Some(path) = path else {
+            return Err(Error::Option(match (last(), chosen) {
+                (None, _) | (_, None | Some(ChosenEpoch::Last)) => format!(
+                    "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train --checkpoint` wrote"
+                ),
+                (_, Some(ChosenEpoch::Best)) => {
+                    format!("--epoch best: no epoch in {place} is the best, without a valid split: choose last")
+                }
+                (_, Some(ChosenEpoch::Number(epoch))) => format!(
+                    "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose best or last"
+                ),
+            }));
         };
         let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
         let weights = path.join(WEIGHTS);
@@ -60,6 +106,12 @@ impl Trained {
     /// Epochs it was trained for.
     pub fn epochs(&self) -> usize {
         self.checkpoint.history.len()
+    }
+
+    /// Whether the run had no better epoch on the valid split up to here.
+    pub fn is_best(&self) -> bool {
+        let history = &self.checkpoint.history;
+        history.last().is_some_and(|last| EpochReport::best(history).is_some_and(|best| best.epoch == last.epoch))
     }
 
     /// The configuration of the run.

@@ -1,6 +1,13 @@
-//! Precision and recall of each class, counted.
+//! Precision and recall of each class, and which classes are taken for which, counted.
 
-use gsplit_kernels::{CommError, Communicator};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use gsplit_kernels::{CommError, Communicator, all_gather_v};
+use gsplit_store::{ClassScores, Confused, Split, SplitScores};
+
+/// Pairs of classes that are told: all of 20 classes.
+const MOST_PAIRS: usize = 20 * 19;
 
 /// How often each class was predicted and how often it was right.
 #[derive(Clone, Debug, Default)]
@@ -8,12 +15,15 @@ pub struct ClassCounts {
     right: Vec<u64>,
     predicted: Vec<u64>,
     actual: Vec<u64>,
+    /// Vertices by actual and predicted class, where these differ.
+    confused: BTreeMap<(u32, u32), u64>,
 }
 
 impl ClassCounts {
     /// None yet of `classes`.
     pub fn new(classes: usize) -> Self {
-        Self { right: vec![0; classes], predicted: vec![0; classes], actual: vec![0; classes] }
+        let [right, predicted, actual] = [(); 3].map(|()| vec![0; classes]);
+        Self { right, predicted, actual, confused: BTreeMap::new() }
     }
 
     /// Counts one decision about `class`.
@@ -23,11 +33,43 @@ impl ClassCounts {
         self.actual[class] += u64::from(actual);
     }
 
+    /// Counts the choice of one class for a vertex.
+    pub fn choose(&mut self, predicted: usize, actual: usize) {
+        self.add(predicted, true, predicted == actual);
+        if predicted != actual {
+            self.add(actual, false, true);
+            *self.confused.entry((actual as u32, predicted as u32)).or_default() += 1;
+        }
+    }
+
     /// Adds the counts of the other ranks of `comm`. Collective.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<(), CommError> {
         [&mut self.right, &mut self.predicted, &mut self.actual]
             .into_iter()
-            .try_for_each(|counts| comm.all_reduce_sum_u64(counts))
+            .try_for_each(|counts| comm.all_reduce_sum_u64(counts))?;
+        let own: Vec<[u64; 3]> = self.confused.iter().map(|(&(a, p), &n)| [a.into(), p.into(), n]).collect();
+        self.confused.clear();
+        for [actual, predicted, count] in all_gather_v(comm, &own)?.concat() {
+            *self.confused.entry((actual as u32, predicted as u32)).or_default() += count;
+        }
+        Ok(())
+    }
+
+    /// The scores of the classes in `split`; `seen_only` as for [`macro_f1`](Self::macro_f1).
+    pub fn scores(&self, split: Split, seen_only: bool) -> SplitScores {
+        let of_class = |c: usize| {
+            let (right, predicted, support) = (self.right[c], self.predicted[c], self.actual[c]);
+            let portion = |of: u64| right as f64 / of.max(1) as f64;
+            let f1 = f1(right, predicted, support);
+            ClassScores { precision: portion(predicted), recall: portion(support), f1, support, predicted, right }
+        };
+        let pairs = self.confused.iter();
+        let mut confused: Vec<Confused> =
+            pairs.map(|(&(actual, predicted), &count)| Confused { actual, predicted, count }).collect();
+        confused.sort_by_key(|pair| Reverse(pair.count));
+        confused.truncate(MOST_PAIRS);
+        let classes = (0..self.right.len()).map(of_class).collect();
+        SplitScores { split, macro_f1: self.macro_f1(seen_only), classes, confused }
     }
 
     /// F1 of all decisions together; 0 where there are none.

@@ -11,9 +11,11 @@ mod roc_auc;
 mod scorer;
 mod scores;
 
+#[cfg(test)]
+pub(crate) use counts::ClassCounts;
 pub use kind::Metric;
 pub use rank::{SharedNegatives, rank_of_positive};
 pub use roc_auc::roc_auc;
 pub use scorer::Scorer;
 pub(crate) use scorer::largest;
-pub use scores::Scores;
+pub use scores::{Evaluation, Scores};

@@ -1,6 +1,7 @@
 //! Score of logits against labels.
 
 use gsplit_kernels::{Communicator, all_gather_v};
+use gsplit_store::{Split, SplitScores};
 
 use super::counts::ClassCounts;
 use super::{Metric, roc_auc};
@@ -12,16 +13,18 @@ pub struct Scorer<'a> {
     metric: Metric,
     labels: &'a Labels,
     seen: Seen,
+    /// Decisions by class.
+    counts: ClassCounts,
     /// Labelled vertices.
     vertices: u64,
 }
 
-/// Counts that a metric needs.
+/// Values that a metric needs.
 enum Seen {
     /// Vertices that were right.
     Right(u64),
-    /// Decisions by class.
-    Classes(ClassCounts),
+    /// None besides the decisions by class.
+    Classes,
     /// Score and label of each decision, by class.
     Scores(Vec<Vec<(f32, bool)>>),
     /// Sums over numbers.
@@ -74,11 +77,11 @@ impl<'a> Scorer<'a> {
         let seen = match (metric, labels) {
             (Metric::RocAuc, Labels::One { .. }) => Seen::Scores(vec![Vec::new()]),
             (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.outputs()]),
-            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes(ClassCounts::new(labels.outputs())),
+            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Classes,
             (_, Labels::Number { .. }) => Seen::Errors(ErrorSums::default()),
             _ => Seen::Right(0),
         };
-        Ok(Self { metric, labels, seen, vertices: 0 })
+        Ok(Self { metric, labels, seen, counts: ClassCounts::new(labels.outputs()), vertices: 0 })
     }
 
     /// Counts the logits of `v`, one for each class, or its number on the labels' scale. Of equal logits the first class is predicted; of a vertex with several
@@ -98,24 +101,22 @@ impl<'a> Scorer<'a> {
         };
         let Some(actual) = actual else { return };
         self.vertices += 1;
+        match self.labels {
+            Labels::One { .. } => self.counts.choose(largest(logits), actual),
+            Labels::Several(labels) => {
+                for (class, &logit) in (0u32..).zip(logits) {
+                    self.counts.add(class as usize, logit > 0.0, labels.has(v, class));
+                }
+            }
+            Labels::Number { .. } => {}
+        }
         match (&mut self.seen, self.labels) {
             (Seen::Right(right), Labels::One { .. }) => *right += u64::from(largest(logits) == actual),
             (Seen::Right(right), Labels::Several(labels)) => {
                 let all = (0..).zip(logits).all(|(class, &logit)| (logit > 0.0) == labels.has(v, class));
                 *right += u64::from(all);
             }
-            (Seen::Classes(counts), Labels::One { .. }) => {
-                let predicted = largest(logits);
-                counts.add(predicted, true, predicted == actual);
-                if predicted != actual {
-                    counts.add(actual, false, true);
-                }
-            }
-            (Seen::Classes(counts), Labels::Several(labels)) => {
-                for (class, &logit) in (0u32..).zip(logits) {
-                    counts.add(class as usize, logit > 0.0, labels.has(v, class));
-                }
-            }
+            (Seen::Classes, _) => {}
             // The probability of the second class rises with this difference.
             (Seen::Scores(scores), Labels::One { .. }) => scores[0].push((logits[1] - logits[0], actual == 1)),
             (Seen::Scores(scores), Labels::Several(labels)) => {
@@ -133,9 +134,10 @@ impl<'a> Scorer<'a> {
     /// Errors of the communicator.
     pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
         comm.all_reduce_sum_u64(std::slice::from_mut(&mut self.vertices))?;
+        self.counts.reduce(comm)?;
         match &mut self.seen {
             Seen::Right(right) => comm.all_reduce_sum_u64(std::slice::from_mut(right))?,
-            Seen::Classes(counts) => counts.reduce(comm)?,
+            Seen::Classes => {}
             Seen::Errors(ErrorSums { squared, absolute, differences, squared_differences }) => {
                 let mut sums = [*squared, *absolute, *differences, *squared_differences];
                 comm.all_reduce_sum_f64(&mut sums)?;
@@ -153,6 +155,12 @@ impl<'a> Scorer<'a> {
         Ok(())
     }
 
+    /// The scores of the classes in `split`; `None` if no vertex is labelled, and for numbers.
+    pub fn classes(&self, split: Split) -> Option<SplitScores> {
+        let has_classes = self.vertices > 0 && self.labels.scale().is_none();
+        has_classes.then(|| self.counts.scores(split, !self.labels.several()))
+    }
+
     /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of vertices, and for R² if all numbers are
     /// the same.
     pub fn finish(self) -> Option<f64> {
@@ -162,8 +170,8 @@ impl<'a> Scorer<'a> {
         let single = !self.labels.several();
         match self.seen {
             Seen::Right(right) => Some(right as f64 / self.vertices as f64),
-            Seen::Classes(counts) if self.metric == Metric::MacroF1 => Some(counts.macro_f1(single)),
-            Seen::Classes(counts) => Some(counts.micro_f1()),
+            Seen::Classes if self.metric == Metric::MacroF1 => Some(self.counts.macro_f1(single)),
+            Seen::Classes => Some(self.counts.micro_f1()),
             Seen::Errors(sums) => sums.finish(self.metric, self.vertices as f64),
             Seen::Scores(mut classes) => {
                 let areas: Vec<f64> = classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();

@@ -1,11 +1,20 @@
 //! Scores of several splits, counted together.
 
 use gsplit_kernels::Communicator;
-use gsplit_store::Split;
+use gsplit_store::{Split, SplitScores};
 
 use super::{Metric, Scorer};
 use crate::Result;
 use crate::metric::labels::Labels;
+
+/// Result of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// Splits and their scores; `None` where a split has no labelled vertex, or the score is not defined.
+    pub scores: Vec<(Split, Option<f64>)>,
+    /// The splits class by class, where classes are learnt.
+    pub classes: Vec<SplitScores>,
+}
 
 /// Scores by split.
 pub struct Scores<'a> {
@@ -51,8 +60,10 @@ impl<'a> Scores<'a> {
         self.splits.iter_mut().try_for_each(|(_, _, scorer)| scorer.reduce(comm))
     }
 
-    /// The scores; `None` where a split has no labelled vertex.
-    pub fn finish(self) -> Vec<(Split, Option<f64>)> {
-        self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect()
+    /// The scores.
+    pub fn finish(self) -> Evaluation {
+        let classes = self.splits.iter().filter_map(|(split, _, scorer)| scorer.classes(*split)).collect();
+        let scores = self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect();
+        Evaluation { scores, classes }
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, Recipe, checksum_file};
+use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, checksum_file};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
@@ -58,6 +58,9 @@ pub struct Checkpoint {
     pub config: TrainConfig,
     /// One report for each epoch done: a resumed run's log starts with them.
     pub history: Vec<EpochReport>,
+    /// Scores of the best epoch so far, without one of the last that was evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores: Option<ModelScores>,
     /// Mini-batches done.
     pub steps: u64,
     /// How losses are scaled, in a run in f16.
@@ -162,7 +165,7 @@ impl Document for Checkpoint {
 /// Writes the checkpoint after the last epoch of `history`, and settles the folder.
 pub fn save(
     folder: &Path,
-    history: &[EpochReport],
+    (history, scores): (&[EpochReport], Option<&ModelScores>),
     job: &Job<'_>,
     inputs: &Inputs,
     parameters: &Parameters,
@@ -187,6 +190,7 @@ pub fn save(
         inputs: inputs.clone(),
         config: job.config.clone(),
         history: history.to_vec(),
+        scores: scores.cloned(),
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
         class_names: job.task.labels().and_then(|_| job.dataset.manifest().class_names.clone()),
@@ -241,6 +245,8 @@ pub struct Resume {
     path: PathBuf,
     /// The epochs done.
     pub history: Vec<EpochReport>,
+    /// Scores of its best epoch.
+    pub scores: Option<ModelScores>,
     steps: u64,
     loss_scale: Option<LossScale>,
     kept: Option<Checksum>,
@@ -306,8 +312,8 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
             return Err(Error::Data { path: path.join(name), problem });
         }
     }
-    let Checkpoint { history, steps, loss_scale, inputs: Inputs { kept, .. }, .. } = checkpoint;
-    Ok(Some(Resume { path, history, steps, loss_scale, kept }))
+    let Checkpoint { history, scores, steps, loss_scale, inputs: Inputs { kept, .. }, .. } = checkpoint;
+    Ok(Some(Resume { path, history, scores, steps, loss_scale, kept }))
 }
 
 /// Fails unless all ranks go on after the same epoch, this one after `epoch`: processes may see different folders. Collective.
@@ -360,6 +366,22 @@ pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
 /// The newest checkpoint of a run in `folder`.
 pub fn newest(folder: &Path) -> Option<PathBuf> {
     found(folder).pop().map(|(_, path)| path)
+}
+
+/// The checkpoint of the best epoch of the run in `folder`, if an epoch is the best.
+pub fn best(folder: &Path) -> Option<PathBuf> {
+    let linked = std::fs::canonicalize(folder.join(BEST)).ok().and_then(|path| Some(folder.join(path.file_name()?)));
+    // A file system without links.
+    let told = || {
+        let (newest, _) = document::read::<Checkpoint>(&newest(folder)?.join("checkpoint.json")).ok()?;
+        of_epoch(folder, EpochReport::best(&newest.history)?.epoch)
+    };
+    linked.filter(|path| path.exists()).or_else(told)
+}
+
+/// The checkpoint after `epoch` of the run in `folder`, if it is there.
+pub fn of_epoch(folder: &Path, epoch: u32) -> Option<PathBuf> {
+    Some(folder.join(name_of(epoch))).filter(|path| path.exists())
 }
 
 fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {

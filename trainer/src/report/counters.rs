@@ -1,12 +1,12 @@
 //! Numbers that training returns: per step inside, per epoch to the caller and to the logs.
 
 use gsplit_kernels::Communicator;
+use gsplit_store::{Baseline, ModelScores};
 pub use gsplit_store::{LayerRows, Timings};
 use serde::Serialize;
 
 use crate::job::options::TopologyStorage;
 use crate::ranks::traffic::Traffic;
-use crate::report::baseline::Baseline;
 use crate::residence::cache::CacheSummary;
 use crate::{Error, Metric, Result};
 
@@ -161,12 +161,14 @@ pub struct Summary {
     pub resumed_after: u32,
     /// The epoch with the best valid metric, those before a resume included.
     pub best: Option<EpochReport>,
+    /// Scores of the model that reads no features and no edges, by which `valid` and `test` are to be judged.
+    pub baseline: Option<Baseline>,
+    /// Scores of the classes after the best epoch, without one after the last that was evaluated.
+    pub scores: Option<ModelScores>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.
     pub metric: Metric,
-    /// Scores that need no model, where there are some.
-    pub baseline: Option<Baseline>,
     /// Memory that mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyStorage,
 }

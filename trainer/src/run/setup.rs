@@ -1,7 +1,7 @@
 //! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use gsplit_kernels::Communicator;
@@ -14,7 +14,6 @@ use crate::job::partition;
 use crate::job::{Artifacts, Job};
 use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
-use crate::report::baseline::Baseline;
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
@@ -50,8 +49,6 @@ pub struct Run<'a> {
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
-    /// Scores that need no model, found before the first evaluation, by the process that evaluates.
-    pub baseline: OnceLock<Baseline>,
 }
 
 impl Run<'_> {
@@ -182,7 +179,6 @@ pub fn with_run<R>(
         resume,
         progress,
         logs: Mutex::new(logs),
-        baseline: OnceLock::new(),
     };
     let done = work(&run)?;
     drop(run);

@@ -206,7 +206,10 @@ fn scores_do_not_depend_on_the_number_of_workers() {
                     (scores, counted.0.into_inner())
                 };
                 let expected = scores(1);
-                assert!(expected.0.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)), "{expected:?}");
+                assert!(
+                    expected.0.scores.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)),
+                    "{expected:?}"
+                );
                 for workers in [2, 5] {
                     assert_eq!(scores(workers), expected, "{:?}, {workers} workers at {place:?}", config.task);
                 }

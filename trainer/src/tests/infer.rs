@@ -16,7 +16,7 @@ use super::fixture::{
     CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
 };
 use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism, TrainConfig};
-use crate::infer::{Chunk, LayerWise, Room, Team, Trained};
+use crate::infer::{ChosenEpoch, Chunk, LayerWise, Room, Team, Trained};
 use crate::job::{Artifacts, Job};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{GpuList, Place, to_rows};
@@ -131,7 +131,7 @@ fn predictions_of_a_gpu_are_those_of_the_host() {
     let fixture = dataset(72, 400, 6);
     for kind in [ModelKind::Sage, ModelKind::Gatv2] {
         let (checkpoint, summary) = trained(&fixture, kind);
-        let last = summary.epochs.last().unwrap();
+        let last = summary.best.as_ref().unwrap();
         let to = |name: &str| Some(fixture.folder.path().join(name));
         let with = |order: Option<u32>, name: &str| InferConfig {
             checkpoint: checkpoint.clone(),
@@ -218,7 +218,8 @@ fn oracle_logits_follow_from_the_embeddings() {
                 let file = ColumnFile::open(to(name)).unwrap();
                 Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
             };
-            let model = Trained::open(&to("run")).unwrap().model(&Place::host(), None).unwrap();
+            let model =
+                Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
             let found =
                 match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..] {
                     [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),
@@ -249,7 +250,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
     let fixture = dataset(32, 600, 6);
     for (kind, folder) in [(ModelKind::Sage, "a"), (ModelKind::Gat, "b")] {
         let (checkpoint, summary) = trained(&fixture, kind);
-        let last = summary.epochs.last().unwrap();
+        let last = summary.best.as_ref().unwrap();
         let base = InferConfig { checkpoint: checkpoint.clone(), ..InferConfig::default() };
         let folder = fixture.folder.path().join("ds/..").join(folder);
         std::fs::create_dir_all(&folder).unwrap();
@@ -334,7 +335,7 @@ fn features_are_normalised_for_inference_as_they_were_in_training() {
     }
     let checkpoint = fixture.folder.path().join("run");
     let config = InferConfig { checkpoint, ..InferConfig::default() };
-    let last = summary.epochs.last().unwrap();
+    let last = summary.best.as_ref().unwrap();
     for memory in [1 << 30, 200_000] {
         let scores = run(&fixture, &config, memory).unwrap().scores;
         assert_eq!(scores[1..], [(Split::Valid, last.valid), (Split::Test, last.test)]);
@@ -388,7 +389,7 @@ fn several_classes_are_learnt_and_predicted_each_by_itself() {
     let out = fixture.folder.path().join("p.npy");
     let config = InferConfig { checkpoint, out: Some(out.clone()), ..InferConfig::default() };
     let found = run(&fixture, &config, 1 << 30).unwrap();
-    assert_eq!(found.scores[2], (Split::Test, last.test));
+    assert_eq!(found.scores[2], (Split::Test, summary.best.unwrap().test));
     let predicted = ColumnFile::open(out).unwrap();
     assert_eq!((predicted.rows(), predicted.width(), predicted.descr()), (600, SEVERAL_CLASSES, "|u1"));
     // Micro-F1 once more, from the file.
@@ -450,7 +451,8 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&weights, bytes).unwrap();
-    refused(&fixture, base.clone(), 1 << 30, "its checksum is not the recorded one");
+    let last = InferConfig { epoch: Some(ChosenEpoch::Last), ..base.clone() };
+    refused(&fixture, last, 1 << 30, "its checksum is not the recorded one");
     let older = InferConfig { checkpoint: checkpoint.join("epoch-00001"), ..base };
     assert_eq!(run(&fixture, &older, 1 << 30).unwrap().epochs, 1);
     assert_eq!(left(fixture.folder.path()), Vec::<String>::new());

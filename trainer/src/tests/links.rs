@@ -221,7 +221,8 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let model = Model::new(&whole, job.features.dim(), job.outputs);
     restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
     let source = crate::residence::source::FeatureSource::new(&job.features, model.place());
-    let test = || evaluate(Team::new(&model, Vec::new(), from_ref(&source)), &job, &NoProgress).unwrap()[1].1.unwrap();
+    let test =
+        || evaluate(Team::new(&model, Vec::new(), from_ref(&source)), &job, &NoProgress).unwrap().scores[1].1.unwrap();
     assert_eq!(Some(test()), last.test);
     let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
     tch::no_grad(|| drop(weight.shallow_clone().neg_()));

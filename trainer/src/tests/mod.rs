@@ -30,6 +30,7 @@ mod refusals;
 mod regression;
 mod runs;
 mod sampling;
+mod scores;
 mod shards;
 mod step_log;
 mod traffic;

@@ -89,6 +89,8 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         for summary in outcomes(&config, &options, |rank| &shards[rank % of_group / each]) {
             let summary = summary.unwrap();
             let what = format!("{:?}, {way:?}, {hosts} hosts", config.model.kind);
+            assert!(whole.baseline.is_some() && whole.scores.is_some());
+            assert_eq!((&summary.baseline, &summary.scores), (&whole.baseline, &whole.scores), "{what}");
             for ((epoch, loss, valid, test), expected) in losses(&summary).into_iter().zip(losses(&whole)) {
                 assert_eq!((epoch, loss), (expected.0, expected.1), "{what}");
                 for (score, expected) in [(valid, expected.2), (test, expected.3)] {

@@ -5,9 +5,11 @@ mod storage;
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use gsplit_store::Baseline;
 
 use crate::model::OwnLayer;
 use crate::operator::{GpuList, OwnPlaces, Products};
@@ -76,6 +78,8 @@ pub struct RunOptions {
     pub abandon: Option<Abandon>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
+    /// Is told the baseline before the first epoch.
+    pub baseline: Option<Arc<OnceLock<Baseline>>>,
     /// Becomes true when the run is to stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
     /// A program's own layers, which take the place of those that [`ModelKind`](crate::ModelKind) names; all other options of

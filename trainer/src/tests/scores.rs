@@ -1,0 +1,203 @@
+//! Baselines and scores of classes by hand, notes that are said once, and the epoch that predicts.
+
+use gsplit_store::{ClassScores, Confused, Dataset, DatasetWriter, FeatureDtype, NoProgress, Notes, Split};
+use tempfile::TempDir;
+
+use super::fixture::{Cut, changed, config, dataset, provenance, several_labels, store_partition, without_valid};
+use super::runs::{options, run};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::metric::ClassCounts;
+use crate::report::{EpochReport, notes};
+use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
+
+fn single(metric: Option<&str>) -> TrainConfig {
+    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.epochs, config.task.metric) = (1, metric.map(|metric| metric.parse().unwrap()));
+    })
+}
+
+/// A dataset without edges whose features are `feature`, with the labels that `add` gives.
+fn labelled(splits: [&[u32]; 3], feature: f32, add: impl FnOnce(&mut DatasetWriter)) -> (Dataset, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let n: usize = splits.iter().map(|split| split.len()).sum();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &vec![0; n + 1], &[]).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
+    features.push_rows(&[feature, 0.5].repeat(n)).unwrap();
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    add(&mut writer);
+    for (split, vertices) in Split::ALL.into_iter().zip(splits).filter(|(_, vertices)| !vertices.is_empty()) {
+        writer.add_split(split, vertices.to_vec()).unwrap();
+    }
+    (writer.finish(provenance()).unwrap(), folder)
+}
+
+#[track_caller]
+fn assert_baseline(dataset: &Dataset, metric: Option<&str>, expected: (Option<u32>, f64, f64)) {
+    let summary = train(dataset, &single(metric), &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let found = summary.baseline.unwrap();
+    let (valid, test) = (found.valid.unwrap(), found.test.unwrap());
+    let off = (valid - expected.1).abs().max((test - expected.2).abs());
+    assert!(found.class == expected.0 && off < 1e-12, "{metric:?}: {found:?}, expected {expected:?}");
+}
+
+#[test]
+fn the_majority_of_the_train_split_is_scored_as_predictions_are() {
+    // Class 0 in training; valid has 0 0 1 2, test 0 1 and one without.
+    let labels = [0, 0, 1, 0, 0, 1, 2, 0, 1, -1];
+    let splits: [&[u32]; 3] = [&[0, 1, 2], &[3, 4, 5, 6], &[7, 8, 9]];
+    let (one, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&labels).unwrap());
+    for (metric, valid, test) in
+        [(None, 0.5, 0.5), (Some("micro-f1"), 0.5, 0.5), (Some("macro-f1"), 2.0 / 9.0, 1.0 / 3.0)]
+    {
+        assert_baseline(&one, metric, (Some(0), valid, test));
+    }
+    let two = [1, 1, 0, 0, 0, 1, 1, 0, 1, -1];
+    let (two, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&two).unwrap());
+    assert_baseline(&two, None, (Some(1), 0.5, 0.5));
+    assert_baseline(&two, Some("accuracy"), (Some(1), 0.5, 0.5));
+
+    // Bits of the classes: in training all three vertices have class 0, one class 1, none class 2.
+    let rows = [0b11u8, 0b01, 0b01, 0b01, 0b10, 0b11, 0b100];
+    let splits: [&[u32]; 3] = [&[0, 1, 2], &[3, 4], &[5, 6]];
+    let (several, _folder) = labelled(splits, 0.5, |writer| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        out.push(&rows).unwrap();
+        writer.add_multi_labels(out).unwrap();
+    });
+    // Yes to class 0 alone is best on the train split (6/7, with class 1 8/10).
+    assert_baseline(&several, None, (None, 0.5, 0.4));
+    assert_baseline(&several, Some("accuracy"), (None, 0.5, 0.0));
+    // Yes to classes 0 and 1, each of them right once of twice.
+    assert_baseline(&several, Some("macro-f1"), (None, 4.0 / 9.0, 4.0 / 9.0));
+    assert_baseline(&several, Some("roc-auc"), (None, 0.5, 0.5));
+}
+
+#[test]
+fn golden_scores_of_classes_counted_by_hand() {
+    let mut counts = ClassCounts::new(3);
+    for (actual, predicted) in [(0, 0), (0, 0), (0, 1), (1, 1), (2, 0), (2, 1), (2, 1)] {
+        counts.choose(predicted, actual);
+    }
+    let found = counts.scores(Split::Test, true);
+    let class = |precision, recall, f1, support, predicted, right| ClassScores {
+        precision,
+        recall,
+        f1,
+        support,
+        predicted,
+        right,
+    };
+    let third = 1.0 / 3.0;
+    let expected = [
+        class(2.0 * third, 2.0 * third, 2.0 * third, 3, 3, 2),
+        class(0.25, 1.0, 0.4, 1, 4, 1),
+        class(0.0, 0.0, 0.0, 3, 0, 0),
+    ];
+    assert_eq!(found.classes, expected);
+    let pair = |actual, predicted, count| Confused { actual, predicted, count };
+    assert_eq!(found.confused, [pair(2, 1, 2), pair(0, 1, 1), pair(2, 0, 1)]);
+    assert!((found.macro_f1 - (2.0 * third + 0.4) / 3.0).abs() < 1e-12);
+}
+
+#[test]
+fn scores_of_the_best_epoch_survive_a_resume_and_agree_over_ranks() {
+    for several in [false, true] {
+        let fixture = if several { several_labels(37, 300, 5) } else { dataset(36, 300, 5) };
+        store_partition(&fixture.dataset, Cut::Random, 3);
+        let of = |parallelism, ranks, epochs| {
+            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.epochs = epochs)
+        };
+        let single = run(&fixture, &of(Parallelism::Single, 1, 4), &RunOptions::default()).unwrap();
+        let scores = single.scores.clone().unwrap();
+        let best = single.best.as_ref().unwrap();
+        assert_eq!((scores.epoch, &scores.baseline), (best.epoch, &single.baseline));
+        let [valid, test] = &scores.splits[..] else { panic!("{scores:?}") };
+        assert_eq!((valid.split, test.split), (Split::Valid, Split::Test));
+        assert_eq!(valid.confused.is_empty(), several);
+        let sum = |of: fn(&ClassScores) -> u64| valid.classes.iter().map(of).sum::<u64>() as f64;
+        let score = match several {
+            true => 2.0 * sum(|class| class.right) / (sum(|class| class.predicted) + sum(|class| class.support)),
+            false => sum(|class| class.right) / sum(|class| class.support),
+        };
+        assert!((score - best.valid.unwrap()).abs() < 1e-12, "{score} and {best:?}");
+        let split = run(&fixture, &of(Parallelism::Split, 3, 4), &RunOptions::default()).unwrap();
+        assert_eq!((&split.baseline, &split.scores), (&single.baseline, &single.scores));
+        run(&fixture, &of(Parallelism::Single, 1, 3), &options(&fixture, false)).unwrap();
+        let rest = run(&fixture, &of(Parallelism::Single, 1, 4), &options(&fixture, true)).unwrap();
+        assert_eq!(rest.scores, single.scores);
+    }
+}
+
+/// Notes of a run of one epoch on `dataset`.
+fn told(dataset: &Dataset, config: &TrainConfig) -> String {
+    let told = Notes::default();
+    train(dataset, config, &RunOptions::default(), &told, &|_| {}).unwrap();
+    told.lines().join("\n")
+}
+
+#[test]
+fn notes_are_said_where_they_help_and_nowhere_else() {
+    let notable = ["has class", "no valid split", "the first epoch", "still rising"];
+    let quiet = told(&dataset(38, 300, 5).dataset, &single(None));
+    assert!(notable.iter().all(|words| !quiet.contains(words)), "{quiet}");
+    let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
+    let (large, _folder) = labelled(splits, 3e5, |writer| writer.add_labels(&[0, 1, 2, 0, 1, 2, 0, 1]).unwrap());
+    let line = told(&large, &single(None));
+    assert!(line.contains("a guess has 1.0986: features are not scaled (up to column 0 300000)"), "{line}");
+    assert!(line.contains("convert with --scale standard") && !line.contains("has class"), "{line}");
+    let (small, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[1, 1, 1, 1, 0, 1, 2, 0]).unwrap());
+    let line = told(&small, &single(None));
+    assert!(
+        line.contains("every labelled vertex of the train split has class 1") && !line.contains("scaled"),
+        "{line}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let blind = without_valid(&folder.path().join("ds"), &[0, 1, 2, 3, 4], &[1, 0, 3, 2]);
+    assert!(told(&blind, &single(None)).contains("note: no valid split"));
+    let unasked = changed(&single(None), |config| config.eval_every = 0);
+    assert!(!told(&blind, &unasked).contains("no valid split"));
+
+    let reports = |valid: &[Option<f64>]| -> Vec<EpochReport> {
+        (1..).zip(valid).map(|(epoch, &valid)| EpochReport { epoch, valid, ..EpochReport::default() }).collect()
+    };
+    let rising = |valid: &[Option<f64>]| notes::rising(&reports(valid));
+    assert!(rising(&[Some(0.1), Some(0.2), Some(0.3)]).unwrap().ends_with("--epochs 6"));
+    for still in [&[Some(0.3), Some(0.2)][..], &[Some(0.2), Some(0.2)], &[Some(0.5)], &[None, None], &[]] {
+        assert_eq!(rising(still), None, "{still:?}");
+    }
+}
+
+#[test]
+fn the_best_epoch_predicts_unless_another_is_chosen() {
+    let fixture = dataset(33, 200, 5);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.epochs, config.patience) = (60, Some(3));
+    });
+    let summary = run(&fixture, &config, &options(&fixture, false)).unwrap();
+    let (best, last) = (summary.best.unwrap(), summary.epochs.last().unwrap());
+    assert!(best.epoch + 1 < last.epoch, "nothing to choose: {best:?}");
+    let folder = fixture.folder.path().join("checkpoints");
+    let with = |checkpoint: std::path::PathBuf, epoch: Option<&str>| {
+        let epoch = epoch.map(|epoch| epoch.parse::<ChosenEpoch>().unwrap());
+        let config = InferConfig { checkpoint, epoch, ..InferConfig::default() };
+        let found = infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress);
+        found.map(|found| (found.epochs as u32, found.best, found.scores[1].1)).map_err(|error| error.to_string())
+    };
+    let of_best = Ok((best.epoch, true, best.valid));
+    let of_last = Ok((last.epoch, false, last.valid));
+    let number = best.epoch.to_string();
+    for chosen in [None, Some("best"), Some(&*number)] {
+        assert_eq!(with(folder.clone(), chosen), of_best, "{chosen:?}");
+    }
+    assert_eq!(with(folder.clone(), Some("last")), of_last);
+    assert_eq!(with(folder.join("best"), None), of_best);
+    assert_eq!(with(folder.join(format!("epoch-{:05}", last.epoch)), None), of_last);
+    let refused = with(folder.clone(), Some("9999")).unwrap_err();
+    assert!(refused.contains("--epoch 9999: not in") && refused.contains("choose best or last"), "{refused}");
+    let refused = with(folder.join("best"), Some("last")).unwrap_err();
+    assert!(refused.contains("is of one epoch already"), "{refused}");
+    // A file system without links.
+    std::fs::remove_file(folder.join("best")).unwrap();
+    assert_eq!(with(folder, None), of_best);
+    assert!("newest".parse::<ChosenEpoch>().is_err());
+}
