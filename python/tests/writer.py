@@ -119,7 +119,7 @@ def write_dataset(
     edge_columns: dict[str, Array] | None = None,
     original_ids: Array | list[str] | None = None,
 ) -> Path:
-    """Writes a dataset. Labels are int `[n]`, bool `[n, num_classes]` for multi-label targets, float32 `[n]` for numbers."""
+    """Writes a dataset. Labels: int `[n]`; bool `[n, num_classes]` for several a vertex; float32 `[n]`, numbers."""
     write_npy(path / "topology/indptr.npy", indptr)
     write_npy(path / "topology/indices.npy", indices)
     info = None

@@ -222,7 +222,8 @@ class Dataset:
         whose indices are copied to int64 (8 m bytes); torch_sparse is not needed for either.
 
         `x` float32 `[n, dim]` (copied), `y` int64 `[n]` or, multi-label, float32 `[n, num_classes]`, or float32 `[n]`
-        of numbers, `train_mask`, `val_mask`, `test_mask`, `edge_weight` and `edge_attr` where there are such columns; node columns keep their
+        of numbers, `train_mask`, `val_mask`, `test_mask`, `edge_weight` and `edge_attr` where there are such columns;
+        node columns keep their
         names (`node_<name>` where that is taken), further edge columns are `edge_<name>`. Columns share memory with the
         file where torch has their type, and writing to them leaves the file alone.
         """
@@ -235,7 +236,8 @@ class Dataset:
         shares `indices` and copies `indptr` (4 n bytes).
 
         `ndata`: `feat` float32 `[n, dim]` (copied), `label` int64 `[n]` or, multi-label, float32 `[n, num_classes]`,
-        or float32 `[n]` of numbers, `train_mask`, `val_mask`, `test_mask` and the node columns; `edata`: the edge columns, all by their names.
+        or float32 `[n]` of numbers, `train_mask`, `val_mask`, `test_mask` and the node columns; `edata`: the edge
+        columns, all by their names.
         """
         return _export.to_dgl(self, features, idtype)
 
