@@ -93,11 +93,6 @@ impl Record {
     fn made_by(&self, step: &str) -> Option<&Vec<String>> {
         self.finished.get(step).or_else(|| self.begun.get(step))
     }
-
-    /// Whether the dataset is of these words, or may be.
-    fn has(&self, words: &[String]) -> bool {
-        [&self.finished, &self.begun].into_iter().any(|steps| steps.get("convert").is_some_and(|of| of == words))
-    }
 }
 
 /// The options of convert in `given`, the command line, as words.
@@ -127,7 +122,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let [data, input, out] = [text("--out", &dataset)?, text("INPUT", &args.input)?, text("--out", &args.out)?];
     let mut convert = of_convert(given);
     // A mistyped option is told before a step has worked for hours.
-    let (config, gpus) = training(&args.train, &data)?;
+    let train = for_links(&args.train);
+    let (config, gpus) = training(&train, &data)?;
     convert.extend(held_out(&args.convert, &config.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
         return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
@@ -142,18 +138,11 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut steps = Steps::new(&args, total, ui)?;
     if !is_dataset {
-        let with = |more: Option<&str>| {
-            let more = more.map(String::from).into_iter().collect();
-            [vec![input.clone()], convert.clone(), more, vec![format!("--out={data}")]].concat()
-        };
-        let (plain, split) = (with(None), with(Some(RANDOM_SPLIT)));
-        let was_split = steps.record.has(&split);
-        steps.convert(&dataset, if was_split { &split } else { &plain })?;
-        if !args.dry_run && !was_split && lacks_splits(&Dataset::open(&dataset)?, &config) {
-            steps.say(&format!("no splits to train and score by: converts again with {RANDOM_SPLIT}"));
-            steps.total += 1;
-            steps.convert(&dataset, &split)?;
-        }
+        let words = [vec![input.clone()], convert.clone(), chosen_of_convert(&args, &config)].concat();
+        let words = [words, vec![format!("--out={data}")]].concat();
+        let force = steps.replaces(&dataset, &words)?;
+        steps.begin("convert", &words, &dataset)?;
+        steps.step("convert", words, force)?;
     }
     let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
@@ -167,7 +156,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         check_ready(opened, &config, is_dataset, again)?;
     }
     let chosen = match &opened {
-        Some(opened) => chosen(opened, &config, &args.train)?,
+        Some(opened) => chosen(opened, &config, &train)?,
         None => {
             steps.say("train: --lr, --epochs and --patience, if not given, follow from the dataset: not known yet");
             Vec::new()
@@ -210,7 +199,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         steps.say(&format!("train by {}{until}: other values stand behind --", chosen.join(" ")));
     }
     let own = vec![checkpoint.clone(), "--resume".into(), log];
-    steps.step("train", [vec![data.clone()], args.train.clone(), chosen, own].concat(), false)?;
+    steps.step("train", [vec![data.clone()], train, chosen, own].concat(), false)?;
     let recommends = config.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
@@ -248,8 +237,48 @@ fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
         != (default.valid_edges, default.test_edges, default.edge_seed);
     let wanted = task.is_link() && convert.read.bipartite == Some(Answer::Yes) && is_other;
-    (wanted && convert.held_out_links.is_none() && convert.features.is_some())
-        .then(|| format!("--held-out-links={share},{}", task.edge_seed))
+    (wanted && convert.held_out_links.is_none()).then(|| format!("--held-out-links={share},{}", task.edge_seed))
+}
+
+/// Options of convert that its words leave open and the task decides: numbers are no classes, what is labelled needs splits, and vertices
+/// of two kinds have no features but those of the structure.
+fn chosen_of_convert(args: &Args, config: &TrainConfig) -> Vec<String> {
+    let read = &args.convert.read;
+    let needs_splits = !config.task.is_link() && args.convert.random_split.is_none() && read.split.is_none();
+    let is_number = config.task.is_regression() && read.node_table.label_kind.is_none();
+    let has_no_label = config.task.is_link() && read.nodes.is_some() && read.node_table.label_column.is_none();
+    let is_bare = config.task.is_link() && read.bipartite == Some(Answer::Yes) && args.convert.features.is_none();
+    let words = [
+        (is_bare, "--features=fastrp:64"),
+        (needs_splits, "--random-split=auto"),
+        (is_number, "--label-kind=number"),
+        (has_no_label, "--label-column=none"),
+    ];
+    words.into_iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, word)| word.to_string()).collect()
+}
+
+/// The words of train `given`, with options that suit links where they are left open: many negatives of few edges, and small rows, since
+/// a model of links soon learns its edges by heart.
+fn for_links(given: &[String]) -> Vec<String> {
+    const SUIT_LINKS: [[&str; 2]; 7] = [
+        ["layers", "2"],
+        ["fanouts", "10,10"],
+        ["hidden", "64"],
+        ["lr", "0.003"],
+        ["batch-size", "512"],
+        ["negatives", "4"],
+        ["scorer", "mlp"],
+    ];
+    let is_link =
+        given.iter().any(|word| word == "--task=link") || given.windows(2).any(|words| words == ["--task", "link"]);
+    let is_given = |flag: &str| {
+        let of_word = |word: &String| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag));
+        given.iter().any(of_word)
+    };
+    let shape = ["layers", "fanouts"];
+    let is_open = |flag: &str| !is_given(flag) && (!shape.contains(&flag) || !shape.into_iter().any(is_given));
+    let open = SUIT_LINKS.iter().filter(|[flag, _]| is_link && is_open(flag));
+    given.iter().cloned().chain(open.map(|[flag, value]| format!("--{flag}={value}"))).collect()
 }
 
 /// Parses `words` as `gsplit train` does, into the configuration and the GPUs.
@@ -439,13 +468,6 @@ impl<'a> Steps<'a> {
         }
         self.record.begun.insert(step.into(), words.into());
         self.save()
-    }
-
-    /// Converts into `dataset`, or takes it over.
-    fn convert(&mut self, dataset: &Path, words: &[String]) -> anyhow::Result<()> {
-        let force = self.replaces(dataset, words)?;
-        self.begin("convert", words, dataset)?;
-        self.step("convert", words.to_vec(), force)
     }
 
     /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.

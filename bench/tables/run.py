@@ -40,7 +40,7 @@ def main():
     rows, ratios = [], {}
     try:
         python = measure.environment()
-        for kind in make.KINDS:
+        for kind in (sys.argv[1:] or make.KINDS):
             folder = measure.WORK / "tables" / kind
             label = make.make(kind, folder)
             dataset, train = trained(folder, kind, label)

@@ -83,7 +83,7 @@ fn open_graph(
     if options.features.is_some() {
         read.node_table = read.node_table.beside_features();
     }
-    let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
+    let mut raw = read::open(path, format, &read, options.random_split.is_none_or(|split| split.is_auto), progress)?;
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }

@@ -50,7 +50,14 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         rows.read(column.as_ref(), &mut |bytes| Ok(out.push(bytes)?))?;
         writer.add_node_column(column.name(), out)?;
     }
-    let splits = match (&options.random_split, &raw.splits) {
+    let has_labels = raw.labels.is_some();
+    let drawn = options.random_split.filter(|split| !split.is_auto || (raw.splits.is_none() && has_labels));
+    if drawn.is_some_and(|split| split.is_auto) {
+        progress.decide(
+            "splits: the input has none: drawn at random, 0.6 of the labelled vertices to train, 0.2 valid, 0.2 test",
+        );
+    }
+    let splits = match (&drawn, &raw.splits) {
         (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
         (None, Some(splits)) => Some(vertices(splits, &IdMap::of(writer)?, n)?),
         (None, None) => None,

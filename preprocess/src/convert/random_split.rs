@@ -7,13 +7,20 @@ use serde::{Serialize, Serializer};
 
 /// Fractions of the vertices to draw for training, validation and test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RandomSplit([f64; 3]);
+pub struct RandomSplit {
+    fractions: [f64; 3],
+    /// Whether they are drawn only of an input with labels and without splits.
+    pub is_auto: bool,
+}
 
 impl FromStr for RandomSplit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || format!("`{text}`: expected three fractions that sum to at most 1, as 0.6,0.2,0.2");
+        if text == "auto" {
+            return Ok(Self { fractions: [0.6, 0.2, 0.2], is_auto: true });
+        }
+        let problem = || format!("`{text}`: expected auto, or three fractions that sum to at most 1, as 0.6,0.2,0.2");
         let fractions: Vec<f64> = text
             .split(',')
             .map(|part| part.trim().parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction)))
@@ -21,13 +28,16 @@ impl FromStr for RandomSplit {
             .ok_or_else(problem)?;
         let fractions: [f64; 3] = fractions.try_into().map_err(|_| problem())?;
         // 0.7 + 0.2 + 0.1 is a little more than 1 in binary.
-        if fractions.iter().sum::<f64>() > 1.0 + 1e-9 { Err(problem()) } else { Ok(Self(fractions)) }
+        if fractions.iter().sum::<f64>() > 1.0 + 1e-9 { Err(problem()) } else { Ok(Self { fractions, is_auto: false }) }
     }
 }
 
 impl std::fmt::Display for RandomSplit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [train, valid, test] = self.0;
+        if self.is_auto {
+            return f.write_str("auto");
+        }
+        let [train, valid, test] = self.fractions;
         write!(f, "{train},{valid},{test}")
     }
 }
@@ -47,7 +57,7 @@ impl RandomSplit {
         let order = permute(candidates.len() as u32, &StreamKey::new(seed, Stream::Split));
         let mut up_to = 0.0;
         let mut from = 0;
-        self.0.map(|fraction| {
+        self.fractions.map(|fraction| {
             up_to += fraction;
             let to = ((up_to * candidates.len() as f64).round() as usize).min(candidates.len());
             let chosen = &order[std::mem::replace(&mut from, to)..to];
