@@ -159,6 +159,11 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     assert_eq!(dataset.multi_labels().unwrap().classes(5).collect::<Vec<_>>(), [0, 2]);
     let (wrong, _) = made(likes.path(), "--label-column likes_a,age");
     assert!(wrong.unwrap_err().contains("`age` of several: expected zeros and ones"));
+    let gaps = customers("age,plan", |v| {
+        format!("{},{}", if v == 3 { String::new() } else { v.to_string() }, ["a", "b"][v as usize % 2])
+    });
+    let both = "`plan` (2 strings) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a number, for what is missing in `age`";
+    assert!(made(gaps.path(), "").0.unwrap_err().contains(both));
     let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
     assert!(made(names.path(), "").0.unwrap_err().contains("which column is the label? `label`, `class` can be"));
     let (wrong, _) = made(folder_of_strings().path(), "--label-column kind --label-kind number");

@@ -138,7 +138,8 @@ pub fn nodes(
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
     let seen = survey(&table, &fields, &roles.to_survey(&fields), progress)?;
-    roles.decide(path, &fields, &seen, is_target(path))?;
+    let decided = roles.decide(path, &fields, &seen, is_target(path));
+    decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
@@ -205,6 +206,26 @@ pub fn nodes(
 fn is_target(path: &Path) -> bool {
     path.file_stem()
         .is_some_and(|stem| stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target")))
+}
+
+/// What else will be asked for, behind a question for the label: who answers both needs one try.
+fn with_missing(
+    error: Error,
+    fields: &[Field],
+    roles: &Roles,
+    seen: &HashMap<usize, ColumnStatistics>,
+    options: &NodeTableOptions,
+) -> Error {
+    let Error::Input { path, line, problem } = error else { return error };
+    let Features::Scalars(columns) = &roles.features else { return Error::Input { path, line, problem } };
+    let lacks = |&&(at, _): &&(usize, Option<_>)| seen.get(&at).is_some_and(|seen| seen.missing > 0);
+    let lacking: Vec<Field> = columns.iter().filter(lacks).map(|&(at, _)| fields[at].clone()).collect();
+    if lacking.is_empty() || options.fill.is_some() {
+        return Error::Input { path, line, problem };
+    }
+    let problem =
+        format!("{problem}; and --fill mean, or a number, for what is missing in {}", choice::names(&lacking));
+    Error::Input { path, line, problem }
 }
 
 /// Recipe of a column of lists.
