@@ -178,7 +178,8 @@ impl Recipe {
                 "the columns are in another order: `{here}` stands where `{there}` stood in training"
             ));
         }
-        self.features.iter().zip(&trained.features).find(|(here, there)| here != there).map(|(here, there)| {
+        let means = |feature: &FeatureRecipe| (feature.encoding.clone(), feature.indicator);
+        self.features.iter().zip(&trained.features).find(|(here, there)| means(here) != means(there)).map(|(here, there)| {
             let column = &here.column;
             match (&here.encoding, &there.encoding) {
                 (FeatureEncoding::Number { shift, scale }, FeatureEncoding::Number { shift: mean, scale: deviation }) => format!(

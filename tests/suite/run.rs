@@ -119,9 +119,9 @@ fn raw_edges_are_converted_with_the_options_given() {
         ],
     );
     assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
-    assert_eq!(two["steps"][1]["result"]["presample"], "f15-10-5_b1024_e1_s0_links3");
+    assert_eq!(two["steps"][1]["result"]["presample"], "f10-10_b512_e1_s0_links3");
     let line = fails(folder, &["evaluate", "o/dataset"], 2);
-    assert!(line.contains("f15-10-5_b1024_e1_s0_links3: is of edges"), "{line}");
+    assert!(line.contains("f10-10_b512_e1_s0_links3: is of edges"), "{line}");
     let line = fails(folder, &[&["run", "--drop-self-loops"], &words[1..]].concat(), 2);
     assert!(line.contains("--out o: holds a model of the dataset that `gsplit convert edges.txt"), "{line}");
 }
@@ -242,11 +242,12 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
     let words = "run edges.txt --nodes nodes.csv --out o -- --hidden 8 --fanouts 3";
     let words: Vec<&str> = words.split(' ').collect();
     let all = run(folder, &words);
-    assert_eq!(steps(&all), ["convert", "convert", "train", "infer", "report"]);
+    assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     let command = |step: usize| all["steps"][step]["command"].as_str().unwrap();
-    assert!(command(1).contains("--nodes=nodes.csv --random-split=0.6,0.2,0.2"), "{}", command(1));
-    assert!(command(2).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"), "{}", command(2));
-    let summary = &all["steps"][2]["result"]["summary"];
+    assert!(command(0).contains("--nodes=nodes.csv --random-split=auto"), "{}", command(0));
+    assert_eq!(all["steps"][0]["result"]["splits"], serde_json::json!({ "train": 120, "valid": 40, "test": 40 }));
+    assert!(command(1).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"), "{}", command(1));
+    let summary = &all["steps"][1]["result"]["summary"];
     assert!(summary["stopped_early"] == true && summary["epochs"].as_array().unwrap().len() < 100);
     let again = run(folder, &words);
     assert_eq!(steps(&again), ["convert", "train", "report"], "the split is known");

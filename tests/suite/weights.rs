@@ -32,7 +32,7 @@ fn weighted(folder: &Path) {
 
 fn convert(folder: &Path, more: &[&str]) {
     let options = ["--nodes", "nodes.csv", "--features", "random:8", "--random-split", "0.5,0.25,0.25", "--out", "ds"];
-    ok(folder, &[&["convert", "edges.csv", "--edge-columns", "weight"], &options[..], more].concat());
+    ok(folder, &[&["convert", "edges.csv", "--directed", "--edge-columns", "weight"], &options[..], more].concat());
 }
 
 /// The probability that an edge of each weight is among `k` drawn one after another, each in proportion to the weights that are left.

@@ -20,7 +20,7 @@ impl FromStr for RandomSplit {
         if text == "auto" {
             return Ok(Self { fractions: [0.6, 0.2, 0.2], is_auto: true });
         }
-        let problem = || format!("`{text}`: expected auto, or three fractions that sum to at most 1, as 0.6,0.2,0.2");
+        let problem = || format!("`{text}`: expected three fractions that sum to at most 1, as 0.6,0.2,0.2, or auto");
         let fractions: Vec<f64> = text
             .split(',')
             .map(|part| part.trim().parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction)))

@@ -30,6 +30,8 @@ pub fn baseline(run: &Run<'_>, comms: &Comms) -> Result<Option<Baseline>> {
     }
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
+        // Popularity costs as much as a score.
+        Task::Links(_) if job.config.eval_every == 0 => return Ok(None),
         Task::Links(split) => {
             return links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop).map(Some);
         }

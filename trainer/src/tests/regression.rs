@@ -20,7 +20,7 @@ use crate::config::{
 use crate::infer::Trained;
 use crate::metric::labels::TargetScale;
 use crate::report::EpochReport;
-use crate::{InferConfig, Metric, Predict, RunOptions, infer, train};
+use crate::{ChosenEpoch, InferConfig, Metric, Predict, RunOptions, infer, train};
 
 /// Options of tasks with losses of their own, and a dataset for each.
 fn tasks() -> Vec<(Fixture, TaskConfig)> {
@@ -137,7 +137,12 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     assert!(last.test.unwrap() < 0.5 * scale.deviation, "{last:?}, deviation {}", scale.deviation);
 
     let out = |name: &str| Some(fixture.folder.path().join(name));
-    let of_config = |out| InferConfig { checkpoint: checkpoint.clone(), out, ..InferConfig::default() };
+    let of_config = |out| InferConfig {
+        checkpoint: checkpoint.clone(),
+        out,
+        epoch: Some(ChosenEpoch::Last),
+        ..InferConfig::default()
+    };
     let run = |config: &InferConfig| infer(&fixture.dataset, config, 1 << 30, None, &NoProgress);
     let found = run(&of_config(out("n.npy"))).unwrap();
     assert_eq!(found.scores[2], (Split::Test, last.test));

@@ -17,7 +17,7 @@ use super::fixture::{Cut, Fixture, changed, dataset, provenance, store_partition
 use super::links::link_config;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TrainConfig};
 use crate::task::{LinkBatch, LinkSplit};
-use crate::{InferConfig, RunOptions, infer, train};
+use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
 
 const USERS: u32 = 60;
 const ITEMS: u32 = 15;
@@ -312,7 +312,12 @@ fn oracle_recommendations_are_the_best_unknown_targets() {
         let kinds = fixture.dataset.kinds().unwrap();
         let checkpoint = trained(fixture, scorer);
         let to = |name: &str| Some(folder.join(name));
-        let base = InferConfig { checkpoint: checkpoint.clone(), force: true, ..InferConfig::default() };
+        let base = InferConfig {
+            checkpoint: checkpoint.clone(),
+            force: true,
+            epoch: Some(ChosenEpoch::Last),
+            ..InferConfig::default()
+        };
         let infer = |config: &InferConfig| infer(&fixture.dataset, config, 1 << 30, None, &NoProgress).unwrap();
         let top = |top, with_known, name: &str| {
             let config = InferConfig { top: Some(top), with_known, out: to(name), ..base.clone() };

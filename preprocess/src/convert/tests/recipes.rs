@@ -1,4 +1,4 @@
-//! What becomes of the columns of ordinary tables: scales, categories, labels, identifiers, directions; and new tables by the same
+//! Columns of ordinary tables, and what becomes of them: scales, categories, labels, identifiers, directions; and new tables by the same
 //! recipe.
 
 use std::fmt::Write as _;

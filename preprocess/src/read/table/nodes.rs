@@ -43,7 +43,7 @@ pub struct NodeTable {
     /// Feature rows.
     pub features: Option<Box<dyn Column>>,
     /// Labels.
-    pub labels: Labels,
+    pub labels: TableLabels,
     /// Columns, and what becomes of each.
     pub recipe: Recipe,
     /// Further numbers.
@@ -84,7 +84,7 @@ impl NodeTable {
 
 /// Labels of a table of vertices.
 #[derive(Default)]
-pub struct Labels {
+pub struct TableLabels {
     /// Their column.
     pub column: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are not their numbers.
@@ -93,7 +93,7 @@ pub struct Labels {
     pub are_numbers: bool,
 }
 
-impl Labels {
+impl TableLabels {
     /// Its kind, behind the names of the columns.
     fn words(&self) -> Option<String> {
         self.column.as_ref()?;
@@ -208,7 +208,7 @@ fn is_target(path: &Path) -> bool {
         .is_some_and(|stem| stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target")))
 }
 
-/// What else will be asked for, behind a question for the label: who answers both needs one try.
+/// The question for the label, with what else will be asked for: who answers both needs one try.
 fn with_missing(
     error: Error,
     fields: &[Field],
@@ -263,11 +263,11 @@ fn labels(
     seen: &HashMap<usize, ColumnStatistics>,
     trained: Option<&[String]>,
     kind: Option<LabelKind>,
-) -> Result<Labels> {
+) -> Result<TableLabels> {
     let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
     let number = |at: usize, unlabelled| Encoded::label(at, &fields[at], Encoding::Number(0.0, 1.0), unlabelled);
     let at = match roles.labels[..] {
-        [] => return Ok(Labels::default()),
+        [] => return Ok(TableLabels::default()),
         [at] => at,
         _ => {
             let not_binary = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::is_binary);
@@ -277,10 +277,11 @@ fn labels(
             }
             let names = roles.labels.iter().map(|&at| fields[at].name.clone()).collect();
             let columns = roles.labels.iter().map(|&at| number(at, 0.0)).collect();
-            return Ok(Labels { column: encoded(columns), class_names: Some(names), are_numbers: false });
+            return Ok(TableLabels { column: encoded(columns), class_names: Some(names), are_numbers: false });
         }
     };
-    let as_classes = || Ok(Labels { column: Some(table.column(fields, at, "label", true)), ..Labels::default() });
+    let as_classes =
+        || Ok(TableLabels { column: Some(table.column(fields, at, "label", true)), ..TableLabels::default() });
     let field = &fields[at];
     let Some(seen) = seen.get(&at) else { return as_classes() };
     let is_number = field.value.is_some();
@@ -293,7 +294,7 @@ fn labels(
         return Err(Error::input(path, problem));
     }
     if numeric {
-        return Ok(Labels { column: encoded(vec![number(at, f32::NAN)]), class_names: None, are_numbers: true });
+        return Ok(TableLabels { column: encoded(vec![number(at, f32::NAN)]), class_names: None, are_numbers: true });
     }
     let mut names = seen.categories();
     if let Some(trained) = trained.filter(|trained| !trained.is_empty()) {
@@ -333,7 +334,7 @@ fn labels(
     }
     let places = Encoding::Class(Encoding::places(names.clone()));
     let column = encoded(vec![Encoded::label(at, field, places, -1.0)]);
-    Ok(Labels { column, class_names: Some(names), are_numbers: false })
+    Ok(TableLabels { column, class_names: Some(names), are_numbers: false })
 }
 
 /// Calls `take` with every piece of `source`, and of `beside`, whose pieces are of the same rows.

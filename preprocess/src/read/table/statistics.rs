@@ -36,7 +36,7 @@ pub struct ColumnStatistics {
     /// Whether some number is written with zeros before it, as codes are.
     pub is_padded: bool,
     /// Estimate of the distinct whole numbers.
-    sketch: Sketch,
+    sketch: DistinctCount,
 }
 
 impl ColumnStatistics {
@@ -178,9 +178,9 @@ fn or_one(scale: f64) -> f64 {
 
 /// Estimate of the number of distinct values (HyperLogLog: Flajolet et al., 2007), in 4096 registers.
 #[derive(Clone, Debug, Default)]
-struct Sketch(Vec<u8>);
+struct DistinctCount(Vec<u8>);
 
-impl Sketch {
+impl DistinctCount {
     const BITS: u32 = 12;
 
     fn add(&mut self, number: f64) {
