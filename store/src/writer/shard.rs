@@ -146,7 +146,7 @@ impl DatasetWriter {
             self.cut_rows(dataset, &map.vertices_of(&shard), stage)?;
         } else if let (Some(info), Some((held, _))) = (&mut features, shard.columns()) {
             info.dim = held.len() as u32;
-            info.names = info.names.as_ref().map(|names| names[held.start as usize..held.end as usize].to_vec());
+            info.names = info.names.as_ref().map(|names| names[held.start..held.end].to_vec());
             let every: Vec<u32> = (0..dataset.num_vertices() as u32).collect();
             self.cut_features(&dataset.features()?.columns(held), &every, stage)?;
         }
