@@ -210,7 +210,7 @@ impl Meeting {
                 other => other.into(),
             }
         })?;
-        Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout)?)
+        Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout))
     }
 
     /// This rank among all.

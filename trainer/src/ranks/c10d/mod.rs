@@ -2,8 +2,7 @@
 //!
 //! Idea: a rank first sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
 //! if that is short. So ranks in different collectives and messages of another size are noticed before Gloo is asked to receive what
-//! does not fit; it would end the process. The next slot of each rank is waited for from the start, so that it comes without being
-//! asked for. Longer messages follow, received in place. Sums are taken by rank, as ranks that are threads take them, so both give
+//! does not fit; it would end the process. Longer messages follow, received in place. Sums are taken by rank, as ranks that are threads take them, so both give
 //! the same bits.
 //! Several groups of the same ranks have connections of their own and do not wait for each other.
 //! A rank that fails writes why into the store and closes its connections; the others see these end, and look there. One whose process
@@ -41,17 +40,11 @@ pub struct C10d {
     seat: Seat,
     board: Arc<Board>,
     limit: Limit,
-    watch: Waits,
+    waits: Waits,
     /// Why this rank takes no part any more.
     left: Mutex<Option<CommError>>,
-    /// `None` once it has left.
-    ends: Mutex<Option<Ends>>,
-}
-
-struct Ends {
-    /// The next slot of each rank but this one. They go before the group.
-    next: Vec<Option<Parcel>>,
-    group: Group,
+    /// Connections; `None` once it has left.
+    group: Mutex<Option<Group>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,18 +72,15 @@ fn read(slot: &[u8; SLOT]) -> [u64; 2] {
 }
 
 impl C10d {
-    fn over(group: Group, seat: Seat, board: Arc<Board>, timeout: Duration) -> Result<Self, CommError> {
-        let next = |from| if from == seat.rank { Ok(None) } else { group.receive_slot(from, SLOTS).map(Some) };
-        let next = (0..seat.size).map(next).collect::<Result<_, _>>();
-        let next = next.map_err(|error| CommError::Start { reason: format!("Gloo: {error}") })?;
-        Ok(Self {
+    fn over(group: Group, seat: Seat, board: Arc<Board>, timeout: Duration) -> Self {
+        Self {
             seat,
             board,
             limit: Limit::new(Some(timeout)),
-            watch: Waits::default(),
+            waits: Waits::default(),
             left: Mutex::default(),
-            ends: Mutex::new(Some(Ends { next, group })),
-        })
+            group: Mutex::new(Some(group)),
+        }
     }
 
     /// The error where a message from or to `other` does not go on.
@@ -103,7 +93,7 @@ impl C10d {
 
     fn exchange_by<'a>(
         &self,
-        ends: &mut Ends,
+        group: &Group,
         called: &'static str,
         outgoing: &dyn Fn(usize) -> &'a [u8],
         expected: &dyn Fn(usize) -> usize,
@@ -117,10 +107,15 @@ impl C10d {
         let gone = |other: usize| self.lost(other, called, &wait);
         let slots: Vec<[u8; SLOT]> = (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
         let mut sent: Vec<(usize, Underway<'_>)> = Vec::new();
+        // Asked for at once: to ask while the other's bytes come would contend with the thread of Gloo's device.
+        let mut next: Vec<Option<Parcel>> = (0..self.seat.size).map(|_| None).collect();
+        for from in others() {
+            next[from] = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
+        }
         for to in others() {
-            sent.push((to, ends.group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
+            sent.push((to, group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
             if outgoing(to).len() > SLOT - HEAD {
-                sent.push((to, ends.group.send(to, MESSAGES, outgoing(to)).map_err(|_| gone(to))?));
+                sent.push((to, group.send(to, MESSAGES, outgoing(to)).map_err(|_| gone(to))?));
             }
         }
         let (mut rest, mut received) = (recv, Vec::new());
@@ -131,8 +126,8 @@ impl C10d {
                 room.copy_from_slice(outgoing(me));
                 continue;
             }
-            let next = ends.next[from].take().ok_or_else(|| gone(from))?;
-            let heard = next.wait(&self.watch, left()).map_err(|_| gone(from))?;
+            let next = next[from].take().ok_or_else(|| gone(from))?;
+            let heard = next.wait(&self.waits, left()).map_err(|_| gone(from))?;
             let [number, bytes] = read(&heard);
             if number != number_of(called) {
                 let other_called = COLLECTIVES.get(number as usize).copied().unwrap_or("another");
@@ -141,15 +136,13 @@ impl C10d {
             check_message(self, from, bytes as usize, room.len())?;
             match heard.get(HEAD..HEAD + room.len()) {
                 Some(message) => room.copy_from_slice(message),
-                None => received.push((from, ends.group.receive(from, MESSAGES, room).map_err(|_| gone(from))?)),
+                None => received.push((from, group.receive(from, MESSAGES, room).map_err(|_| gone(from))?)),
             }
-            // One that has no more to say may have gone.
-            ends.next[from] = ends.group.receive_slot(from, SLOTS).ok();
         }
         received
             .iter()
             .chain(&sent)
-            .try_for_each(|(other, work)| work.wait(&self.watch, left()).map_err(|_| gone(*other)))
+            .try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))
     }
 }
 
@@ -194,8 +187,8 @@ impl Messages for C10d {
         if let Some(failed) = self.failed() {
             return Err(failed);
         }
-        match &mut *lock(&self.ends) {
-            Some(ends) => self.exchange_by(ends, called, outgoing, expected, recv),
+        match &*lock(&self.group) {
+            Some(group) => self.exchange_by(group, called, outgoing, expected, recv),
             None => Err(CommError::PeerFailed { rank: self.name(self.seat.rank), reason: "it has left".to_string() }),
         }
     }
@@ -216,9 +209,9 @@ impl Messages for C10d {
             let failed = self.board.failed(name, reason);
             lock(&self.left).get_or_insert(failed);
         }
-        self.watch.give_up();
-        if let Ok(mut ends) = self.ends.try_lock() {
-            *ends = None;
+        self.waits.give_up();
+        if let Ok(mut group) = self.group.try_lock() {
+            *group = None;
         }
     }
 }
