@@ -8,6 +8,8 @@ struct Launcher {
     rank: &'static str,
     size: &'static str,
     local: &'static str,
+    /// Number of ranks of a rank's host.
+    local_size: &'static str,
     /// Without this, the others are a surrounding job's.
     needs: Option<&'static str>,
     /// Variables that name the run.
@@ -21,6 +23,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "RANK",
         size: "WORLD_SIZE",
         local: "LOCAL_RANK",
+        local_size: "LOCAL_WORLD_SIZE",
         needs: None,
         run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
     },
@@ -29,6 +32,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         local: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         needs: None,
         run: &["PMIX_NAMESPACE"],
     },
@@ -37,6 +41,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "PMI_RANK",
         size: "PMI_SIZE",
         local: "MPI_LOCALRANKID",
+        local_size: "MPI_LOCALNRANKS",
         needs: None,
         run: &["PMI_JOBID"],
     },
@@ -45,6 +50,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
         local: "SLURM_LOCALID",
+        local_size: "SLURM_TASKS_PER_NODE",
         // The script of a job has the others too, and is one process.
         needs: Some("SLURM_STEP_ID"),
         run: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
@@ -53,8 +59,9 @@ const LAUNCHERS: [Launcher; 4] = [
 
 /// Variables with the host and port of rank 0.
 const ADDRESS: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
-/// Ports of Slurm's jobs start here.
-const SLURM_PORTS: u64 = 15_000;
+/// Ports made of the names of runs start here.
+const PORTS: u64 = 15_000;
+const NUM_PORTS: u64 = 10_000;
 
 /// One of several processes that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +149,13 @@ fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Re
             let job: u64 = variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
             let step: u64 = variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
             // Jobs that follow each other have ports apart, and so have their steps.
-            Ok(Some((host, (SLURM_PORTS + (job.wrapping_mul(7).wrapping_add(step)) % 10_000) as u16)))
+            Ok(Some((host, (PORTS + (job.wrapping_mul(7).wrapping_add(step)) % NUM_PORTS) as u16)))
+        }
+        // All ranks are on this host, and their run has a name.
+        _ if variable(launcher.size) == variable(launcher.local_size) => {
+            let name: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
+            let sum = name.concat().bytes().fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
+            Ok(if name.is_empty() { None } else { Some(("127.0.0.1".to_string(), (PORTS + sum) as u16)) })
         }
         _ => Ok(None),
     }
@@ -183,6 +196,8 @@ mod tests {
             (torchrun.to_string(), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
             (mpirun.to_string(), "mpirun", 0, 2, Some(0), "77", None),
             (format!("{mpirun} MASTER_ADDR=a MASTER_PORT=9"), "mpirun", 0, 2, Some(0), "77", at("a", 10)),
+            (format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=2"), "mpirun", 0, 2, Some(0), "77", at("127.0.0.1", 16_760)),
+            (format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=1"), "mpirun", 0, 2, Some(0), "77", None),
             ("PMI_RANK=1 PMI_SIZE=3 MPI_LOCALRANKID=1".to_string(), "mpiexec", 1, 3, Some(1), "", None),
             (slurm.to_string(), "srun", 3, 4, Some(1), "1234.0", at("gpu03", 15_000 + 8638)),
             // Inside a job of Slurm's the inner launcher counts.

@@ -1,14 +1,17 @@
-//! Compiles the C++ part of `autograd` against libtorch's headers.
+//! Compiles the C++ parts of `autograd` and of `ranks/c10d` against libtorch's headers.
 
 mod link;
 
 use std::env;
 
 fn main() {
-    const SHIM: &str = "src/autograd/shim.cpp";
+    const AUTOGRAD: &str = "src/autograd/shim.cpp";
+    const C10D: &str = "src/ranks/c10d";
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=link.rs");
-    println!("cargo::rerun-if-changed={SHIM}");
+    println!("cargo::rerun-if-changed={AUTOGRAD}");
+    println!("cargo::rerun-if-changed={C10D}/shim.cpp");
+    println!("cargo::rerun-if-changed={C10D}/stub");
     let Some(libtorch) = link::libtorch() else { return };
     // Clippy links nothing.
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
@@ -20,5 +23,6 @@ fn main() {
     // System headers: their warnings are not ours.
     compiler.cpp(true).std("c++17").debug(false).flag("-isystem").flag(&include);
     compiler.flag("-isystem").flag(include.join("torch/csrc/api/include")).define("_GLIBCXX_USE_CXX11_ABI", "1");
-    compiler.file(SHIM).compile("gsplit_autograd_shim");
+    compiler.clone().file(AUTOGRAD).compile("gsplit_autograd_shim");
+    compiler.flag("-isystem").flag(format!("{C10D}/stub")).file(format!("{C10D}/shim.cpp")).compile("gsplit_c10d_shim");
 }

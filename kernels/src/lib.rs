@@ -46,8 +46,9 @@ pub use attention::{
     head_products_on_device,
 };
 pub use comm::{
-    Communicator, Counted, DeviceExchange, Links, Nccl, Route, Seat, Sent, SentByRoute, Sockets, Solo, Threads,
-    all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
+    Communicator, Counted, DeviceExchange, Limit, Links, Nccl, Route, Seat, Sent, SentByRoute, Sockets, Solo, Threads,
+    Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
+    messages::{Messages, check_message},
 };
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};

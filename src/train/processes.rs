@@ -8,7 +8,7 @@ use std::time::Duration;
 use gsplit::launch::Launch;
 use gsplit::ui::usage;
 use gsplit_kernels::CudaSurvey;
-use gsplit_trainer::{Device, GpuList, Process, Rendezvous, TrainConfig};
+use gsplit_trainer::{Device, GpuList, Meeting, Process, Rendezvous, TrainConfig};
 
 /// The variable that may hold a run's secret.
 const SECRET: &str = "GSPLIT_RENDEZVOUS_SECRET";
@@ -18,19 +18,19 @@ const SECRET: &str = "GSPLIT_RENDEZVOUS_SECRET";
 // Its group would have the name of the one around it.
 #[group(skip)]
 pub struct Args {
-    /// Each rank is a process of its own, on one host or several: `mpirun -n 4 gsplit train DATASET --mpi`, or srun. With
-    /// --device cuda, rows go by way of the host; without --mpi, NCCL joins the GPUs
+    /// Processes that a launcher has started go over its MPI: `mpirun -n 4 gsplit train DATASET --mpi`, or srun. Without it torch
+    /// joins those on CPUs (c10d, Gloo), and NCCL those on GPUs; with it rows of --device cuda go by way of the host
     #[arg(long)]
     mpi: bool,
     /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and says for whom.
     /// Evaluation and checkpoints, for which the others wait for rank 0, do not count
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     timeout: u64,
-    /// Address where processes on GPUs meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
-    /// the first host and a port made of the job's number]
+    /// Address where processes meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
+    /// the first host and a port made of the job's number; under mpirun on one host 127.0.0.1 and a port made of the run's name]
     #[arg(long, value_name = "HOST:PORT")]
     rendezvous: Option<Address>,
-    /// Only who knows what this file holds can join the run; the variable GSPLIT_RENDEZVOUS_SECRET does the same
+    /// With --device cuda, only who knows what this file holds can join the run; the variable GSPLIT_RENDEZVOUS_SECRET does the same
     #[arg(long, value_name = "FILE")]
     rendezvous_secret: Option<PathBuf>,
 }
@@ -130,12 +130,26 @@ impl Processes {
         };
         match config.device {
             Device::Cuda => Self::over_nccl(args, &launch, config, gpus).map(Some),
-            Device::Cpu => Err(usage(format!(
-                "--mpi is missing: {} has started {} processes. On CPUs they go over MPI: pass it, under mpirun or srun. On \
-                 GPUs pass --device cuda. Or start one process, whose --ranks are threads",
-                launch.by, launch.size
-            ))),
+            Device::Cpu => Self::over_c10d(args, &launch, config).map(Some),
         }
+    }
+
+    fn over_c10d(args: &Args, launch: &Launch, config: &TrainConfig) -> anyhow::Result<Self> {
+        if args.rendezvous_secret.is_some() {
+            return Err(usage(
+                "--rendezvous-secret is for --device cuda: processes on CPUs trust their network, as PyTorch's do",
+            ));
+        }
+        let (host, port) = address(args, launch)?;
+        let seat = (launch.rank, launch.size);
+        let meeting = Meeting::at(&host, port, seat, config.groups, &launch.run, args.timeout());
+        let process = meeting.and_then(|meeting| Process::of_c10d(meeting, config.groups)).map_err(super::as_usage)?;
+        Ok(Self {
+            process: Arc::new(process),
+            size: launch.size,
+            #[cfg(feature = "mpi")]
+            world: None,
+        })
     }
 
     #[cfg(feature = "mpi")]
@@ -165,12 +179,7 @@ impl Processes {
         let local = launch.local.ok_or_else(|| {
             usage(format!("--device cuda: {by} does not say which process of its host this is: set LOCAL_RANK, RANK and WORLD_SIZE"))
         })?;
-        let address = args.rendezvous.as_ref().map(|address| (address.host.clone(), address.port));
-        let (host, port) = address.or_else(|| launch.address.clone()).ok_or_else(|| {
-            usage(format!(
-                "--rendezvous is missing: {by} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT"
-            ))
-        })?;
+        let (host, port) = address(args, launch)?;
         let secret = secret(args.rendezvous_secret.as_deref())?;
         let rendezvous = Rendezvous { host, port, secret, run: launch.run.clone(), timeout: args.timeout() };
         let process = Process::of_nccl(&rendezvous, (rank, size), config.groups, gpu_of(local, gpus)?);
@@ -194,6 +203,17 @@ impl Processes {
         #[cfg(feature = "mpi")]
         drop(self.world.map(std::mem::ManuallyDrop::into_inner));
     }
+}
+
+/// Host and port where processes meet.
+fn address(args: &Args, launch: &Launch) -> anyhow::Result<(String, u16)> {
+    let address = args.rendezvous.as_ref().map(|address| (address.host.clone(), address.port));
+    address.or_else(|| launch.address.clone()).ok_or_else(|| {
+        usage(format!(
+            "--rendezvous is missing: {} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT",
+            launch.by
+        ))
+    })
 }
 
 /// The number of the GPU for the process that is `local` on its host.

@@ -154,7 +154,6 @@ def fails_as_one(folder):
         ("groups that are not equal", mpirun(folder, 4, GSPLIT, *TRAIN, "--mpi", "--groups", "3"), "--groups 3: 4 processes"),
         ("a rank without its dataset", mpirun(folder, 4, broken, *TRAIN, "--mpi"), "ds"),
         ("fewer ranks than processes", mpirun(folder, 4, GSPLIT, *TRAIN, "--mpi", "--ranks", "3"), "4 processes were started"),
-        ("without --mpi", mpirun(folder, 2, GSPLIT, *TRAIN), "--mpi is missing"),
     )
     for what, outcome, words in cases:
         assert outcome.returncode != 0, f"{what}: {outcome.stdout}"

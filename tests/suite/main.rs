@@ -28,6 +28,8 @@ mod pipeline;
 mod place;
 #[cfg(feature = "train")]
 mod plan;
+#[cfg(feature = "train")]
+mod processes;
 mod report;
 #[cfg(feature = "train")]
 mod run;

@@ -30,7 +30,7 @@
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
 //! and 5): see `gsplit_sample`.
 
-// `autograd/raw.rs` allows it again, with its reasons.
+// `autograd/raw.rs` and `ranks/c10d/raw.rs` allow it again, with their reasons.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -78,6 +78,7 @@ pub use infer::{ChosenEpoch, InferConfig, InferSummary, Predict, Recommended, Wa
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};
+pub use ranks::c10d::Meeting;
 pub use ranks::process::Process;
 pub use ranks::rendezvous::Rendezvous;
 pub use ranks::traffic::{Phase, Traffic};

@@ -8,9 +8,15 @@ use super::wait::Limit;
 use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
 use crate::error::CommError;
 
-/// A group of ranks that can send each other messages; it is a [`Communicator`] by that.
-pub(super) trait Messages: Send + Sync {
+/// Group of ranks that can send each other messages; it is a [`Communicator`] by that.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub trait Messages: Send + Sync {
+    /// [`Communicator::rank`].
     fn rank(&self) -> usize;
+
+    /// [`Communicator::size`].
     fn size(&self) -> usize;
 
     /// [`Communicator::name`].
@@ -25,6 +31,22 @@ pub(super) trait Messages: Send + Sync {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError>;
+
+    /// The same, whose messages are put into `recv` one behind the other.
+    fn exchange_into<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        recv: &mut [u8],
+    ) -> Result<(), CommError> {
+        let mut rest = recv;
+        self.exchange(called, outgoing, expected, &mut |_, message| {
+            let (part, tail) = std::mem::take(&mut rest).split_at_mut(message.len());
+            part.copy_from_slice(message);
+            rest = tail;
+        })
+    }
 
     /// How long its collectives may wait, and have waited.
     fn limit(&self) -> &Limit;
@@ -42,7 +64,10 @@ pub(super) trait Messages: Send + Sync {
 }
 
 /// Refuses a message of another size than expected.
-pub(super) fn check_message(comm: &dyn Messages, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
+///
+/// # Errors
+/// [`CommError::Mismatch`].
+pub fn check_message(comm: &dyn Messages, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
     match sent == expected {
         true => Ok(()),
         false => Err(CommError::Mismatch { from: comm.name(from), to: comm.name(comm.rank()), sent, expected }),
@@ -52,22 +77,6 @@ pub(super) fn check_message(comm: &dyn Messages, from: usize, sent: usize, expec
 /// A rank whose call went wrong takes no part any more: the others must not wait for it.
 pub(super) fn or_leave<T>(comm: &dyn Messages, result: Result<T, CommError>) -> Result<T, CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
-}
-
-/// An exchange whose messages are received one after the other.
-fn exchange_into<'a>(
-    comm: &dyn Messages,
-    called: &'static str,
-    outgoing: &dyn Fn(usize) -> &'a [u8],
-    expected: &dyn Fn(usize) -> usize,
-    recv: &mut [u8],
-) -> Result<(), CommError> {
-    let mut rest = recv;
-    comm.exchange(called, outgoing, expected, &mut |_, message| {
-        let (part, tail) = std::mem::take(&mut rest).split_at_mut(message.len());
-        part.copy_from_slice(message);
-        rest = tail;
-    })
 }
 
 /// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values for all, then hands it round.
@@ -90,7 +99,7 @@ fn all_reduce<T: Pod>(
         }
     })?;
     let sums: &[u8] = cast_slice(&sums);
-    exchange_into(comm, called, &|_| sums, &|from| portion(from).len() * size_of::<T>(), cast_slice_mut(values))
+    comm.exchange_into(called, &|_| sums, &|from| portion(from).len() * size_of::<T>(), cast_slice_mut(values))
 }
 
 impl<E: Messages> Communicator for E {
@@ -122,7 +131,7 @@ impl<E: Messages> Communicator for E {
         or_leave(self, checked)?;
         let starts = starts(send_bytes);
         let outgoing = |to: usize| &send[starts[to]..starts[to] + send_bytes[to]];
-        or_leave(self, exchange_into(self, "all_to_all", &outgoing, &|from| recv_bytes[from], recv))
+        or_leave(self, self.exchange_into("all_to_all", &outgoing, &|from| recv_bytes[from], recv))
     }
 
     fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
@@ -139,7 +148,7 @@ impl<E: Messages> Communicator for E {
 
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
         or_leave(self, check_gather(self, send.len(), recv.len()))?;
-        or_leave(self, exchange_into(self, "all_gather", &|_| send, &|_| send.len(), recv))
+        or_leave(self, self.exchange_into("all_gather", &|_| send, &|_| send.len(), recv))
     }
 
     fn suspend_timeout(&self, suspended: bool) {

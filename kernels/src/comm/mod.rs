@@ -9,6 +9,7 @@
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! sockets/      processes                      nccl/         rows between their GPUs
 //! mpi.rs        processes that MPI connects    typed.rs      slices of any type
+//! trainer: c10d processes that torch connects
 //! wait.rs       how long a rank waits          counted.rs    counts what a rank sends
 //! ```
 
@@ -17,7 +18,7 @@
 mod by_host;
 mod copies;
 mod counted;
-mod messages;
+pub(crate) mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
@@ -41,6 +42,7 @@ pub use sockets::{Links, Sockets};
 pub use solo::Solo;
 pub use threads::Threads;
 pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};
+pub use wait::{Limit, Wait};
 
 use std::time::Duration;
 

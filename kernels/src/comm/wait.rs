@@ -11,9 +11,9 @@ const SPIN: Duration = Duration::from_micros(200);
 /// The longest sleep between two looks.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// How long one rank's collectives may wait, and how long they have waited.
+/// Time that one rank's collectives may wait, and have waited.
 #[derive(Debug, Default)]
-pub(super) struct Limit {
+pub struct Limit {
     timeout: Option<Duration>,
     suspended: AtomicBool,
     /// Nanoseconds.
@@ -22,30 +22,30 @@ pub(super) struct Limit {
 
 impl Limit {
     /// Without limit if `timeout` is `None`.
-    pub(super) fn new(timeout: Option<Duration>) -> Self {
+    pub fn new(timeout: Option<Duration>) -> Self {
         Self { timeout, ..Self::default() }
     }
 
     /// Lifts the limit from waits that start from now on, or sets it again.
-    pub(super) fn suspend(&self, suspended: bool) {
+    pub fn suspend(&self, suspended: bool) {
         self.suspended.store(suspended, Ordering::Relaxed);
     }
 
     /// A wait that starts now and ends when it is dropped.
-    pub(super) fn start(&self) -> Wait<'_> {
+    pub fn start(&self) -> Wait<'_> {
         let timeout = self.timeout.filter(|_| !self.suspended.load(Ordering::Relaxed));
         Wait { waited: &self.waited, started: Instant::now(), timeout, sleeps: 0 }
     }
 
     /// How long all waits that have ended were together.
-    pub(super) fn waited(&self) -> Duration {
+    pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 }
 
-/// One wait.
+/// One rank's wait in a collective.
 #[derive(Debug)]
-pub(super) struct Wait<'a> {
+pub struct Wait<'a> {
     waited: &'a AtomicU64,
     started: Instant,
     timeout: Option<Duration>,
@@ -54,12 +54,12 @@ pub(super) struct Wait<'a> {
 
 impl Wait<'_> {
     /// How much longer it may last; `None` without limit.
-    pub(super) fn left(&self) -> Option<Duration> {
+    pub fn left(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(self.started.elapsed()))
     }
 
     /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
-    pub(super) fn expired(
+    pub fn expired(
         &self,
         rank: usize,
         called: &'static str,
@@ -70,7 +70,7 @@ impl Wait<'_> {
     }
 
     /// Lets some time pass before the next look: first the processor is offered to others, then this rank sleeps, ever longer.
-    pub(super) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         if self.started.elapsed() < SPIN {
             return thread::yield_now();
         }

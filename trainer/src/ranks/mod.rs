@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! threads.rs      ranks that are threads of this process
-//! process.rs      a process that is a rank, as torchrun, mpirun or srun starts it; rendezvous: how processes find each other
+//! process.rs      a process that is a rank, as torchrun, mpirun or srun starts it
+//! c10d/           processes that torch connects; rendezvous: how those with GPUs find each other for NCCL
 //! hosts.rs        which ranks share a host
 //! comms.rs        the communicators of a rank
 //! clock.rs        seconds of exchanges
 //! traffic.rs      what ranks sent, by phase and route
 //! ```
 
+pub mod c10d;
 pub mod clock;
 pub mod comms;
 pub mod hosts;

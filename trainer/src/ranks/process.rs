@@ -1,13 +1,14 @@
 //! One rank of a run whose ranks are processes, perhaps on several hosts.
 //!
 //! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone evaluates and writes
-//! checkpoints and logs. The numbers are the same bits. On CPUs MPI connects the ranks; on GPUs sockets and NCCL do, or MPI with
+//! checkpoints and logs. The numbers are the same bits. On CPUs torch's c10d connects the ranks, or MPI; on GPUs sockets and NCCL do, or MPI with
 //! the rows by way of the host. Processes of one host are ranks that follow each other under every launcher's usual order, so that
 //! `--groups` of as many ranks as a host has keep rows within it.
 
 use gsplit_kernels::{Communicator, Gpu, Links, Nccl, NcclId, Seat};
 
 use crate::operator::GpuList;
+use crate::ranks::c10d::Meeting;
 use crate::ranks::comms::Comms;
 use crate::ranks::rendezvous::Rendezvous;
 use crate::{Error, Result, TrainConfig};
@@ -26,13 +27,15 @@ pub struct Process {
     gpu: Option<usize>,
     /// To the others, where no library connects them.
     links: Option<Links>,
+    /// Place where they met, if torch connects them.
+    meeting: Option<Meeting>,
 }
 
 impl Process {
     /// A rank with its ends of two groups of the same ranks, which do not disturb each other; `gpu` is what it computes on where
     /// that is what is asked for.
     pub fn new(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>, gpu: Option<usize>) -> Self {
-        Self { comms: Comms::of_one_group(sampling, computing), gpu, links: None }
+        Self { comms: Comms::of_one_group(sampling, computing), gpu, links: None, meeting: None }
     }
 
     /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of those of its
@@ -42,7 +45,7 @@ impl Process {
         [sampling, computing]: [Box<dyn Communicator>; 2],
         gpu: Option<usize>,
     ) -> Self {
-        Self { comms: Comms::of_group(all, sampling, computing), gpu, links: None }
+        Self { comms: Comms::of_group(all, sampling, computing), gpu, links: None, meeting: None }
     }
 
     /// A rank of those that MPI connects, in one of `groups`, which waits in collectives for `timeout`. Collective.
@@ -69,6 +72,23 @@ impl Process {
         Ok(Self::in_group(Box::new(all), [own()?, own()?], gpu))
     }
 
+    /// Rank of those that have met at `meeting`, in one of `groups`, which torch connects. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Option`] unless the number of groups divides that of the ranks; [`Error::Comm`] with what Gloo says.
+    pub fn of_c10d(meeting: Meeting, groups: usize) -> Result<Self> {
+        let Seat { rank, size, .. } = meeting.seat();
+        check_groups(groups, size)?;
+        let end = |name, seat| Ok::<_, Error>(Box::new(meeting.group(name, seat)?) as Box<dyn Communicator>);
+        let (all, seat) = (end("all", Seat::among_all(rank, size))?, Seat::in_group(rank, size, groups));
+        let sampling = end("sampling", seat)?;
+        let comms = match groups {
+            1 => Comms::of_one_group(sampling, all),
+            _ => Comms::of_group(all, sampling, end("computing", seat)?),
+        };
+        Ok(Self { comms, gpu: None, links: None, meeting: Some(meeting) })
+    }
+
     /// Rank `rank` of `size` that NCCL connects, in one of `groups`, each with a GPU of its own, by its number on this host. Collective.
     ///
     /// # Errors
@@ -93,7 +113,7 @@ impl Process {
             1 => Comms::of_one_group(sampling, computing),
             _ => Comms::of_group(join(ALL, Seat::among_all(rank, size))?, sampling, computing),
         };
-        Ok(Self { comms, gpu: Some(gpu), links: Some(links) })
+        Ok(Self { comms, gpu: Some(gpu), links: Some(links), meeting: None })
     }
 
     /// The number of the GPU for the process that is `local` among those of its host, from 0: that of `named`, if any are,
@@ -121,11 +141,18 @@ impl Process {
         if let Some(links) = &self.links {
             links.finish();
         }
+        if self.meeting.is_some() {
+            // Who ends while another's last message is on its way looks as if it had failed. One that has failed says so itself.
+            let _ = self.comms.all().barrier();
+        }
     }
 
     /// Tells the others that this rank has failed, where they can be told.
     pub fn fail(&self, reason: &str) {
         self.comms.fail(reason);
+        if let Some(meeting) = &self.meeting {
+            meeting.linger();
+        }
     }
 
     pub(crate) fn comms(&self) -> &Comms {

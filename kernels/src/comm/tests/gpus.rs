@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::super::nccl::{Transfer, Transport};
 use super::super::*;
+use super::conformance::{addends, message};
 use super::sockets::linked;
-use super::{addends, conformance, message, run};
+use super::{conformance, run};
 use crate::cuda::{Gpu, GpuError};
 use crate::{CudaSurvey, NcclId};
 

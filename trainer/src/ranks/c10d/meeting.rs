@@ -1,0 +1,268 @@
+//! How the processes of a run find each other: at a store, in the process of rank 0.
+//!
+//! ```text
+//! run          what rank 0 was started with; another's call with something else is refused
+//! came/3       how often rank 3 has come; the second is refused
+//! came         how many have come; less than none once one of this run was refused
+//! failed       the rank that failed first, and why; all name this one
+//! ```
+
+use std::env;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::{CommError, Seat};
+
+use super::C10d;
+use super::raw::{Group, Store, Via};
+use crate::Result;
+
+/// Variable with the interface that Gloo takes, as for PyTorch.
+const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
+/// From one look at the store to the next.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Ranks less than have come, once one was refused.
+const REFUSED: i64 = -(1 << 40);
+/// How long the store has for an answer beyond what is waited for; it may have died, or hang.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One process of a run that has met the others.
+pub struct Meeting {
+    board: Arc<Board>,
+    seat: Seat,
+    host: String,
+    timeout: Duration,
+}
+
+/// Words that ranks tell each other beside their messages.
+pub struct Board {
+    store: Arc<Store>,
+    /// The failure that all name, once this rank has asked.
+    failed: Mutex<Option<CommError>>,
+}
+
+fn start(reason: String) -> crate::Error {
+    CommError::Start { reason }.into()
+}
+
+/// Result of `call`, within `limit` and some patience: a store whose process hangs would keep it.
+fn within<R: Send + 'static>(
+    limit: Duration,
+    call: impl FnOnce() -> std::result::Result<R, String> + Send + 'static,
+) -> std::result::Result<R, String> {
+    let (sender, receiver) = sync_channel(1);
+    thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err("no answer".to_string()))
+}
+
+impl Board {
+    fn add(&self, key: String, amount: i64) -> std::result::Result<i64, String> {
+        let store = Arc::clone(&self.store);
+        within(Duration::ZERO, move || store.add(&key, amount))
+    }
+
+    fn offer(&self, key: &'static str, value: String) -> std::result::Result<String, String> {
+        let store = Arc::clone(&self.store);
+        within(Duration::ZERO, move || store.offer(key, &value))
+    }
+
+    /// The failure that all name: the first that any rank has told of, this one if none has.
+    pub fn failed(&self, rank: usize, reason: &str) -> CommError {
+        let mut known = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(|| self.first_failed(rank, reason)).clone()
+    }
+
+    fn first_failed(&self, rank: usize, reason: &str) -> CommError {
+        let own = || CommError::PeerFailed { rank, reason: reason.to_string() };
+        // One line, whatever the reason.
+        let told = format!("{rank} {}", reason.replace(|letter: char| letter.is_control(), " "));
+        match self.offer("failed", told).ok().as_deref().and_then(|told| told.split_once(' ')) {
+            Some((first, why)) => {
+                first.parse().map_or_else(|_| own(), |rank| CommError::PeerFailed { rank, reason: why.to_string() })
+            }
+            None => own(),
+        }
+    }
+}
+
+impl Meeting {
+    /// Meets the other ranks at `host` and `port`, which are rank 0's. `run` is the name of the run, the same for all ranks; they wait for
+    /// each other for `timeout`, and are in so many equal `groups`. Collective.
+    ///
+    /// # Errors
+    /// [`CommError::Start`] that names the ranks which have not come in time, the port that is taken, or what this rank was started with
+    /// and should not have been.
+    pub fn at(
+        host: &str,
+        port: u16,
+        (rank, size): (usize, usize),
+        groups: usize,
+        run: &str,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let (listener, address) = (if rank == 0 { Some(listen(host, port)?) } else { None }, format!("{host}:{port}"));
+        let (to, from) = (host.to_string(), rank);
+        let store = within(timeout, move || Store::open(&to, port, listener, timeout)).map_err(|error| {
+            start(format!(
+                "rank {from}: rank 0 did not answer at {address} within {} s ({error}): see what it printed, give its address with \
+                 --rendezvous HOST:PORT, or raise --timeout",
+                timeout.as_secs_f64()
+            ))
+        })?;
+        let meeting = Self {
+            board: Arc::new(Board { store: Arc::new(store), failed: Mutex::default() }),
+            seat: Seat::among_all(rank, size),
+            host: host.to_string(),
+            timeout,
+        };
+        meeting.be_seated(&format!("{run}\n{size}\n{groups}\n{}", env!("CARGO_PKG_VERSION")), port)?;
+        Ok(meeting)
+    }
+
+    fn lost(&self, error: &str) -> crate::Error {
+        start(format!("rank {}: rank 0 has gone before the run started: {error}; see what it printed", self.seat.rank))
+    }
+
+    /// Comes, and waits until all have.
+    fn be_seated(&self, own: &str, port: u16) -> Result<()> {
+        let (Seat { rank, size, .. }, lost) = (self.seat, |error: String| self.lost(&error));
+        let deadline = Instant::now() + self.timeout;
+        if rank > 0 {
+            // Rank 0 says it at once.
+            while self.board.add("run is there".to_string(), 0).map_err(lost)? == 0 {
+                if Instant::now() >= deadline {
+                    return Err(self.lost("it does not say which run this is"));
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+        let of_first = self.board.offer("run", own.to_string()).map_err(lost)?;
+        if rank == 0 {
+            self.board.add("run is there".to_string(), 1).map_err(lost)?;
+        }
+        if let Some((reason, is_of_run)) = difference(rank, own, &of_first) {
+            if is_of_run {
+                self.board.failed(rank, &reason);
+                self.board.add("came".to_string(), REFUSED).map_err(lost)?;
+            }
+            return Err(start(format!("rank {rank}: {reason}")));
+        }
+        if self.board.add(format!("came/{rank}"), 1).map_err(lost)? > 1 {
+            return Err(start(format!(
+                "rank {rank} has come already to {}:{port}: each rank is started once, each run has a port of its own",
+                self.host
+            )));
+        }
+        let mut came = self.board.add("came".to_string(), 1).map_err(lost)?;
+        while came < size as i64 {
+            if came < 0 {
+                self.linger();
+                return Err(self.board.failed(rank, "it was refused").into());
+            }
+            if Instant::now() >= deadline {
+                return Err(self.given_up(port));
+            }
+            thread::sleep(PAUSE);
+            came = self.board.add("came".to_string(), 0).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    fn given_up(&self, port: u16) -> crate::Error {
+        let is_missing = |rank: &usize| self.board.add(format!("came/{rank}"), 0) == Ok(0);
+        let missing: Vec<String> = (0..self.seat.size).filter(is_missing).map(|rank| rank.to_string()).collect();
+        start(format!(
+            "{} {} did not come to {}:{port} within {} s: see what they printed and whether they reach this address, or raise --timeout",
+            if missing.len() == 1 { "rank" } else { "ranks" },
+            missing.join(", "),
+            self.host,
+            self.timeout.as_secs_f64()
+        ))
+    }
+
+    /// This rank's end of the group of `seat`, whose messages meet those of no other `name`. Collective over the group.
+    ///
+    /// # Errors
+    /// [`CommError::Start`] with what Gloo says.
+    pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
+        let (store, timeout, is_here) = (Arc::clone(&self.board.store), self.timeout, is_loopback(&self.host));
+        let name = format!("{name}/{}/", seat.first);
+        let group = within(timeout, move || {
+            let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
+            let via = match &named {
+                Some(interface) => Via::Interface(interface),
+                None if is_here => Via::Host("127.0.0.1"),
+                None => Via::Chosen,
+            };
+            Group::open(&store, &name, seat.rank, seat.size, timeout, &via)
+        });
+        let group = group.map_err(|error| {
+            let rank = self.seat.rank;
+            match self.board.failed(rank, &format!("Gloo: {error}")) {
+                CommError::PeerFailed { rank: first, .. } if first == rank => start(format!(
+                    "rank {rank}: Gloo does not connect the ranks: {error}; open the ports between their hosts, or name the interface by \
+                     {INTERFACE}"
+                )),
+                other => other.into(),
+            }
+        })?;
+        Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout))
+    }
+
+    /// This rank among all.
+    pub fn seat(&self) -> Seat {
+        self.seat
+    }
+
+    /// Stays for a moment where others ask who failed.
+    pub fn linger(&self) {
+        if self.seat.rank == 0 {
+            thread::sleep(PATIENCE / 2);
+        }
+    }
+}
+
+/// Difference between this rank's start and that of rank 0, and whether they are of the same run.
+fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> {
+    let (own, first): (Vec<&str>, Vec<&str>) = (own.split('\n').collect(), of_first.split('\n').collect());
+    let ([run, size, groups, version], [first_run, first_size, first_groups, first_version]) = (&own[..], &first[..])
+    else {
+        return Some(("rank 0 is another version of gsplit".to_string(), false));
+    };
+    if version != first_version {
+        Some((format!("this is gsplit {version}, rank 0 is {first_version}: start the same everywhere"), true))
+    } else if run != first_run {
+        Some(("this is another run: give each its own port with --rendezvous HOST:PORT".to_string(), false))
+    } else if size != first_size {
+        Some((format!("rank 0 was started as one of {first_size} ranks, rank {rank} as one of {size}"), true))
+    } else if groups != first_groups {
+        Some((
+            format!("--groups {groups} of rank {rank} is {first_groups} on rank 0: start all with the same options"),
+            true,
+        ))
+    } else {
+        None
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The socket that rank 0 has the store at: this host alone reaches it where the address is this host's alone.
+fn listen(host: &str, port: u16) -> Result<TcpListener> {
+    let everywhere = [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
+    let bound = match is_loopback(host) {
+        true => (host, port).to_socket_addrs().and_then(|found| TcpListener::bind(&found.collect::<Vec<_>>()[..])),
+        false => TcpListener::bind(&everywhere[..]),
+    };
+    bound.map_err(|error| {
+        let why =
+            if error.kind() == ErrorKind::AddrInUse { "the port is taken".to_string() } else { error.to_string() };
+        start(format!("rank 0: cannot listen at {host}:{port}: {why}; choose another with --rendezvous HOST:PORT"))
+    })
+}

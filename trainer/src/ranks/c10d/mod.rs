@@ -1,0 +1,223 @@
+//! Ranks as processes that torch's own engine connects: c10d's store, where they meet, and Gloo.
+//!
+//! Idea: a rank first sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
+//! if that is short. So ranks in different collectives and messages of another size are noticed before Gloo is asked to receive what
+//! does not fit; it would end the process. Longer messages follow, received in place. Sums are taken by rank, as ranks that are threads take them, so both give
+//! the same bits.
+//! Several groups of the same ranks have connections of their own and do not wait for each other.
+//! A rank that fails writes why into the store and closes its connections; the others see these end, and look there. One whose process
+//! ends without a word has died. Whose wait is too long names the rank that it waited for.
+//! c10d trusts its network, as all of PyTorch does: it neither asks who calls nor hides what it sends.
+//! Cost: one message of 512 bytes between any two ranks a collective, and the bytes themselves, copied by the system alone.
+
+mod meeting;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
+
+use meeting::Board;
+pub use meeting::Meeting;
+use raw::{Group, Parcel, SLOT, Underway, Waits};
+
+/// Tags of slots and of messages that do not fit them.
+const SLOTS: i32 = 0;
+const MESSAGES: i32 = 1;
+/// A slot's collective and length of the message, 8 bytes each.
+const HEAD: usize = 16;
+/// In place of no limit; Gloo takes none for its own.
+const LONG: Duration = Duration::from_secs(86_400 * 365);
+/// Collectives, by what they are told apart.
+const COLLECTIVES: [&str; 6] =
+    ["barrier", "all_to_all", "all_reduce_sum_f32", "all_reduce_sum_f64", "all_reduce_sum_u64", "all_gather"];
+
+/// One process's end of a group. See [`Meeting::group`].
+pub struct C10d {
+    seat: Seat,
+    board: Arc<Board>,
+    limit: Limit,
+    waits: Waits,
+    /// Why this rank takes no part any more.
+    left: Mutex<Option<CommError>>,
+    /// Connections; `None` once it has left.
+    group: Mutex<Option<Group>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn number_of(called: &str) -> u64 {
+    COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64
+}
+
+/// The slot that announces `message`, with all of it if it fits.
+fn slot(called: &str, message: &[u8]) -> [u8; SLOT] {
+    let mut slot = [0; SLOT];
+    slot[..8].copy_from_slice(&number_of(called).to_le_bytes());
+    slot[8..HEAD].copy_from_slice(&(message.len() as u64).to_le_bytes());
+    if let Some(room) = slot.get_mut(HEAD..HEAD + message.len()) {
+        room.copy_from_slice(message);
+    }
+    slot
+}
+
+/// Number of the collective that `slot` announces, and the length of its message.
+fn read(slot: &[u8; SLOT]) -> [u64; 2] {
+    [0, 8].map(|at| slot[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+}
+
+impl C10d {
+    fn over(group: Group, seat: Seat, board: Arc<Board>, timeout: Duration) -> Self {
+        Self {
+            seat,
+            board,
+            limit: Limit::new(Some(timeout)),
+            waits: Waits::default(),
+            left: Mutex::default(),
+            group: Mutex::new(Some(group)),
+        }
+    }
+
+    /// The error where a message from or to `other` does not go on.
+    fn lost(&self, other: usize, called: &'static str, wait: &gsplit_kernels::Wait<'_>) -> CommError {
+        let missing = || vec![self.name(other)];
+        self.failed()
+            .or_else(|| wait.expired(self.name(self.seat.rank), called, missing))
+            .unwrap_or_else(|| self.board.failed(self.name(other), "its process has ended"))
+    }
+
+    fn exchange_by<'a>(
+        &self,
+        group: &Group,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        recv: &mut [u8],
+    ) -> Result<(), CommError> {
+        let me = self.seat.rank;
+        let others = || (0..self.seat.size).filter(move |&rank| rank != me);
+        check_message(self, me, outgoing(me).len(), expected(me))?;
+        let wait = self.limit.start();
+        let left = || wait.left().unwrap_or(LONG).max(Duration::from_millis(1));
+        let gone = |other: usize| self.lost(other, called, &wait);
+        let slots: Vec<[u8; SLOT]> = (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
+        let mut sent: Vec<(usize, Underway<'_>)> = Vec::new();
+        // Asked for at once: to ask while the other's bytes come would contend with the thread of Gloo's device.
+        let mut next: Vec<Option<Parcel>> = (0..self.seat.size).map(|_| None).collect();
+        for from in others() {
+            next[from] = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
+        }
+        for to in others() {
+            sent.push((to, group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
+            if outgoing(to).len() > SLOT - HEAD {
+                sent.push((to, group.send(to, MESSAGES, outgoing(to)).map_err(|_| gone(to))?));
+            }
+        }
+        let (mut rest, mut received) = (recv, Vec::new());
+        for from in 0..self.seat.size {
+            let (room, tail) = std::mem::take(&mut rest).split_at_mut(expected(from));
+            rest = tail;
+            if from == me {
+                room.copy_from_slice(outgoing(me));
+                continue;
+            }
+            let next = next[from].take().ok_or_else(|| gone(from))?;
+            let heard = next.wait(&self.waits, left()).map_err(|_| gone(from))?;
+            let [number, bytes] = read(&heard);
+            if number != number_of(called) {
+                let other_called = COLLECTIVES.get(number as usize).copied().unwrap_or("another");
+                return Err(CommError::Order { rank: self.name(me), called, other: self.name(from), other_called });
+            }
+            check_message(self, from, bytes as usize, room.len())?;
+            match heard.get(HEAD..HEAD + room.len()) {
+                Some(message) => room.copy_from_slice(message),
+                None => received.push((from, group.receive(from, MESSAGES, room).map_err(|_| gone(from))?)),
+            }
+        }
+        received
+            .iter()
+            .chain(&sent)
+            .try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))
+    }
+}
+
+impl Messages for C10d {
+    fn rank(&self) -> usize {
+        self.seat.rank
+    }
+
+    fn size(&self) -> usize {
+        self.seat.size
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        self.seat.first + rank
+    }
+
+    fn exchange<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), CommError> {
+        let mut received = vec![0; (0..self.seat.size).map(expected).sum()];
+        self.exchange_into(called, outgoing, expected, &mut received)?;
+        let mut rest = &received[..];
+        for from in 0..self.seat.size {
+            let (message, tail) = rest.split_at(expected(from));
+            incoming(from, message);
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    fn exchange_into<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        recv: &mut [u8],
+    ) -> Result<(), CommError> {
+        if let Some(failed) = self.failed() {
+            return Err(failed);
+        }
+        match &*lock(&self.group) {
+            Some(group) => self.exchange_by(group, called, outgoing, expected, recv),
+            None => Err(CommError::PeerFailed { rank: self.name(self.seat.rank), reason: "it has left".to_string() }),
+        }
+    }
+
+    fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    fn failed(&self) -> Option<CommError> {
+        lock(&self.left).clone()
+    }
+
+    /// A wait under way on another thread ends; that thread then closes the connections.
+    fn leave(&self, reason: &str) {
+        let name = self.name(self.seat.rank);
+        let is_first = lock(&self.left).is_none();
+        if is_first {
+            let failed = self.board.failed(name, reason);
+            lock(&self.left).get_or_insert(failed);
+        }
+        self.waits.give_up();
+        if let Ok(mut group) = self.group.try_lock() {
+            *group = None;
+        }
+    }
+}
+
+impl std::fmt::Debug for C10d {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "C10d({:?})", self.seat)
+    }
+}

@@ -1,0 +1,343 @@
+//! Calls of `shim.cpp`: torch's store, its groups of processes, and messages between two of them.
+//!
+//! Why it is sound:
+//!
+//! * **Ownership.** What the shim makes with `new` is one pointer here, and freed once, when dropped. torch's store and groups take
+//!   calls of several threads: the store has a lock, messages go by the thread of Gloo's device.
+//! * **Memory of messages.** A [`Underway`] borrows what it sends from or receives into until it is dropped; after that Gloo forgets the
+//!   memory. A work that was leaked would go on: this folder leaks none. A [`Parcel`] has its memory behind a pointer and frees it last.
+//! * **Ends of waits.** A [`Waits`] knows a work while a thread waits for it, under a lock, and no longer.
+//! * **No unwinding.** Every function of the shim catches all exceptions, and writes a line of at most [`ERROR_BYTES`] bytes.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::net::TcpListener;
+use std::os::fd::IntoRawFd;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Room for a message, its closing zero included; `shim.cpp` says the same.
+const ERROR_BYTES: usize = 512;
+/// Room for a value of the store.
+const VALUE_BYTES: usize = 1024;
+/// Bytes of a [`Parcel`].
+pub const SLOT: usize = 512;
+
+unsafe extern "C" {
+    fn gsplit_c10d_store(
+        host: *const c_char,
+        port: u16,
+        listener: c_int,
+        timeout: i64,
+        store: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_free_store(store: *mut c_void);
+    fn gsplit_c10d_add(
+        store: *const c_void,
+        key: *const c_char,
+        amount: i64,
+        sum: *mut i64,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_offer(
+        store: *const c_void,
+        key: *const c_char,
+        value: *mut u8,
+        bytes: *mut usize,
+        room: usize,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_group(
+        store: *const c_void,
+        name: *const c_char,
+        rank: c_int,
+        size: c_int,
+        timeout: i64,
+        host: *const c_char,
+        interface: *const c_char,
+        group: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_free_group(group: *mut c_void);
+    fn gsplit_c10d_send(
+        group: *const c_void,
+        to: c_int,
+        tag: c_int,
+        data: *const u8,
+        bytes: usize,
+        work: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_receive(
+        group: *const c_void,
+        from: c_int,
+        tag: c_int,
+        data: *mut u8,
+        bytes: usize,
+        work: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_c10d_wait(work: *const c_void, timeout: i64, error: *mut c_char) -> c_int;
+    fn gsplit_c10d_abort(work: *const c_void, error: *mut c_char) -> c_int;
+    fn gsplit_c10d_free_work(work: *mut c_void);
+}
+
+/// Result, or the line that torch says.
+type Answer<T> = Result<T, String>;
+
+/// Runs a function of the shim; the first line of its message is the error.
+fn checked(call: impl FnOnce(*mut c_char) -> c_int) -> Answer<()> {
+    let mut message: [c_char; ERROR_BYTES] = [0; ERROR_BYTES];
+    if call(message.as_mut_ptr()) == 0 {
+        return Ok(());
+    }
+    // SAFETY: the shim closed its message with a zero inside the array.
+    let text = unsafe { CStr::from_ptr(message.as_ptr()) };
+    Err(text.to_string_lossy().lines().next().unwrap_or_default().to_string())
+}
+
+/// The pointer that `call` of the shim has made.
+fn made(call: impl FnOnce(*mut *mut c_void, *mut c_char) -> c_int) -> Answer<NonNull<c_void>> {
+    let mut pointer = null_mut();
+    checked(|error| call(&raw mut pointer, error))?;
+    NonNull::new(pointer).ok_or_else(|| "torch made nothing".to_string())
+}
+
+fn text(text: &str) -> Answer<CString> {
+    CString::new(text).map_err(|_| format!("{text:?}: expected no zero byte"))
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX).max(1)
+}
+
+/// One process's end of the store, which rank 0's process has.
+pub struct Store(NonNull<c_void>);
+
+// SAFETY: a store has a lock of its own, and belongs to no thread.
+unsafe impl Send for Store {}
+// SAFETY: as above.
+unsafe impl Sync for Store {}
+
+impl Store {
+    /// Calls the store at `host` and `port` until it answers, for at most `timeout`; is the store, with a `listener`.
+    pub fn open(host: &str, port: u16, listener: Option<TcpListener>, timeout: Duration) -> Answer<Self> {
+        let host = text(host)?;
+        let listener = listener.map_or(-1, IntoRawFd::into_raw_fd);
+        // SAFETY: the string outlives the call; the socket is given away.
+        made(|store, error| unsafe { gsplit_c10d_store(host.as_ptr(), port, listener, millis(timeout), store, error) })
+            .map(Self)
+    }
+
+    /// The sum under `key` once `amount` is added.
+    pub fn add(&self, key: &str, amount: i64) -> Answer<i64> {
+        let (key, mut sum) = (text(key)?, 0);
+        // SAFETY: the string and the number outlive the call.
+        checked(|error| unsafe { gsplit_c10d_add(self.0.as_ptr(), key.as_ptr(), amount, &raw mut sum, error) })?;
+        Ok(sum)
+    }
+
+    /// The value of `key`: the first that was offered.
+    pub fn offer(&self, key: &str, value: &str) -> Answer<String> {
+        let key = text(key)?;
+        let mut found = value.as_bytes()[..value.len().min(VALUE_BYTES)].to_vec();
+        let mut bytes = found.len();
+        found.resize(VALUE_BYTES, 0);
+        // SAFETY: the strings outlive the call, and the buffer has the room that is named.
+        checked(|error| unsafe {
+            gsplit_c10d_offer(self.0.as_ptr(), key.as_ptr(), found.as_mut_ptr(), &raw mut bytes, VALUE_BYTES, error)
+        })?;
+        Ok(String::from_utf8_lossy(&found[..bytes.min(VALUE_BYTES)]).into_owned())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // SAFETY: the shim made it, and nobody else has it.
+        unsafe { gsplit_c10d_free_store(self.0.as_ptr()) };
+    }
+}
+
+/// Addresses that Gloo may listen at.
+pub enum Via<'a> {
+    /// This one.
+    Host(&'a str),
+    /// Addresses of an interface.
+    Interface(&'a str),
+    /// The address that this host's name stands for.
+    Chosen,
+}
+
+/// One process's end of a group that Gloo connects.
+pub struct Group(NonNull<c_void>);
+
+// SAFETY: messages are given to Gloo's device, which has locks; a group belongs to no thread.
+unsafe impl Send for Group {}
+// SAFETY: as above.
+unsafe impl Sync for Group {}
+
+impl Group {
+    /// Connects `rank` with the others of `size` that come to the store under this `name`. Collective.
+    pub fn open(store: &Store, name: &str, rank: usize, size: usize, timeout: Duration, via: &Via<'_>) -> Answer<Self> {
+        let name = text(name)?;
+        let (host, interface) = match via {
+            Via::Host(host) => (Some(text(host)?), None),
+            Via::Interface(interface) => (None, Some(text(interface)?)),
+            Via::Chosen => (None, None),
+        };
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+        // SAFETY: the strings and the store outlive the call.
+        made(|group, error| unsafe {
+            gsplit_c10d_group(
+                store.0.as_ptr(),
+                name.as_ptr(),
+                rank as c_int,
+                size as c_int,
+                millis(timeout),
+                pointer(&host),
+                pointer(&interface),
+                group,
+                error,
+            )
+        })
+        .map(Self)
+    }
+
+    /// Starts to send `message` to `to`.
+    pub fn send<'a>(&self, to: usize, tag: i32, message: &'a [u8]) -> Answer<Underway<'a>> {
+        // SAFETY: the work borrows the message.
+        let work = made(|work, error| unsafe {
+            gsplit_c10d_send(self.0.as_ptr(), to as c_int, tag, message.as_ptr(), message.len(), work, error)
+        })?;
+        Ok(Underway { work, memory: PhantomData })
+    }
+
+    /// Starts to receive a message of `from`, of the length of `room`.
+    pub fn receive<'a>(&self, from: usize, tag: i32, room: &'a mut [u8]) -> Answer<Underway<'a>> {
+        // SAFETY: the work borrows the room.
+        let work = made(|work, error| unsafe {
+            gsplit_c10d_receive(self.0.as_ptr(), from as c_int, tag, room.as_mut_ptr(), room.len(), work, error)
+        })?;
+        Ok(Underway { work, memory: PhantomData })
+    }
+
+    /// Starts to receive a short message of `from` into memory of its own.
+    pub fn receive_slot(&self, from: usize, tag: i32) -> Answer<Parcel> {
+        let memory = Box::into_raw(Box::new([0u8; SLOT]));
+        let slot = |work| Parcel { work, memory };
+        // SAFETY: the slot has the memory, and frees it after the work.
+        let work = made(|work, error| unsafe {
+            gsplit_c10d_receive(self.0.as_ptr(), from as c_int, tag, memory.cast(), SLOT, work, error)
+        });
+        match work {
+            Ok(work) => Ok(slot(Some(Underway { work, memory: PhantomData }))),
+            Err(error) => {
+                drop(slot(None));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: the shim made it, and nobody else has it.
+        unsafe { gsplit_c10d_free_group(self.0.as_ptr()) };
+    }
+}
+
+/// A message under way.
+pub struct Underway<'a> {
+    work: NonNull<c_void>,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a work belongs to no thread.
+unsafe impl Send for Underway<'_> {}
+
+impl Underway<'_> {
+    /// Waits until it has arrived, or has left: at most for `timeout`, after which its group is of no use.
+    pub fn wait(&self, watch: &Waits, timeout: Duration) -> Answer<()> {
+        watch.begin(self.work)?;
+        // SAFETY: the work is here.
+        let waited = checked(|error| unsafe { gsplit_c10d_wait(self.work.as_ptr(), millis(timeout), error) });
+        watch.end();
+        waited
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the shim made it, and nobody else has it.
+        unsafe { gsplit_c10d_free_work(self.work.as_ptr()) };
+    }
+}
+
+/// A short message that is received into memory of its own.
+pub struct Parcel {
+    work: Option<Underway<'static>>,
+    memory: *mut [u8; SLOT],
+}
+
+// SAFETY: the memory is the slot's.
+unsafe impl Send for Parcel {}
+
+impl Parcel {
+    /// Bytes that have come, in at most `timeout`.
+    pub fn wait(mut self, watch: &Waits, timeout: Duration) -> Answer<[u8; SLOT]> {
+        let work = self.work.take();
+        work.map_or(Ok(()), |work| work.wait(watch, timeout))?;
+        // SAFETY: the work is gone, so the memory is the slot's alone.
+        Ok(unsafe { *self.memory })
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        self.work = None;
+        // SAFETY: it was a box, and the work is gone.
+        drop(unsafe { Box::from_raw(self.memory) });
+    }
+}
+
+/// Switch that ends the waits of a rank, on whatever thread.
+#[derive(Default)]
+pub struct Waits(Mutex<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    ended: bool,
+    work: Option<NonNull<c_void>>,
+}
+
+// SAFETY: the pointer is a work's that a thread waits for, which takes it away before the work goes.
+unsafe impl Send for Watched {}
+
+impl Waits {
+    fn begin(&self, work: NonNull<c_void>) -> Answer<()> {
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.ended {
+            return Err("given up".to_string());
+        }
+        watched.work = Some(work);
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).work = None;
+    }
+
+    /// Ends the wait under way and all to come.
+    pub fn give_up(&self) {
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.ended = true;
+        if let Some(work) = watched.work {
+            // SAFETY: a thread waits for it, and the lock is held.
+            let _ = checked(|error| unsafe { gsplit_c10d_abort(work.as_ptr(), error) });
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Ranks that torch joins, all in one process: each has its end of the store and its own connections.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::Communicator;
+
+use super::*;
+use crate::Error;
+
+#[path = "../../../../kernels/src/comm/tests/conformance.rs"]
+mod conformance;
+use conformance::conformance;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Results of `body` on each of `size` ranks, which are in so many groups.
+fn on_ranks<R: Send>(
+    (size, groups): (usize, usize),
+    timeout: Duration,
+    body: impl Fn(&Meeting, [C10d; 2]) -> R + Sync,
+) -> Vec<R> {
+    let (port, body) = (free_port(), &body);
+    thread::scope(|scope| {
+        let start = |rank| {
+            scope.spawn(move || {
+                let meeting = Meeting::at("127.0.0.1", port, (rank, size), groups, "test", timeout).unwrap();
+                let seat = Seat::in_group(rank, size, groups);
+                let ends = ["first", "second"].map(|name| meeting.group(name, seat).unwrap());
+                let returned = body(&meeting, ends);
+                meeting.linger();
+                returned
+            })
+        };
+        let ranks: Vec<_> = (0..size).map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_that_torch_joins_conform() {
+    for (size, groups) in [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (3, 3)] {
+        on_ranks((size, groups), PATIENCE, |meeting, [comm, _]| {
+            let seat = Seat::in_group(meeting.seat().rank, size, groups);
+            assert_eq!((Messages::rank(&comm), Messages::name(&comm, 0)), (seat.rank, seat.first));
+            conformance(&comm, 12);
+        });
+    }
+}
+
+#[test]
+fn messages_of_any_length_arrive_whole() {
+    on_ranks((3, 1), PATIENCE, |_, [comm, _]| {
+        let me = Messages::rank(&comm);
+        for part in [0, 1, SLOT - HEAD - 1, SLOT - HEAD, SLOT - HEAD + 1, 20 << 20] {
+            // Nothing from one rank to another, and twice as much back.
+            let bytes = |from: usize, to: usize| part * ((3 + to - from) % 3);
+            let to: Vec<usize> = (0..3).map(|to| bytes(me, to)).collect();
+            let from: Vec<usize> = (0..3).map(|from| bytes(from, me)).collect();
+            let (send, mut recv) = (vec![me as u8; to.iter().sum()], vec![9; from.iter().sum()]);
+            comm.all_to_all_bytes(&send, &to, &mut recv, &from).unwrap();
+            let mut rest = &recv[..];
+            for (rank, &bytes) in from.iter().enumerate() {
+                let (message, tail) = rest.split_at(bytes);
+                assert!(message.iter().all(|&byte| usize::from(byte) == rank), "{part} bytes of {rank}");
+                rest = tail;
+            }
+        }
+    });
+}
+
+#[test]
+fn groups_of_the_same_ranks_do_not_wait_for_each_other() {
+    on_ranks((2, 1), PATIENCE, |_, [sampling, computing]| {
+        let (first, second) =
+            if Messages::rank(&sampling) == 0 { (sampling, computing) } else { (computing, sampling) };
+        thread::scope(|scope| {
+            let ahead = scope.spawn(move || first.barrier());
+            thread::sleep(Duration::from_millis(50));
+            second.barrier().unwrap();
+            ahead.join().unwrap().unwrap();
+        });
+    });
+}
+
+#[test]
+fn unlike_calls_are_noticed_and_told_to_all() {
+    let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| match Messages::rank(&comm) {
+        0 => comm.barrier().unwrap_err(),
+        _ => comm.all_reduce_sum_u64(&mut [1, 2]).unwrap_err(),
+    });
+    assert!(errors.iter().any(|error| matches!(error, CommError::Order { .. })), "{errors:?}");
+
+    for bytes in [3, 5, 4000] {
+        let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| {
+            let (to, from): ([usize; 2], [usize; 2]) =
+                if Messages::rank(&comm) == 0 { ([0, 4], [0, 0]) } else { ([0, 0], [bytes, 0]) };
+            let (send, mut recv) = (vec![7; to.iter().sum()], vec![0; from.iter().sum()]);
+            let first = comm.all_to_all_bytes(&send, &to, &mut recv, &from);
+            first.and_then(|()| comm.barrier()).unwrap_err()
+        });
+        let mismatch = CommError::Mismatch { from: 0, to: 1, sent: 4, expected: bytes };
+        assert_eq!(errors, [CommError::PeerFailed { rank: 1, reason: mismatch.to_string() }, mismatch]);
+    }
+}
+
+#[test]
+fn who_does_not_come_in_time_is_named() {
+    let patience = Duration::from_millis(1500);
+    let errors = on_ranks((3, 1), patience, |_, [comm, _]| match Messages::rank(&comm) {
+        2 => {
+            // The store is there for a moment longer.
+            thread::sleep(patience + Duration::from_millis(400));
+            comm.barrier().unwrap_err()
+        }
+        _ => comm.all_gather_bytes(&[7], &mut [0; 3]).unwrap_err(),
+    });
+    for error in &errors {
+        let line = error.to_string();
+        assert!(line.contains("waited 1.5 s in all_gather for rank 2, which"), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_to_those_who_wait_on_all_threads() {
+    for reason in [Some("no room:\nasked for 3 GiB"), None] {
+        let errors = on_ranks((3, 1), PATIENCE, |_, [sampling, computing]| {
+            sampling.barrier().unwrap();
+            if Messages::rank(&sampling) == 1 {
+                thread::sleep(Duration::from_millis(100));
+                // Without a word: what the others see when a process ends.
+                let reason = reason?;
+                return thread::scope(|scope| {
+                    let waits = scope.spawn(|| sampling.barrier());
+                    thread::sleep(Duration::from_millis(100));
+                    [&sampling, &computing].iter().for_each(|comm| comm.fail(reason));
+                    Some(waits.join().unwrap().unwrap_err())
+                });
+            }
+            let started = Instant::now();
+            let error = computing.all_reduce_sum_f32(&mut [1.0; 9]).unwrap_err();
+            assert!(started.elapsed() < PATIENCE / 2);
+            assert_eq!(computing.barrier().unwrap_err(), error);
+            Some(error)
+        });
+        let reason = reason.unwrap_or("its process has ended").replace('\n', " ");
+        let told = CommError::PeerFailed { rank: 1, reason };
+        assert!(errors.iter().flatten().all(|error| *error == told), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_time_in_which_one_rank_works_alone_has_no_limit() {
+    let patience = Duration::from_millis(1500);
+    on_ranks((2, 1), patience, |_, [comm, _]| {
+        Communicator::suspend_timeout(&comm, true);
+        if Messages::rank(&comm) == 0 {
+            thread::sleep(2 * patience);
+        }
+        comm.barrier().unwrap();
+    });
+}
+
+/// Refusals of those that start so: rank, ranks, groups, run; at a port of their own.
+fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Option<String>> {
+    let port = free_port();
+    let start = |(rank, size, groups, run)| {
+        let met = Meeting::at("127.0.0.1", port, (rank, size), groups, run, timeout);
+        met.err().map(|error: Error| error.to_string())
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = starts.iter().map(|&one| scope.spawn(move || start(one))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn who_does_not_belong_is_told_why() {
+    let second = Duration::from_secs(1);
+    let says = |told: &[Option<String>], who: usize, words: &str| {
+        let line = told[who].as_ref().unwrap_or_else(|| panic!("{who} of {told:?}"));
+        assert!(line.contains(words) && !line.contains('\n'), "{told:?}");
+    };
+    let started = Instant::now();
+    let told = refusals(&[(0, 2, 1, ""), (1, 3, 1, "")], PATIENCE);
+    says(&told, 1, "rank 1: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
+    says(&told, 0, "rank 1 left the group: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
+    let told = refusals(&[(0, 4, 2, ""), (1, 4, 4, "")], PATIENCE);
+    says(&told, 1, "--groups 4 of rank 1 is 2 on rank 0: start all with the same options");
+    assert!(started.elapsed() < PATIENCE);
+    let told = refusals(&[(0, 3, 1, ""), (1, 3, 1, "")], second);
+    says(&told, 0, "rank 2 did not come to 127.0.0.1:");
+    let told = refusals(&[(0, 3, 1, "a"), (1, 3, 1, "b")], second);
+    says(&told, 1, "this is another run: give each its own port");
+    says(&told, 0, "ranks 1, 2 did not come to 127.0.0.1:");
+    let told = refusals(&[(0, 3, 1, ""), (1, 3, 1, ""), (1, 3, 1, "")], second);
+    assert!(told.iter().flatten().any(|line| line.contains("rank 1 has come already to 127.0.0.1:")), "{told:?}");
+    let told = refusals(&[(1, 2, 1, "")], second);
+    says(&told, 0, "rank 1: rank 0 did not answer at 127.0.0.1:");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let at = |rank| Meeting::at("127.0.0.1", port, (rank, 2), 1, "", Duration::from_secs(1)).err().unwrap().to_string();
+    let first = at(0);
+    assert!(first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{first}");
+    // Who listens there says nothing.
+    let second = at(1);
+    assert!(second.contains("rank 1: rank 0 did not answer at"), "{second}");
+}
