@@ -7,7 +7,7 @@ use gsplit_preprocess::convert::{ConvertOptions, convert};
 use gsplit_preprocess::memory::Memory;
 use gsplit_preprocess::read::options::{Fill, MissingRows, Unseen};
 use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, Progress, dataset_target};
+use gsplit_store::{Dataset, Progress, Recipe, dataset_target};
 
 use gsplit::ui::usage;
 
@@ -54,6 +54,10 @@ impl NewTables {
         progress: &dyn Progress,
     ) -> anyhow::Result<Option<Converted>> {
         let (Some(nodes), Some(edges)) = (&self.nodes, &self.edges) else { return Ok(None) };
+        if Recipe::read(checkpoint)?.features.is_empty() {
+            let problem = "the features of its training were no columns of a table: convert, and name the dataset";
+            return Err(usage(format!("--nodes: {}: {problem}", checkpoint.display())));
+        }
         let name = out.file_name().unwrap_or_default().to_string_lossy();
         let staging = Staging::begin(dataset_target(&out.with_file_name(format!(".{name}.tables"))), false)?;
         let folder = staging.file();

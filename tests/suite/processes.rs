@@ -114,7 +114,7 @@ fn a_process_that_is_killed_ends_the_others_at_once() {
     for rank in [0, 1] {
         let folder = tempfile::tempdir().unwrap();
         let (said, took) = others_after(underway(folder.path(), 60), rank, "-KILL");
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert!(took < Duration::from_secs(45), "{took:?}");
         for line in &said {
             assert!(line.contains(&format!("rank {rank} left the group: its process has ended")), "{said:?}");
         }
@@ -125,10 +125,10 @@ fn a_process_that_is_killed_ends_the_others_at_once() {
 fn a_process_that_stops_is_named_once_the_time_is_over() {
     for rank in [0, 2] {
         let folder = tempfile::tempdir().unwrap();
-        let (said, took) = others_after(underway(folder.path(), 3), rank, "-STOP");
-        assert!(took < Duration::from_secs(25), "{took:?}");
+        let (said, took) = others_after(underway(folder.path(), 10), rank, "-STOP");
+        assert!(took < Duration::from_secs(60), "{took:?}");
         for line in &said {
-            assert!(line.contains("waited 3 s in ") && line.contains(&format!("for rank {rank}, which")), "{said:?}");
+            assert!(line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which")), "{said:?}");
         }
     }
 }
@@ -138,7 +138,7 @@ fn processes_that_do_not_meet_are_told_why() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    let args = format!("{TRAIN} --parallelism data --epochs 1 --threads 1 --timeout 4");
+    let args = format!("{TRAIN} --parallelism data --epochs 1 --threads 1 --timeout 12");
     let said = |process: Child| complaint(&process.wait_with_output().unwrap());
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -149,7 +149,7 @@ fn processes_that_do_not_meet_are_told_why() {
     let port = free_port();
     let unlike = [start(folder, port, 0, 2, &args), start(folder, port, 1, 3, &args)];
     let line = said(alone);
-    assert!(line.contains("rank 1 did not come to 127.0.0.1:") && line.contains("within 4 s"), "{line}");
+    assert!(line.contains("rank 1 did not come to 127.0.0.1:") && line.contains("within 12 s"), "{line}");
     let line = said(early);
     assert!(line.contains("rank 1: rank 0 did not answer at 127.0.0.1:"), "{line}");
     for line in unlike.map(said) {
@@ -157,9 +157,9 @@ fn processes_that_do_not_meet_are_told_why() {
     }
     // One that is late, but in time.
     let port = free_port();
-    let late = start(folder, port, 1, 2, &args.replace("--timeout 4", "--timeout 60"));
+    let late = start(folder, port, 1, 2, &args.replace("--timeout 12", "--timeout 60"));
     thread::sleep(Duration::from_secs(2));
-    let first = start(folder, port, 0, 2, &args.replace("--timeout 4", "--timeout 60"));
+    let first = start(folder, port, 0, 2, &args.replace("--timeout 12", "--timeout 60"));
     for process in [first, late] {
         let output = process.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

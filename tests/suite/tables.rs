@@ -96,6 +96,11 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
         "column `city`: `Roma`: is no category that training saw: pass --unseen other",
     );
     ok(folder, &[&by[..], &["renamed.csv", "--unseen", "other"]].concat());
+    let of_structure = ["--label-column", "segment", "--features", "fastrp:4", "--random-split", "auto", "--out", "rp"];
+    ok(folder, &[&["convert", "edges.csv", "--nodes", "nodes.csv"], &of_structure[..]].concat());
+    ok(folder, &["train", "rp", "--epochs", "1", "--layers", "2", "--fanouts", "3,3", "--checkpoint", "rpc"]);
+    let words = ["infer", "--nodes", "nodes.csv", "--edges", "edges.csv", "--checkpoint", "rpc", "--out", "q.npy"];
+    refused(&words, 2, "the features of its training were no columns of a table");
     refused(
         &[&by[..], &["short.csv"]].concat(),
         1,

@@ -48,7 +48,11 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
             options.read.node_table.label_kind.is_some() && raw.labels.is_none(),
             "is for labels of the input, which has none",
         ),
-        ("--directed", options.directed && !is_table, "is for tables of edges; others are taken as they are"),
+        (
+            "--directed",
+            options.directed && !(is_table && raw.node_ids.is_some()),
+            "is for tables of edges beside one of vertices; others are taken as they are",
+        ),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];
     match refused.iter().find(|(_, refused, _)| *refused) {

@@ -93,6 +93,9 @@ fn a_table_of_customers_needs_no_option() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    let alone = ConvertOptions { directed: true, ..Default::default() };
+    let refused = convert_new(&folder.path().join("edges.csv"), &alone).unwrap_err().to_string();
+    assert!(refused.contains("--directed is for tables of edges beside one of vertices"), "{refused}");
     assert_eq!(made(folder.path(), "--directed").0.unwrap().topology().num_edges(), 900);
 }
 

@@ -13,7 +13,7 @@ use crate::Error;
 mod conformance;
 use conformance::conformance;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -111,7 +111,7 @@ fn unlike_calls_are_noticed_and_told_to_all() {
 
 #[test]
 fn who_does_not_come_in_time_is_named() {
-    let patience = Duration::from_millis(1500);
+    let patience = Duration::from_secs(3);
     let errors = on_ranks((3, 1), patience, |_, [comm, _]| match Messages::rank(&comm) {
         2 => {
             // The store is there for a moment longer.
@@ -122,7 +122,7 @@ fn who_does_not_come_in_time_is_named() {
     });
     for error in &errors {
         let line = error.to_string();
-        assert!(line.contains("waited 1.5 s in all_gather for rank 2, which"), "{errors:?}");
+        assert!(line.contains("waited 3 s in all_gather for rank 2, which"), "{errors:?}");
     }
 }
 
@@ -156,7 +156,7 @@ fn a_failure_is_told_to_those_who_wait_on_all_threads() {
 
 #[test]
 fn a_time_in_which_one_rank_works_alone_has_no_limit() {
-    let patience = Duration::from_millis(1500);
+    let patience = Duration::from_secs(3);
     on_ranks((2, 1), patience, |_, [comm, _]| {
         Communicator::suspend_timeout(&comm, true);
         if Messages::rank(&comm) == 0 {
@@ -181,7 +181,7 @@ fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Op
 
 #[test]
 fn who_does_not_belong_is_told_why() {
-    let second = Duration::from_secs(1);
+    let second = Duration::from_secs(2);
     let says = |told: &[Option<String>], who: usize, words: &str| {
         let line = told[who].as_ref().unwrap_or_else(|| panic!("{who} of {told:?}"));
         assert!(line.contains(words) && !line.contains('\n'), "{told:?}");
