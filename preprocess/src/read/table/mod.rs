@@ -8,7 +8,7 @@
 //! csv      text by lines                                                                           ──▶ EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
 //!          multi_hot (lists of features in JSON)
-//!          roles (which column is what, by names and statistics) ──▶ recipe (how it becomes numbers)
+//!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ rows (cell by cell) ──▶ features (the numbers)
 //! ```
 //!
@@ -37,7 +37,9 @@ mod ends;
 mod features;
 mod frames;
 mod header;
+mod ids;
 mod ipc;
+mod left_out;
 mod multi_hot;
 mod nodes;
 mod parquet;

@@ -23,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::choice::{self, Field};
 use super::features::{Encoded, EncodedColumn, Encoding};
 use super::frames;
+use super::ids::find_ids;
 use super::parts::{self, TableFormat};
 use super::recipe;
 use super::roles::{self, Features, Roles};
@@ -132,7 +133,7 @@ pub fn nodes(
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let id = match roles.id {
         Some(id) if options.id_column.is_some() => id,
-        _ => roles::find_ids(path, &table, &fields, &roles, edges, progress)?,
+        _ => find_ids(path, &table, &fields, &roles, edges, progress)?,
     };
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;

@@ -3,72 +3,38 @@
 //! Names and options decide first ([`of`]); what is left open is decided by the values that a survey saw ([`Roles::decide`]),
 //! or asked.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut, Progress, Recipe};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field, IdKind, NONE, matches};
+use super::left_out::why_left_out;
 use super::nodes::is_split;
 use super::recipe;
-use super::rows::{Cell, Table};
 use super::statistics::ColumnStatistics;
-use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
+use crate::edges::ValueType;
 use crate::read::options::{Categories, Encode, NodeTableOptions};
 use crate::read::text::field::shown;
-use crate::read::text::value;
 use crate::{Error, Result};
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
-const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
+/// Names of labels.
+pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Beginnings of names of labels, of columns of zeros and ones.
 const OUTCOMES: [&str; 8] = ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
 /// Names of the flags of each split.
 const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
 /// Names of a column that says which split a vertex is of.
 const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
-/// Last words of the names of identifiers.
-const IDENTIFIERS: [&str; 19] = [
-    "id",
-    "ids",
-    "no",
-    "nr",
-    "number",
-    "key",
-    "uuid",
-    "guid",
-    "hash",
-    "zip",
-    "zipcode",
-    "postcode",
-    "postal",
-    "plz",
-    "phone",
-    "telephone",
-    "iban",
-    "ssn",
-    "account",
-];
-/// Words of the names of times, whose values may all be distinct.
-const TIMES: [&str; 6] = ["time", "date", "timestamp", "day", "year", "age"];
 /// Most values of a column of strings that may be the label; each stands in two rows on average.
 const FEW: usize = 256;
-/// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
-const FEW_IDENTIFIERS: f64 = 20.0;
-/// Values from which on it tells something that all are distinct.
-const MANY: u64 = 50;
-/// Digits of a number that is no quantity, where all are distinct and have as many.
-const IDENTIFIER_DIGITS: u32 = 7;
-/// Ids of edges that the ids of vertices are told by.
-const SAMPLE: usize = 256;
 
 /// Roles of the columns, by their places.
 #[derive(Debug)]
 pub struct Roles {
-    /// Ids; found by [`find_ids`] where no name says which.
+    /// Ids; found by [`super::ids::find_ids`] where no name says which.
     pub id: Option<usize>,
     /// Labels: one column, or one of zeros and ones for each class.
     pub labels: Vec<usize>,
@@ -101,7 +67,8 @@ pub enum Features {
     Scalars(Vec<(usize, Option<Categories>)>),
 }
 
-fn is_text(field: &Field) -> bool {
+/// Whether a column holds strings.
+pub fn is_text(field: &Field) -> bool {
     field.id == Some(IdKind::Text) && field.value.is_none()
 }
 
@@ -314,7 +281,7 @@ fn features(
 
 impl Roles {
     /// Columns that are ids, labels and splits.
-    fn taken(&self) -> Vec<usize> {
+    pub fn taken(&self) -> Vec<usize> {
         let others = self.labels.iter().copied().chain(self.left_out.iter().map(|&(at, _)| at));
         [self.id, self.split].into_iter().chain(self.masks).flatten().chain(others).collect()
     }
@@ -420,7 +387,8 @@ impl Roles {
         }
         if let Features::Scalars(columns) = &self.features {
             let open = columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
-            let reason = |at: usize| Some((at, self.why_left_out(&fields[at], seen.get(&at)?, fields)?));
+            let labels: Vec<&str> = self.labels.iter().map(|&at| fields[at].name.as_str()).collect();
+            let reason = |at: usize| Some((at, why_left_out(&fields[at], seen.get(&at)?, &labels)?));
             let out: Vec<(usize, String)> = open.filter_map(reason).collect();
             out.iter().for_each(|&(at, _)| self.drop_feature(at));
             self.left_out.extend(out);
@@ -465,50 +433,6 @@ impl Roles {
             }
         }
         Ok(())
-    }
-
-    /// The reason why a column that was `seen` is no feature, if there is one.
-    fn why_left_out(&self, field: &Field, seen: &ColumnStatistics, fields: &[Field]) -> Option<String> {
-        let plain = choice::plain(&field.name);
-        let of_label = |&label: &usize| {
-            let label = choice::plain(&fields[label].name);
-            LABEL_NAMES.contains(&label.as_str()) && label.len() > 1 && plain.starts_with(&label)
-        };
-        if self.labels.iter().any(of_label) {
-            return Some("is called like the label".into());
-        }
-        let words = words_of(&field.name);
-        let is_named = words.last().is_some_and(|word| IDENTIFIERS.contains(&word.as_str()));
-        if is_text(field) {
-            return match (seen.many, 2 * seen.keys.len() as u64 > seen.values) {
-                (true, _) | (_, true) => Some("has hardly any string twice".into()),
-                _ if is_named && seen.keys.len() as f64 > FEW_IDENTIFIERS => {
-                    Some("is called like an identifier".into())
-                }
-                _ => None,
-            };
-        }
-        let distinct = seen.distinct();
-        if seen.is_fractional || distinct <= FEW_IDENTIFIERS || seen.values < MANY {
-            return None;
-        }
-        if is_named {
-            return Some("is called like an identifier".into());
-        }
-        if seen.is_padded {
-            return Some("is written with zeros before its numbers, as codes are".into());
-        }
-        let all_distinct = distinct >= 0.94 * seen.values as f64;
-        let is_time = words.iter().any(|word| TIMES.contains(&word.as_str()));
-        let (least, most) = (seen.numbers.least, seen.numbers.most);
-        let counts = most - least + 1.0 <= 1.06 * seen.values as f64;
-        let digits = |number: f64| number.abs().max(1.0).log10() as u32 + 1;
-        let long = least > 0.0 && digits(least) == digits(most) && digits(most) >= IDENTIFIER_DIGITS;
-        match all_distinct && !is_time {
-            true if counts => Some("counts the rows".into()),
-            true if long => Some("has long numbers, all distinct".into()),
-            _ => None,
-        }
     }
 
     /// Numbers that are nothing else.
@@ -567,92 +491,4 @@ impl Roles {
         let why = "which hold no numbers (--encode COLUMN=onehot makes features of strings)";
         super::note_left_out(path, &choice::left_out(fields, &used), why, progress);
     }
-}
-
-/// The words of a name: `accountNo`, `account_no` and `Account No` are two.
-fn words_of(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before_is_lower = false;
-    for char in name.chars() {
-        if !char.is_alphanumeric() || (char.is_uppercase() && before_is_lower) {
-            words.push(String::new());
-        }
-        before_is_lower = char.is_lowercase();
-        if let (true, Some(word)) = (char.is_alphanumeric(), words.last_mut()) {
-            word.extend(char.to_lowercase());
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does.
-pub fn find_ids(
-    path: &Path,
-    table: &Table,
-    fields: &[Field],
-    roles: &Roles,
-    edges: &dyn EdgeSource,
-    progress: &dyn Progress,
-) -> Result<usize> {
-    let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
-    let used = roles.taken();
-    let sample = sample(edges)?;
-    let wanted: HashSet<u64> = sample.iter().copied().collect();
-    let find = |found: &mut Vec<(usize, u64)>, slot: usize, cell: Cell<'_>| {
-        let id = match (cell, kind) {
-            (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
-            (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
-            (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
-            (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
-            _ => None,
-        };
-        found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id)));
-        Ok(())
-    };
-    let first_of = |columns: Vec<usize>| -> Result<Option<usize>> {
-        let mut rows: HashMap<(usize, u64), u64> = HashMap::new();
-        table.for_rows(&columns, progress, find, &mut |found: Vec<(usize, u64)>| {
-            found.into_iter().for_each(|key| *rows.entry(key).or_default() += 1);
-            Ok(())
-        })?;
-        let holds = |slot: usize| sample.iter().all(|&id| rows.get(&(slot, id)) == Some(&1));
-        // The index that pandas writes counts rows: it is the last guess.
-        let holding =
-            (0..columns.len()).filter(|&slot| holds(slot)).min_by_key(|&slot| fields[columns[slot]].is_index());
-        // Some ids may have no row, or several: then most of them tell the column.
-        let found = |slot: usize| sample.iter().filter(|&&id| rows.contains_key(&(slot, id))).count();
-        let most = || (0..columns.len()).max_by_key(|&slot| (found(slot), Reverse(slot)));
-        let most = || most().filter(|&slot| 2 * found(slot) > sample.len());
-        Ok(holding.or_else(most).map(|slot| columns[slot]))
-    };
-    let suits = |at: &usize| fields[*at].id == Some(kind);
-    if let Some(id) = roles.id.filter(suits)
-        && first_of(vec![id])?.is_some()
-    {
-        return Ok(id);
-    }
-    let others = (0..fields.len()).filter(|at| suits(at) && !used.contains(at)).collect();
-    let problem = || {
-        let kind = if kind == IdKind::Text { "strings" } else { "integers" };
-        format!(
-            "no column holds most ids of the edges, which are {kind}: pass --id-column. There are {}",
-            choice::names(fields)
-        )
-    };
-    first_of(others)?.or(roles.id).ok_or_else(|| Error::input(path, problem()))
-}
-
-/// Some ids of the first edges.
-fn sample(edges: &dyn EdgeSource) -> Result<Vec<u64>> {
-    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
-    edges.rewind()?;
-    while batch.sources.is_empty() && edges.next(&mut piece)? {
-        edges.parse(&mut piece, &mut batch)?;
-    }
-    edges.rewind()?;
-    let mut ids: Vec<u64> = batch.sources.iter().zip(&batch.targets).flat_map(|(&u, &v)| [u, v]).take(SAMPLE).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
 }

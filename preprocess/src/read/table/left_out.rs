@@ -1,0 +1,95 @@
+//! Columns that are no features though they could be: identifiers, codes, and what gives the label away.
+
+use super::choice::{self, Field};
+use super::roles::{LABEL_NAMES, is_text};
+use super::statistics::ColumnStatistics;
+
+/// Last words of the names of identifiers.
+const IDENTIFIERS: [&str; 19] = [
+    "id",
+    "ids",
+    "no",
+    "nr",
+    "number",
+    "key",
+    "uuid",
+    "guid",
+    "hash",
+    "zip",
+    "zipcode",
+    "postcode",
+    "postal",
+    "plz",
+    "phone",
+    "telephone",
+    "iban",
+    "ssn",
+    "account",
+];
+/// Words of the names of times, whose values may all be distinct.
+const TIMES: [&str; 6] = ["time", "date", "timestamp", "day", "year", "age"];
+/// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
+const FEW_IDENTIFIERS: f64 = 20.0;
+/// Values from which on it tells something that all are distinct.
+const MANY: u64 = 50;
+/// Digits of a number that is no quantity, where all are distinct and have as many.
+const IDENTIFIER_DIGITS: u32 = 7;
+
+/// The reason why a column that was `seen` is no feature, if there is one.
+pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> Option<String> {
+    let plain = choice::plain(&field.name);
+    let of_label = |label: &&str| {
+        let label = choice::plain(label);
+        LABEL_NAMES.contains(&label.as_str()) && label.len() > 1 && plain.starts_with(&label)
+    };
+    if labels.iter().any(of_label) {
+        return Some("is called like the label".into());
+    }
+    let words = words_of(&field.name);
+    let is_named = words.last().is_some_and(|word| IDENTIFIERS.contains(&word.as_str()));
+    if is_text(field) {
+        return match (seen.many, 2 * seen.keys.len() as u64 > seen.values) {
+            (true, _) | (_, true) => Some("has hardly any string twice".into()),
+            _ if is_named && seen.keys.len() as f64 > FEW_IDENTIFIERS => Some("is called like an identifier".into()),
+            _ => None,
+        };
+    }
+    let distinct = seen.distinct();
+    if seen.is_fractional || distinct <= FEW_IDENTIFIERS || seen.values < MANY {
+        return None;
+    }
+    if is_named {
+        return Some("is called like an identifier".into());
+    }
+    if seen.is_padded {
+        return Some("is written with zeros before its numbers, as codes are".into());
+    }
+    let all_distinct = distinct >= 0.94 * seen.values as f64;
+    let is_time = words.iter().any(|word| TIMES.contains(&word.as_str()));
+    let (least, most) = (seen.numbers.least, seen.numbers.most);
+    let counts = most - least + 1.0 <= 1.06 * seen.values as f64;
+    let digits = |number: f64| number.abs().max(1.0).log10() as u32 + 1;
+    let long = least > 0.0 && digits(least) == digits(most) && digits(most) >= IDENTIFIER_DIGITS;
+    match all_distinct && !is_time {
+        true if counts => Some("counts the rows".into()),
+        true if long => Some("has long numbers, all distinct".into()),
+        _ => None,
+    }
+}
+
+/// The words of a name: `accountNo`, `account_no` and `Account No` are two.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_lower = false;
+    for char in name.chars() {
+        if !char.is_alphanumeric() || (char.is_uppercase() && before_is_lower) {
+            words.push(String::new());
+        }
+        before_is_lower = char.is_lowercase();
+        if let (true, Some(word)) = (char.is_alphanumeric(), words.last_mut()) {
+            word.extend(char.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}

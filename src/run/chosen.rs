@@ -1,0 +1,163 @@
+//! Options that `gsplit run` chooses where its words leave them open, and what it cannot do without.
+
+use anyhow::bail;
+use gsplit_preprocess::convert::ConvertOptions;
+use gsplit_preprocess::read::options::Answer;
+use gsplit_store::{Dataset, Split};
+use gsplit_trainer::{TaskConfig, TrainConfig};
+
+/// Option of convert where a graph has labels and no splits.
+const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
+
+/// Whether the words `given` have an option.
+fn has(given: &[String], flag: &str) -> bool {
+    given.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag)))
+}
+
+/// The option of convert by which features of the structure are made without the links that training holds out, where these are others
+/// than its default for two kinds of vertices.
+pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
+    let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
+    let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
+        != (default.valid_edges, default.test_edges, default.edge_seed);
+    let wanted = task.is_link() && convert.read.bipartite == Some(Answer::Yes) && is_other;
+    (wanted && convert.held_out_links.is_none()).then(|| format!("--held-out-links={share},{}", task.edge_seed))
+}
+
+/// Options of convert that its words leave open and the task decides: numbers are no classes, what is labelled needs splits, and vertices
+/// of two kinds have no features but those of the structure.
+pub fn of_convert(convert: &ConvertOptions, config: &TrainConfig) -> Vec<String> {
+    let read = &convert.read;
+    let needs_splits = !config.task.is_link() && convert.random_split.is_none() && read.split.is_none();
+    let is_number = config.task.is_regression() && read.node_table.label_kind.is_none();
+    let has_no_label = config.task.is_link() && read.nodes.is_some() && read.node_table.label_column.is_none();
+    let is_bare = config.task.is_link() && read.bipartite == Some(Answer::Yes) && convert.features.is_none();
+    let words = [
+        (is_bare, "--features=fastrp:64"),
+        (needs_splits, "--random-split=auto"),
+        (is_number, "--label-kind=number"),
+        (has_no_label, "--label-column=none"),
+    ];
+    words.into_iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, word)| word.to_string()).collect()
+}
+
+/// The words of train `given`, with options that suit links where they are left open: many negatives of few edges, and small rows, since
+/// a model of links soon learns its edges by heart.
+pub fn for_links(given: &[String]) -> Vec<String> {
+    const SUIT_LINKS: [[&str; 2]; 7] = [
+        ["layers", "2"],
+        ["fanouts", "10,10"],
+        ["hidden", "64"],
+        ["lr", "0.003"],
+        ["batch-size", "512"],
+        ["negatives", "4"],
+        ["scorer", "mlp"],
+    ];
+    let is_link =
+        given.iter().any(|word| word == "--task=link") || given.windows(2).any(|words| words == ["--task", "link"]);
+    let shape = ["layers", "fanouts"];
+    let is_open =
+        |flag: &str| !has(given, flag) && (!shape.contains(&flag) || !shape.into_iter().any(|flag| has(given, flag)));
+    let open = SUIT_LINKS.iter().filter(|[flag, _]| is_link && is_open(flag));
+    given.iter().cloned().chain(open.map(|[flag, value]| format!("--{flag}={value}"))).collect()
+}
+
+/// Options of train that its words `given` leave open and that decide how well and how long it learns `dataset`.
+///
+/// A rate of 0.01 and as many epochs as raise the valid score, within bounds that go by the mini-batches of an epoch: on small graphs an
+/// epoch is one mini-batch, on large ones an epoch takes long.
+///
+/// A trial of several rates gave no more: on cora and ogbn-arxiv 0.01 was the better of 0.01 and 0.001.
+pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> anyhow::Result<Vec<String>> {
+    let is_given = |flag: &str| has(given, flag);
+    let mut chosen = Vec::new();
+    if !["lr", "optimizer"].into_iter().any(is_given) {
+        chosen.push("--lr=0.01".to_string());
+    }
+    if is_given("epochs") {
+        return Ok(chosen);
+    }
+    let is_link = config.task.is_link();
+    let items = match is_link {
+        true => dataset.topology().num_edges() / 2,
+        false => dataset.split(Split::Train)?.len(),
+    };
+    let steps = match config.parallelism.cooperates() {
+        true => config.cooperative.batches() as u32,
+        false => u32::try_from(items.div_ceil(config.batch_size)).unwrap_or(u32::MAX),
+    };
+    let steps = steps.max(1);
+    let has_valid = match is_link {
+        true => config.task.valid_edges > 0.0 || dataset.links()?.is_some(),
+        false => has_labelled_valid(dataset)?,
+    };
+    if has_valid && config.eval_every > 0 {
+        chosen.push(format!("--epochs={}", (5000 / steps).clamp(20, 300)));
+        if !is_given("patience") {
+            chosen.push(format!("--patience={}", (500 / steps).clamp(5, 30)));
+        }
+    } else {
+        chosen.push(format!("--epochs={}", (1000 / steps).clamp(10, 100)));
+    }
+    Ok(chosen)
+}
+
+/// Whether a vertex of the valid split has a label.
+fn has_labelled_valid(dataset: &Dataset) -> anyhow::Result<bool> {
+    if !dataset.manifest().splits().contains(&Split::Valid) {
+        return Ok(false);
+    }
+    let valid = dataset.split(Split::Valid)?;
+    if dataset.manifest().multi_label {
+        return Ok(!valid.is_empty());
+    }
+    if dataset.manifest().numeric_label {
+        let labels = dataset.held_numeric_labels()?;
+        return Ok(valid.iter().any(|&v| labels.is_labelled(v)));
+    }
+    let labels = dataset.held_labels()?;
+    Ok(valid.iter().any(|&v| labels.is_labelled(v)))
+}
+
+/// Whether `dataset` has something to learn and no vertices to learn it from.
+fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
+    !config.task.is_link()
+        && (dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label)
+        && !(dataset.manifest().splits().contains(&Split::Train)
+            && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
+}
+
+/// Fails with all that training needs and `dataset` lacks, and the command that has it: `again` with these options of convert and of
+/// train.
+pub fn check_ready(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    is_dataset: bool,
+    again: impl Fn(&[&str], &[&str]) -> String,
+) -> anyhow::Result<()> {
+    let (mut lacking, mut convert, mut train) = (Vec::new(), Vec::new(), Vec::new());
+    if dataset.manifest().features.is_none() {
+        lacking.push("features to learn from (fastrp makes them of the graph's structure)");
+        convert.push("--features=fastrp:64");
+    }
+    let has_labels =
+        config.task.is_link() || dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label;
+    if !has_labels {
+        lacking.push(
+            "labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges)",
+        );
+        train.push("--task=link");
+    } else if lacks_splits(dataset, config) {
+        lacking.push("training vertices");
+        convert.push(RANDOM_SPLIT);
+    }
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let (path, lacking) = (dataset.path().display(), lacking.join(", no "));
+    let command = match is_dataset && !convert.is_empty() {
+        true => format!("convert the graph again with {}, then {}", convert.join(" "), again(&[], &train)),
+        false => again(&convert, &train),
+    };
+    bail!("{path}: has no {lacking}: {command}")
+}
