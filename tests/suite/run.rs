@@ -262,7 +262,6 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
 }
 
 #[test]
-#[ignore = "takes long: make test-all"]
 fn cora_is_learnt_without_an_option() {
     let Some(cora) = crate::support::shared("planetoid-cora") else { return };
     let folder = tempfile::tempdir().unwrap();
