@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -43,12 +43,6 @@ test-fakes: setup ## pass what runs on the libraries that stand in for GPUs TIME
 		cargo test -q -p gsplit-kernels -p gsplit-trainer --lib fake && cargo test -q --test suite gpus || \
 		{ echo "failed at time $$time"; exit 1; }; \
 	done
-
-test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
-	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))
-	cargo clippy --features mpi -- -D warnings
-	cargo build --features mpi
-	python3 tests/mpi/run.py target/debug/gsplit
 
 test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
 	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu operator:: exchange:: narrow::

@@ -14,7 +14,7 @@ const fn removed(subcommands: &'static [&str], words: &'static [&str], remedy: &
     Removed { subcommands, words, remedy }
 }
 
-const REMOVED: [Removed; 11] = [
+const REMOVED: [Removed; 13] = [
     removed(&["bench"], &["table3"], "`gsplit compare DATASET --rounds 3` has the same seconds by phase"),
     removed(&["bench"], &["sweep"], "`gsplit compare DATASET --over ranks=1,2,4` has a table for each value"),
     removed(&["train", "run"], &["--exchange"], "rows alone cross between ranks: leave it out"),
@@ -26,6 +26,8 @@ const REMOVED: [Removed; 11] = [
     ),
     removed(&["train"], &["--topology", "hot"], "without --topology the graph goes where it fits, else name `pinned`"),
     removed(&["train", "compare", "run"], &["--batches"], "its name is --batches-per-epoch"),
+    removed(&["train"], &["--mpi"], "processes that a launcher has started meet without it: leave it out"),
+    removed(&["train"], &["--rendezvous-secret"], "docs/distributed.md says how to close the network: leave it out"),
     removed(&["train"], &["--epsilon"], "its name is --adam-epsilon"),
     removed(&["place"], &["--placement"], "its name is --rule"),
     removed(&["export"], &["--memory"], "its name is --buffer"),

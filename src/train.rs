@@ -174,13 +174,11 @@ impl Args {
             ("log", self.log.as_deref()),
             ("log_csv", self.log_csv.as_deref()),
             ("tensorboard", self.tensorboard.as_deref()),
-            ("rendezvous_secret", self.processes.secret_file()),
         ] {
             let flag = || format!("--{}", name.replace('_', "-"));
             around.insert(name.to_string(), json!(path.map(|path| as_text(&flag(), path)).transpose()?));
         }
         around.insert("resume".to_string(), self.resume.then_some(true).into());
-        around.insert("mpi".to_string(), self.processes.mpi().then_some(true).into());
         around.insert("timeout".to_string(), self.processes.timeout_s().into());
         around.insert("rendezvous".to_string(), self.processes.rendezvous().into());
         around.insert("threads".to_string(), threads.into());
@@ -342,8 +340,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
 /// Checks that a run can write its outputs, before an epoch is done.
 fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
     let mut outputs = Outputs::new(args.force).reads("DATASET", dataset);
-    for (name, read) in [("--config", args.file.as_deref()), ("--rendezvous-secret", args.processes.secret_file())] {
-        outputs = read.into_iter().fold(outputs, |outputs, read| outputs.reads(name, read));
+    if let Some(file) = &args.file {
+        outputs = outputs.reads("--config", file);
     }
     if let Some(folder) = &args.checkpoint {
         outputs.folder("--checkpoint", folder)?;

@@ -2,7 +2,6 @@
 
 pub mod convert;
 mod input;
-pub mod rendezvous;
 pub mod stored;
 #[cfg(feature = "train")]
 pub mod trained;

@@ -182,9 +182,10 @@ pub enum CommError {
     },
     /// A rank that has waited for longer than the group's limit.
     #[error(
-        "rank {rank} waited {} s in {called} for {}, which hangs, has died or is slower than that: see what it printed, \
+        "rank {rank} waited {} s in {called}{} for {}, which hangs, has died or is slower than that: see what it printed, \
          or raise --timeout",
         seconds(timeout),
+        of_phase(phase),
         named(missing)
     )]
     Timeout {
@@ -192,6 +193,8 @@ pub enum CommError {
         rank: usize,
         /// Its collective.
         called: &'static str,
+        /// Phase of the run ([`in_phase`](crate::in_phase)); empty outside of any.
+        phase: &'static str,
         /// The ranks that had not come; none where that is not known.
         missing: Vec<usize>,
         /// The limit.
@@ -227,6 +230,10 @@ pub enum CommError {
 
 fn seconds(time: &Duration) -> f64 {
     time.as_secs_f64()
+}
+
+fn of_phase(phase: &str) -> String {
+    if phase.is_empty() { String::new() } else { format!(" ({phase})") }
 }
 
 /// Ranks by their numbers.

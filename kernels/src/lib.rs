@@ -46,17 +46,14 @@ pub use attention::{
     head_products_on_device,
 };
 pub use comm::{
-    Communicator, Counted, DeviceExchange, Limit, Links, Nccl, Route, Seat, Sent, SentByRoute, Sockets, Solo, Threads,
-    Wait, all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
+    Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Solo, Threads, Wait,
+    all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v, in_phase,
     messages::{Messages, check_message},
 };
-#[cfg(feature = "mpi")]
-pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
-    LateBytes, Link, MappedHost, NcclId, backend, before_cuda, before_out_of_memory, load_torch_cuda,
-    pinned_copy_speed,
+    LateBytes, Link, MappedHost, backend, before_cuda, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric, symmetric_on_device};

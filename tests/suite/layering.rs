@@ -227,7 +227,6 @@ fn unsafe_code_is_in_its_room() {
         "kernels/src/product/amx.rs",
         "kernels/src/product/cpu.rs",
         "kernels/src/product/x86.rs",
-        "kernels/src/comm/mpi.rs",
         "trainer/src/ranks/c10d/raw.rs",
         "gpu-sim/src/emulated/mod.rs",
         "gpu-sim/src/fake/mod.rs",

@@ -192,7 +192,8 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
     let torchrun = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500";
     let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
     for (variables, words, code, told) in [
-        (torchrun, "--rendezvous-secret key", 2, "--rendezvous-secret is for --device cuda"),
+        (torchrun, "--rendezvous-secret key", 2, "--rendezvous-secret is no more: docs/distributed.md says"),
+        ("A=b", "--mpi", 2, "--mpi is no more"),
         (srun, "", 2, "--rendezvous is missing: srun does not say where rank 0 is"),
         ("RANK=2 WORLD_SIZE=2", "", 2, "RANK=2 but WORLD_SIZE=2"),
         ("RANK=x WORLD_SIZE=2", "", 2, "RANK=x: expected a number"),
@@ -203,10 +204,8 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
             2,
             "--rendezvous is missing",
         ),
-        (torchrun, "--device cuda --rendezvous-secret none", 1, "none: No such file"),
         ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
         ("A=b", "--rendezvous localhost", 2, "--rendezvous"),
-        ("A=b", "--rendezvous-secret key", 2, "--rendezvous-secret is for processes that a launcher has started"),
         ("A=b", "--groups 3", 2, "--groups 3: expected a number that divides --ranks 4"),
         ("A=b", "--groups 2 --parallelism data", 2, "--groups 2 is for --parallelism split"),
         ("A=b", "--groups x", 2, "--groups"),
@@ -231,17 +230,12 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
 }
 
 #[test]
-fn a_secret_is_nowhere_in_what_is_printed() {
+fn processes_are_told_where_they_meet_by_a_file_too() {
     let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    fs::write(folder.join("secret"), "open sesame").unwrap();
-    let words =
-        ["train", "--print-config", "--timeout", "30", "--rendezvous", "node1:29400", "--rendezvous-secret", "secret"];
-    let printed = ok(folder, &words);
-    for line in ["timeout = 30", "rendezvous = \"node1:29400\"", "rendezvous_secret = \"secret\""] {
+    let printed = ok(folder.path(), &["train", "--print-config", "--timeout", "30", "--rendezvous", "node1:29400"]);
+    for line in ["timeout = 30", "rendezvous = \"node1:29400\""] {
         assert!(printed.contains(line), "{printed}");
     }
-    assert!(!printed.contains("sesame"));
 }
 
 #[test]

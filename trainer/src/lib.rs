@@ -71,8 +71,6 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
-#[cfg(feature = "mpi")]
-pub use gsplit_kernels::MpiWorld;
 pub use gsplit_store::Baseline;
 pub use infer::{ChosenEpoch, InferConfig, InferSummary, Predict, Recommended, Wanted, ids_beside, infer};
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
@@ -80,7 +78,6 @@ pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};
 pub use ranks::c10d::Meeting;
 pub use ranks::process::Process;
-pub use ranks::rendezvous::Rendezvous;
 pub use ranks::traffic::{Phase, Traffic};
 pub use rates::{GpuRates, PairRate, Rates};
 pub use report::log::{foreign_events, is_csv_log, is_json_log};

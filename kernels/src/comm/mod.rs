@@ -7,10 +7,9 @@
 //! ```text
 //! solo.rs       a group of one                 messages.rs   collectives made of messages
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
-//! sockets/      processes                      nccl/         rows between their GPUs
-//! mpi.rs        processes that MPI connects    typed.rs      slices of any type
-//! trainer: c10d processes that torch connects
-//! wait.rs       how long a rank waits          counted.rs    counts what a rank sends
+//! trainer: c10d processes that torch connects  nccl/         rows between their GPUs
+//! typed.rs      slices of any type             wait.rs       how long a rank waits
+//! counted.rs    counts what a rank sends
 //! ```
 
 #[cfg(test)]
@@ -19,10 +18,7 @@ mod by_host;
 mod copies;
 mod counted;
 pub(crate) mod messages;
-#[cfg(feature = "mpi")]
-mod mpi;
 mod nccl;
-mod sockets;
 mod solo;
 mod threads;
 mod typed;
@@ -34,15 +30,12 @@ pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) use by_host::ByHost;
 pub use counted::{Counted, Route, Sent, SentByRoute};
-#[cfg(feature = "mpi")]
-pub use mpi::{Mpi, MpiWorld};
 pub use nccl::Nccl;
 pub(crate) use nccl::{Transfer, Transport};
-pub use sockets::{Links, Sockets};
 pub use solo::Solo;
 pub use threads::Threads;
 pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};
-pub use wait::{Limit, Wait};
+pub use wait::{Limit, Wait, in_phase};
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod conformance;
 pub(crate) mod gpus;
-pub(crate) mod sockets;
 mod timeouts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

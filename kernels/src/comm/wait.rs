@@ -1,5 +1,6 @@
 //! How long a collective waits for the other ranks, and how.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,19 @@ use crate::error::CommError;
 const SPIN: Duration = Duration::from_micros(200);
 /// The longest sleep between two looks.
 const LONGEST: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// Phase of a run that this thread is in.
+    static PHASE: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// Runs `work`, which is a phase of a run: the error of a wait that takes too long names it.
+pub fn in_phase<T>(phase: &'static str, work: impl FnOnce() -> T) -> T {
+    let before = PHASE.replace(phase);
+    let result = work();
+    PHASE.set(before);
+    result
+}
 
 /// Time that one rank's collectives may wait, and have waited.
 #[derive(Debug, Default)]
@@ -34,7 +48,8 @@ impl Limit {
     /// A wait that starts now and ends when it is dropped.
     pub fn start(&self) -> Wait<'_> {
         let timeout = self.timeout.filter(|_| !self.suspended.load(Ordering::Relaxed));
-        Wait { waited: &self.waited, started: Instant::now(), timeout, sleeps: 0 }
+        let since = Since { started: Instant::now(), timeout, phase: PHASE.get() };
+        Wait { waited: &self.waited, since, sleeps: 0 }
     }
 
     /// How long all waits that have ended were together.
@@ -43,19 +58,39 @@ impl Limit {
     }
 }
 
+/// The start of a wait, its limit and the phase of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    started: Instant,
+    timeout: Option<Duration>,
+    phase: &'static str,
+}
+
+impl Since {
+    /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
+    pub(crate) fn expired(
+        &self,
+        rank: usize,
+        called: &'static str,
+        missing: impl FnOnce() -> Vec<usize>,
+    ) -> Option<CommError> {
+        let timeout = self.timeout.filter(|&timeout| self.started.elapsed() >= timeout)?;
+        Some(CommError::Timeout { rank, called, phase: self.phase, missing: missing(), timeout })
+    }
+}
+
 /// One rank's wait in a collective.
 #[derive(Debug)]
 pub struct Wait<'a> {
     waited: &'a AtomicU64,
-    started: Instant,
-    timeout: Option<Duration>,
+    since: Since,
     sleeps: u32,
 }
 
 impl Wait<'_> {
     /// How much longer it may last; `None` without limit.
     pub fn left(&self) -> Option<Duration> {
-        self.timeout.map(|timeout| timeout.saturating_sub(self.started.elapsed()))
+        self.since.timeout.map(|timeout| timeout.saturating_sub(self.since.started.elapsed()))
     }
 
     /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
@@ -65,13 +100,16 @@ impl Wait<'_> {
         called: &'static str,
         missing: impl FnOnce() -> Vec<usize>,
     ) -> Option<CommError> {
-        let timeout = self.timeout.filter(|&timeout| self.started.elapsed() >= timeout)?;
-        Some(CommError::Timeout { rank, called, missing: missing(), timeout })
+        self.since.expired(rank, called, missing)
+    }
+
+    pub(crate) fn since(&self) -> Since {
+        self.since
     }
 
     /// Lets some time pass before the next look: first the processor is offered to others, then this rank sleeps, ever longer.
     pub fn pause(&mut self) {
-        if self.started.elapsed() < SPIN {
+        if self.since.started.elapsed() < SPIN {
             return thread::yield_now();
         }
         thread::sleep(LONGEST.min(Duration::from_micros(10 << self.sleeps.min(6))));
@@ -81,6 +119,6 @@ impl Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.waited.fetch_add(self.started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.waited.fetch_add(self.since.started.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 }

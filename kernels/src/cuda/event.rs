@@ -12,6 +12,9 @@ use super::driver::refused;
 #[derive(Debug)]
 pub(super) struct Event(sys::CUevent);
 
+// SAFETY: an event belongs to no thread.
+unsafe impl Send for Event {}
+
 impl Event {
     /// An event at the end of `stream`, whose context is the calling thread's.
     ///

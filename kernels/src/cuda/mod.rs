@@ -45,7 +45,6 @@ pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHos
 pub use error::GpuError;
 pub use gpu::{Gpu, HostBytes, LateBytes};
 pub use library::{before_cuda, load_torch_cuda};
-pub(crate) use nccl::NcclEnd;
-pub use nccl::NcclId;
+pub(crate) use nccl::{NcclEnd, NcclId};
 pub use pool::before_out_of_memory;
 pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

@@ -2,7 +2,7 @@
 //!
 //! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and its progress is
 //! polled, so that a rank that waits in vain can give up. An end that was given up is unusable, and so is one after an
-//! error.
+//! error. One thread may give up what another has begun: calls are short, and behind a lock.
 //! Its functions are looked up by name and return plain numbers, because `cudarc`'s bindings panic where they do not find
 //! the library, and they do not look for `libnccl.so.2`.
 //!
@@ -10,13 +10,13 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::nccl::sys;
 
+use super::event::Event;
 use super::{Gpu, GpuError, library};
 use crate::comm::{Transfer, Transport};
 
@@ -34,17 +34,17 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Id that rank 0 makes; all ranks of a group need it to find each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NcclId([u8; NcclId::BYTES]);
+pub(crate) struct NcclId([u8; NcclId::BYTES]);
 
 impl NcclId {
     /// Its length.
-    pub const BYTES: usize = 128;
+    pub(crate) const BYTES: usize = 128;
 
     /// A new one. The process that makes it listens for the others from then on.
     ///
     /// # Errors
     /// [`GpuError::Missing`] without NCCL; what it says.
-    pub fn new() -> Result<Self, GpuError> {
+    pub(crate) fn new() -> Result<Self, GpuError> {
         let api = Api::get()?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
         // SAFETY: `id` is written.
@@ -54,12 +54,12 @@ impl NcclId {
     }
 
     /// The one with these bytes.
-    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
+    pub(crate) fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
 
@@ -158,19 +158,24 @@ impl Api {
 
 /// One rank's end.
 #[derive(Debug)]
-pub(crate) struct NcclEnd {
-    comm: Handle,
-    gone: AtomicBool,
+pub(crate) struct NcclEnd(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// `None` once it was given up.
+    comm: Option<Handle>,
+    /// Point behind the transfers that were launched last. It goes before its GPU.
+    behind: Option<Event>,
+    /// Stream of the transfers.
+    gpu: Gpu,
 }
 
 /// NCCL's communicator.
 #[derive(Clone, Copy, Debug)]
 struct Handle(sys::ncclComm_t);
 
-// SAFETY: a communicator may be used by any thread, by one at a time, as `Communicator` has it.
+// SAFETY: a communicator may be used by any thread, by one at a time.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
 
 impl NcclEnd {
     /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is called again and again while the
@@ -194,42 +199,55 @@ impl NcclEnd {
         // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it has.
         let started = unsafe { (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config) };
         api.check("ncclCommInitRankConfig", started)?;
-        let end = Self { comm: Handle(comm), gone: AtomicBool::new(false) };
-        while end.is_busy(api)? {
+        let end = Self(Mutex::new(State { comm: Some(Handle(comm)), gpu: gpu.clone(), behind: None }));
+        while end.lock().is_busy()? {
             wait().inspect_err(|_| end.abort())?;
         }
         Ok(end)
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn comm(&self) -> Result<(&'static Api, sys::ncclComm_t), GpuError> {
+        let gone = || GpuError::Call { call: "NCCL", reason: "this communicator was given up".into() };
+        Ok((Api::get()?, self.comm.ok_or_else(gone)?.0))
+    }
+
     /// Whether a call is still under way.
-    fn is_busy(&self, api: &Api) -> Result<bool, GpuError> {
-        let mut state = SUCCESS;
+    fn is_busy(&self) -> Result<bool, GpuError> {
+        let ((api, comm), mut state) = (self.comm()?, SUCCESS);
         // SAFETY: the communicator was not given up; `state` is written.
-        let asked = unsafe { (api.state)(self.comm.0, &mut state) };
+        let asked = unsafe { (api.state)(comm, &mut state) };
         api.check("ncclCommGetAsyncError", asked)?;
         api.check("NCCL", state)?;
         Ok(state == IN_PROGRESS)
     }
 
-    fn check_there(&self) -> Result<&'static Api, GpuError> {
-        match self.gone.load(Ordering::Acquire) {
-            false => Api::get(),
-            true => Err(GpuError::Call { call: "NCCL", reason: "this communicator was given up".into() }),
+    fn abort(&mut self) {
+        if let (Some(comm), Ok(api)) = (self.comm.take(), Api::get()) {
+            // SAFETY: the communicator was not given up before; its kernels end.
+            unsafe { (api.abort)(comm.0) };
         }
     }
 }
 
 impl Transport for NcclEnd {
     fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
-        let api = self.check_there()?;
-        gpu.backend().enter()?;
-        let (comm, stream) = (self.comm.0, gpu.backend().stream() as sys::cudaStream_t);
+        let mut state = self.lock();
+        let (api, comm) = state.comm()?;
+        (state.gpu, state.behind) = (gpu.clone(), None);
+        state.gpu.backend().enter()?;
+        let stream = state.gpu.backend().stream() as sys::cudaStream_t;
         let kind = sys::ncclDataType_t::ncclUint8 as c_int;
         // SAFETY: no arguments.
         api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
         let mut outcome = Ok(());
         for transfer in transfers {
-            // SAFETY: the slices are of this GPU's memory, and live until `is_done` or `abort`.
+            // SAFETY: the slices are of this GPU's memory, which whoever frees it does in the order of the stream.
             let called = unsafe {
                 match transfer {
                     Transfer::Send { to, bytes } => {
@@ -247,38 +265,47 @@ impl Transport for NcclEnd {
         outcome.and(api.check("ncclGroupEnd", ended))
     }
 
-    fn is_done(&self, gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
-        let api = self.check_there()?;
-        // Nothing is on the stream before the call has ended.
-        if self.is_busy(api)? { Ok(false) } else { gpu.is_done() }
+    fn is_launched(&self, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+        let mut state = self.lock();
+        if state.is_busy()? {
+            return Ok(false);
+        }
+        state.gpu.backend().enter()?;
+        // SAFETY: the GPU has the stream.
+        state.behind = Some(unsafe { Event::record(state.gpu.backend().stream() as cudarc::driver::sys::CUstream) }?);
+        Ok(true)
+    }
+
+    fn is_done(&self) -> Result<bool, GpuError> {
+        let state = self.lock();
+        if state.is_busy()? {
+            return Ok(false);
+        }
+        state.gpu.backend().enter()?;
+        state.behind.as_ref().map_or(Ok(true), Event::is_over)
     }
 
     fn abort(&self) {
-        if self.gone.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Ok(api) = Api::get() {
-            // SAFETY: the communicator was not given up before; its kernels end.
-            unsafe { (api.abort)(self.comm.0) };
-        }
+        self.lock().abort();
     }
 }
 
 impl Drop for NcclEnd {
     fn drop(&mut self) {
-        let Ok(api) = self.check_there() else { return };
+        let mut state = self.lock();
+        let Ok((api, comm)) = state.comm() else { return };
         // SAFETY: the communicator is there, and nobody else uses it.
-        let started = unsafe { (api.finalize)(self.comm.0) };
+        let started = unsafe { (api.finalize)(comm) };
         let deadline = Instant::now() + FAREWELL;
-        let mut busy = api.check("ncclCommFinalize", started).and_then(|()| self.is_busy(api));
+        let mut busy = api.check("ncclCommFinalize", started).and_then(|()| state.is_busy());
         while busy == Ok(true) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
-            busy = self.is_busy(api);
+            busy = state.is_busy();
         }
         match busy {
             // SAFETY: as above; it was finalised.
-            Ok(false) => drop(unsafe { (api.destroy)(self.comm.0) }),
-            _ => self.abort(),
+            Ok(false) => drop(unsafe { (api.destroy)(comm) }),
+            _ => state.abort(),
         }
     }
 }

@@ -2,6 +2,8 @@
 // from a given gradient, leaves whose gradient is taken away, and tensors on memory that Rust owns. Called by raw.rs alone, which documents the contract.
 // No exception leaves: each function returns 0, or 1 with a message in `error`.
 
+#include "guarded.h"
+
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -14,7 +16,6 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -23,33 +24,11 @@ using torch::autograd::variable_list;
 
 namespace {
 
-constexpr size_t ERROR_BYTES = 512;
-
 using Drop = void (*)(void*);
 // Takes ownership of `gradient` and of the tensors in `saved`; fills `gradients` with owned tensors or null.
 using Backward = int (*)(
     void* state, Tensor* gradient, Tensor** saved, size_t num_saved, const bool* needed, Tensor** gradients,
     size_t num_inputs, char* error);
-
-int say(char* error, const char* text) {
-  std::strncpy(error, text, ERROR_BYTES - 1);
-  error[ERROR_BYTES - 1] = 0;
-  return 1;
-}
-
-template <class Body>
-int guarded(char* error, Body body) noexcept {
-  try {
-    body();
-    return 0;
-  } catch (const c10::Error& e) {
-    return say(error, e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    return say(error, e.what());
-  } catch (...) {
-    return say(error, "an exception of unknown type");
-  }
-}
 
 // Something of Rust's, dropped exactly once.
 struct Owned {

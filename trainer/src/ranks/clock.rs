@@ -3,7 +3,7 @@
 use std::mem::replace;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::SentByRoute;
+use gsplit_kernels::{SentByRoute, in_phase};
 
 use super::comms::Ranks;
 use super::traffic::{Phase, Traffic};
@@ -52,7 +52,7 @@ impl<'a> Clock<'a> {
 
     /// Runs `work`; what is sent and the time since the last phase are those of `phase`.
     pub fn phase<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
-        let result = work(self);
+        let result = in_phase(phase.name(), || work(self));
         let now = self.comm.sent();
         self.sent.add(phase, replace(&mut self.before, now), now);
         let now = Instant::now();

@@ -3,7 +3,7 @@
 //! ```text
 //! threads.rs      ranks that are threads of this process
 //! process.rs      a process that is a rank, as torchrun, mpirun or srun starts it
-//! c10d/           processes that torch connects; rendezvous: how those with GPUs find each other for NCCL
+//! c10d/           processes that torch connects
 //! hosts.rs        which ranks share a host
 //! comms.rs        the communicators of a rank
 //! clock.rs        seconds of exchanges
@@ -15,6 +15,5 @@ pub mod clock;
 pub mod comms;
 pub mod hosts;
 pub mod process;
-pub mod rendezvous;
 pub mod threads;
 pub mod traffic;

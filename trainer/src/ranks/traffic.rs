@@ -24,6 +24,11 @@ pub enum Phase {
 impl Phase {
     pub(super) const ALL: [Self; 6] =
         [Self::Sample, Self::Load, Self::Forward, Self::Loss, Self::Backward, Self::Update];
+
+    /// Its name in errors, as in logs.
+    pub(super) fn name(self) -> &'static str {
+        ["sample", "load", "forward", "loss", "backward", "update"][self as usize]
+    }
 }
 
 /// Bytes and messages that ranks sent to others: in logs, one entry for each phase and route that has some.

@@ -1,40 +1,47 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: values in host memory go over the host ([`Sockets`]). For values on GPUs (`devices`) each rank first tells the
+//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`) each rank first tells the
 //! others over the host, by one message, how much it will send them. So ranks in different collectives and messages of
 //! another size are noticed; NCCL itself would wait for ever for these. Then all ranks are here, and each launches one
-//! group of sends and receives.
+//! group of sends and receives, and goes on: the stream orders what comes behind. It waits for the group before it announces the next.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
 //! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
 //! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank has the
-//! communicators of NCCL, and it waits until a group has ended before it begins the next.
-//! A rank that fails tells the others over the host, which learn of it while they wait.
-//! Cost: a message to each other rank. The host waits until the group has ended: only so can it give up and say so.
-//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the
-//! host would have to wait for each call to end in any case; and the watching thread would have to give up the
-//! communicator while the computing one calls it, which only real GPUs can show to be right. Ranks that are threads do
-//! not wait for GPUs (`copies.rs`).
+//! communicators of NCCL, on one stream.
+//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait for its GPU meanwhile: where a
+//! rank has failed, or the group takes too long, it gives up the communicator, whose kernels then end.
+//! Cost: a message to each other rank; a look at a flag ten times a second.
 
 mod transfers;
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::messages::{Messages, check_message, or_leave};
-use super::wait::Limit;
-use super::{DeviceExchange, Sockets, check_parts, starts};
+use super::wait::{Limit, Since};
+use super::{DeviceExchange, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
 pub(crate) use transfers::Transfer;
 use transfers::{receives, sends};
 
+const CALLED: &str = "device_all_to_all";
+/// From one look of the watching thread to the next.
+const TICK: Duration = Duration::from_millis(100);
+
 /// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
 pub(crate) trait Transport: Send + Sync + Debug {
-    /// Launches all `transfers` on the stream of `gpu`, behind what is there. The caller keeps them until they are done or the
-    /// transport was given up.
+    /// Begins to launch all `transfers` on the stream of `gpu`, behind what is there.
     fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError>;
 
-    /// Whether the `transfers` that were started have arrived and left. Waits for nothing.
-    fn is_done(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError>;
+    /// Whether the `transfers` that were started are on the stream. Waits for nothing.
+    fn is_launched(&self, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError>;
+
+    /// Whether what was launched has arrived and left. Waits for nothing.
+    fn is_done(&self) -> Result<bool, GpuError>;
 
     /// Gives up: nothing that was started touches memory any more, and nothing can be started.
     fn abort(&self);
@@ -42,71 +49,111 @@ pub(crate) trait Transport: Send + Sync + Debug {
 
 /// One process's end of a group. See the module's documentation.
 pub struct Nccl {
+    ends: Arc<Ends>,
+    watch: Option<JoinHandle<()>>,
+}
+
+/// Ends of the ranks on the host and between GPUs, and what is under way.
+struct Ends {
     transport: Box<dyn Transport>,
     host: Box<dyn Messages>,
+    /// When the transfers under way were launched.
+    launched: Mutex<Option<Since>>,
+    /// Why the group has ended, once it has by what its GPUs do.
+    ended: OnceLock<CommError>,
+    is_closed: AtomicBool,
+}
+
+impl Ends {
+    fn failure(&self, error: GpuError) -> CommError {
+        CommError::Gpu { rank: self.host.name(self.host.rank()), reason: error.to_string() }
+    }
+
+    fn failed(&self) -> Option<CommError> {
+        self.ended.get().cloned().or_else(|| self.host.failed())
+    }
+
+    /// Whether `step` is still to come, which `since` has been waited for.
+    fn is_awaited(&self, since: &Since, step: Result<bool, GpuError>) -> Result<bool, CommError> {
+        let expired = || since.expired(self.host.name(self.host.rank()), CALLED, Vec::new);
+        match step.map_err(|error| self.failure(error))? {
+            true => Ok(false),
+            false => self.failed().or_else(expired).map_or(Ok(true), Err),
+        }
+    }
+
+    /// Whether what was launched last goes on. Where that fails or takes too long the group has ended.
+    fn is_underway(&self) -> Result<bool, CommError> {
+        let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = launched.as_ref().map_or(Ok(false), |since| self.is_awaited(since, self.transport.is_done()));
+        if awaited != Ok(true) {
+            *launched = None;
+        }
+        awaited.inspect_err(|error| self.end(error))
+    }
+
+    fn end(&self, error: &CommError) {
+        let _ = self.ended.set(error.clone());
+        self.host.leave(&error.to_string());
+        self.transport.abort();
+    }
 }
 
 impl Nccl {
-    /// Joins the ranks of `host`, each with a GPU of its own, as the group of `id`. Collective.
+    /// Joins the ranks of `host`, each with a GPU of its own. Collective.
     ///
     /// # Errors
     /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it; [`CommError::PeerFailed`];
     /// [`CommError::Gpu`] without NCCL, and with what it says.
-    pub fn join(gpu: &Gpu, id: NcclId, host: Sockets) -> Result<Self, CommError> {
-        let (rank, size) = (Messages::rank(&host), Messages::size(&host));
-        let name = Messages::name(&host, rank);
-        let mut wait = host.limit().start();
-        let end = NcclEnd::join(gpu, id, rank, size, || {
-            wait.pause();
-            let expired = || wait.expired(name, "ncclCommInitRank", Vec::new);
-            host.failed().or_else(expired).map_or(Ok(()), |failed| Err(Refused(failed)))
+    pub fn join(gpu: &Gpu, host: Box<dyn Messages>) -> Result<Self, CommError> {
+        let (rank, size) = (host.rank(), host.size());
+        let name = host.name(rank);
+        let end = first_id(&*host).and_then(|id| {
+            let mut wait = host.limit().start();
+            NcclEnd::join(gpu, id, rank, size, || {
+                wait.pause();
+                let expired = || wait.expired(name, "ncclCommInitRank", Vec::new);
+                host.failed().or_else(expired).map_or(Ok(()), |failed| Err(Refused(failed)))
+            })
+            .map_err(|Refused(error)| match error {
+                CommError::Gpu { reason, .. } => CommError::Gpu { rank: name, reason },
+                other => other,
+            })
         });
-        drop(wait);
-        let end = end.map_err(|refused| match refused.0 {
-            CommError::Gpu { reason, .. } => CommError::Gpu { rank: name, reason },
-            other => other,
-        });
-        let comm = Self::over(Box::new(or_leave(&host, end)?), Box::new(host));
+        let comm = Self::over(Box::new(or_leave(&*host, end)?), host);
         // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
         let connected = || {
             let (send, mut recv, one_each) = (gpu.zeros::<u8>(size)?, gpu.zeros::<u8>(size)?, vec![1; size]);
             Ok(comm.device_all_to_all(gpu, send.slice(), &one_each, recv.slice_mut(), &one_each))
         };
-        connected().map_err(|error| comm.failure(error))??;
+        connected().map_err(|error| comm.ends.failure(error))??;
         Ok(comm)
     }
 
     /// The ranks of `host`, whose bytes `transport` moves.
     pub(super) fn over(transport: Box<dyn Transport>, host: Box<dyn Messages>) -> Self {
-        Self { transport, host }
-    }
-
-    fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.name(self.host.rank()), reason: error.to_string() }
+        let (launched, ended, is_closed) = Default::default();
+        let ends = Arc::new(Ends { transport, host, launched, ended, is_closed });
+        let watched = Arc::clone(&ends);
+        let watch = thread::spawn(move || {
+            while !watched.is_closed.load(Ordering::Acquire) {
+                // Who announces next finds the error.
+                let _ = watched.is_underway();
+                thread::park_timeout(TICK);
+            }
+        });
+        Self { ends, watch: Some(watch) }
     }
 
     /// Tells every rank how many bytes this one will send it, and compares with what they say.
-    fn announce(&self, called: &'static str, send_bytes: &[usize], recv_bytes: &[usize]) -> Result<(), CommError> {
+    fn announce(&self, send_bytes: &[usize], recv_bytes: &[usize]) -> Result<(), CommError> {
         let said: Vec<[u8; 8]> = send_bytes.iter().map(|&bytes| (bytes as u64).to_le_bytes()).collect();
         let mut heard = Vec::new();
-        self.host.exchange(called, &|to| &said[to], &|_| size_of::<u64>(), &mut |_, bytes| {
+        self.exchange(CALLED, &|to| &said[to], &|_| size_of::<u64>(), &mut |_, bytes| {
             heard.push(bytes.try_into().map_or(0, u64::from_le_bytes));
         })?;
         let mut messages = heard.iter().zip(recv_bytes).enumerate();
         messages.try_for_each(|(from, (&sent, &expected))| check_message(self, from, sent as usize, expected))
-    }
-
-    /// Waits until the started `transfers` are done.
-    fn finish(&self, gpu: &Gpu, called: &'static str, transfers: &mut [Transfer<'_>]) -> Result<(), CommError> {
-        let mut wait = self.limit().start();
-        while !self.transport.is_done(gpu, transfers).map_err(|error| self.failure(error))? {
-            let expired = || wait.expired(self.name(self.host.rank()), called, Vec::new);
-            if let Some(failed) = self.failed().or_else(expired) {
-                return Err(failed);
-            }
-            wait.pause();
-        }
-        Ok(())
     }
 
     fn exchange_on_device(
@@ -117,35 +164,61 @@ impl Nccl {
         mut recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        const CALLED: &str = "device_all_to_all";
         check_parts(self, "bytes to send", send_bytes, send.len())?;
         check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
-        self.announce(CALLED, send_bytes, recv_bytes)?;
-        let (me, bytes) = (self.host.rank(), send_bytes[self.host.rank()]);
-        let (from, to) = (starts(send_bytes)[me], starts(recv_bytes)[me]);
+        let (ends, me) = (&self.ends, self.ends.host.rank());
+        let mut wait = self.limit().start();
+        while ends.is_underway()? {
+            wait.pause();
+        }
+        drop(wait);
+        self.announce(send_bytes, recv_bytes)?;
+        let (from, to, bytes) = (starts(send_bytes)[me], starts(recv_bytes)[me], send_bytes[me]);
         let mut transfers = Vec::new();
         let prepared = || {
             recv.reborrow().part(to, to + bytes)?.copy_from(gpu, send.part(from, from + bytes)?)?;
             sends(me, send, send_bytes, &mut transfers)?;
             receives(me, recv, recv_bytes, &mut transfers)?;
-            if transfers.is_empty() { Ok(()) } else { self.transport.start(gpu, &mut transfers) }
+            if transfers.is_empty() { Ok(()) } else { ends.transport.start(gpu, &mut transfers) }
         };
-        prepared().map_err(|error| self.failure(error))?;
-        if transfers.is_empty() { Ok(()) } else { self.finish(gpu, CALLED, &mut transfers) }
+        prepared().map_err(|error| ends.failure(error))?;
+        if transfers.is_empty() {
+            return Ok(());
+        }
+        let mut wait = self.limit().start();
+        while ends.is_awaited(&wait.since(), ends.transport.is_launched(&mut transfers))? {
+            wait.pause();
+        }
+        *ends.launched.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait.since());
+        Ok(())
     }
+}
+
+/// The id that the first rank of `host` makes. Collective.
+fn first_id(host: &dyn Messages) -> Result<NcclId, CommError> {
+    let name = host.name(host.rank());
+    let mut id = [0; NcclId::BYTES];
+    if host.rank() == 0 {
+        let made = NcclId::new().map_err(|error| CommError::Gpu { rank: name, reason: error.to_string() })?;
+        id = *made.as_bytes();
+    }
+    let bytes_of = |rank: usize| if rank == 0 { NcclId::BYTES } else { 0 };
+    let mut first = id;
+    host.exchange_into("all_to_all", &|_| &id[..bytes_of(host.rank())], &bytes_of, &mut first)?;
+    Ok(NcclId::from_bytes(first))
 }
 
 impl Messages for Nccl {
     fn rank(&self) -> usize {
-        self.host.rank()
+        self.ends.host.rank()
     }
 
     fn size(&self) -> usize {
-        self.host.size()
+        self.ends.host.size()
     }
 
     fn name(&self, rank: usize) -> usize {
-        self.host.name(rank)
+        self.ends.host.name(rank)
     }
 
     fn exchange<'a>(
@@ -155,15 +228,18 @@ impl Messages for Nccl {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        self.host.exchange(called, outgoing, expected, incoming)
+        if let Some(failed) = self.ends.ended.get() {
+            return Err(failed.clone());
+        }
+        self.ends.host.exchange(called, outgoing, expected, incoming)
     }
 
     fn limit(&self) -> &Limit {
-        self.host.limit()
+        self.ends.host.limit()
     }
 
     fn failed(&self) -> Option<CommError> {
-        self.host.failed()
+        self.ends.failed()
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {
@@ -172,7 +248,7 @@ impl Messages for Nccl {
 
     /// A rank that waits on another thread notices it.
     fn leave(&self, reason: &str) {
-        self.host.leave(reason);
+        self.ends.host.leave(reason);
     }
 }
 
@@ -187,21 +263,26 @@ impl DeviceExchange for Nccl {
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
         let moved = self.exchange_on_device(gpu, send, send_bytes, recv, recv_bytes);
-        or_leave(self, moved).inspect_err(|_| self.transport.abort())
+        moved.inspect_err(|error| self.ends.end(error))
     }
 }
 
 impl Debug for Nccl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nccl({:?})", self.transport)
+        write!(f, "Nccl({:?})", self.ends.transport)
     }
 }
 
 impl Drop for Nccl {
     /// An end whose group has failed does not wait for what it has sent to leave.
     fn drop(&mut self) {
+        self.ends.is_closed.store(true, Ordering::Release);
+        if let Some(watch) = self.watch.take() {
+            watch.thread().unpark();
+            let _ = watch.join();
+        }
         if self.failed().is_some() {
-            self.transport.abort();
+            self.ends.transport.abort();
         }
     }
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 use super::super::nccl::{Transfer, Transport};
 use super::super::*;
 use super::conformance::{addends, message};
-use super::sockets::linked;
 use super::{conformance, run};
+use crate::CudaSurvey;
 use crate::cuda::{Gpu, GpuError};
-use crate::{CudaSurvey, NcclId};
 
 /// Messages by sender and receiver.
 type Queues = HashMap<(usize, usize), VecDeque<Vec<u8>>>;
@@ -25,6 +24,7 @@ struct Wires(Mutex<Queues>);
 #[derive(Debug)]
 struct Wire {
     rank: usize,
+    gpu: Mutex<Option<Gpu>>,
     wires: Arc<Wires>,
     arrived: Mutex<Vec<bool>>,
     gone: AtomicBool,
@@ -34,6 +34,7 @@ impl Transport for Wire {
     fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nothing is started after the end");
         *self.arrived.lock().unwrap() = vec![false; transfers.len()];
+        *self.gpu.lock().unwrap() = Some(gpu.clone());
         for transfer in transfers {
             if let Transfer::Send { to, bytes } = transfer {
                 assert!(*to != self.rank && !bytes.is_empty(), "what stays here is not sent");
@@ -44,7 +45,8 @@ impl Transport for Wire {
         Ok(())
     }
 
-    fn is_done(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+    /// Here that is when they have arrived.
+    fn is_launched(&self, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
         let mut arrived = self.arrived.lock().unwrap();
         let mut stuck = Vec::new();
         for (transfer, arrived) in transfers.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
@@ -52,13 +54,16 @@ impl Transport for Wire {
             let mut wires = self.wires.0.lock().unwrap();
             let queue = wires.entry((*from, self.rank)).or_default();
             match queue.front().is_some_and(|next| next.len() == bytes.len()) && !stuck.contains(from) {
-                true => bytes.upload(gpu, &queue.pop_front().unwrap())?,
+                true => bytes.upload(self.gpu.lock().unwrap().as_ref().unwrap(), &queue.pop_front().unwrap())?,
                 false => stuck.push(*from),
             }
             *arrived = !stuck.contains(from);
         }
-        // What has arrived was waited for, as NCCL has it.
-        Ok(gpu.is_done()? && stuck.is_empty())
+        Ok(stuck.is_empty())
+    }
+
+    fn is_done(&self) -> Result<bool, GpuError> {
+        self.gpu.lock().unwrap().as_ref().map_or(Ok(true), Gpu::is_done)
     }
 
     fn abort(&self) {
@@ -77,7 +82,11 @@ impl Transport for Stuck {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+    fn is_launched(&self, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+        Ok(true)
+    }
+
+    fn is_done(&self) -> Result<bool, GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nobody asks after the end");
         Ok(false)
     }
@@ -92,7 +101,7 @@ fn wired(size: usize) -> Vec<Nccl> {
     let wires = Arc::new(Wires(Mutex::default()));
     let end = |(rank, host)| {
         let wires = Arc::clone(&wires);
-        let wire = Wire { rank, wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
+        let wire = Wire { rank, gpu: Mutex::default(), wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
         Nccl::over(Box::new(wire), Box::new(host))
     };
     Threads::group(size).into_iter().enumerate().map(end).collect()
@@ -187,7 +196,11 @@ impl Transport for AtOnce {
         Ok(())
     }
 
-    fn is_done(&self, _gpu: &Gpu, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+    fn is_launched(&self, _transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
+        Ok(true)
+    }
+
+    fn is_done(&self) -> Result<bool, GpuError> {
         Ok(true)
     }
 
@@ -218,8 +231,10 @@ fn what_never_arrives_ends_the_group_in_time() {
         let comm = Nccl::over(Box::new(Stuck { gone: Arc::clone(&gone) }), Box::new(host));
         let gpu = Gpu::under_test(0);
         let (send, mut recv) = (gpu.zeros::<u8>(2).unwrap(), gpu.zeros::<u8>(2).unwrap());
-        let error = device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1]);
-        match error.unwrap_err() {
+        let mut moved = || device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1]);
+        // It goes on behind the first, and waits for it before the second.
+        moved().unwrap();
+        match moved().unwrap_err() {
             CommError::Timeout { called: "device_all_to_all", timeout, .. } => assert_eq!(timeout, patience),
             CommError::PeerFailed { reason, .. } => assert!(reason.contains("0.3 s in device_all_to_all"), "{reason}"),
             error => panic!("{error}"),
@@ -260,12 +275,9 @@ fn real_gpus_are_joined_by_nccl() {
         return;
     }
     let size = CudaSurvey::new().gpus.unwrap().len();
-    let id = NcclId::new().unwrap();
-    let links = linked(size);
-    on_each(links.iter().enumerate().collect(), |(rank, links)| {
-        let gpu = Gpu::open(rank).unwrap().side_stream().unwrap();
-        let host = links.group(0, Seat::among_all(rank, size), Some(Duration::from_secs(60)));
-        let comm = Nccl::join(&gpu, id, host).unwrap();
+    on_each(Threads::group_within(size, Some(Duration::from_secs(60))), |host| {
+        let gpu = Gpu::open(host.rank).unwrap().side_stream().unwrap();
+        let comm = Nccl::join(&gpu, Box::new(host)).unwrap();
         conformance(&comm, 8);
         moves_device_memory(&comm, &gpu);
     });

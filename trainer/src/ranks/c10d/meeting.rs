@@ -5,11 +5,13 @@
 //! came/3       how often rank 3 has come; the second is refused
 //! came         how many have come; less than none once one of this run was refused
 //! failed       the rank that failed first, and why; all name this one
+//! awaits/3     the number after that of the rank for whom rank 3 has waited too long
 //! ```
 
 use std::env;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -43,6 +45,8 @@ pub struct Board {
     store: Arc<Store>,
     /// The failure that all name, once this rank has asked.
     failed: Mutex<Option<CommError>>,
+    /// This rank has told for whom it has waited too long.
+    has_told: AtomicBool,
 }
 
 fn start(reason: String) -> crate::Error {
@@ -74,6 +78,32 @@ impl Board {
     pub fn failed(&self, rank: usize, reason: &str) -> CommError {
         let mut known = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_with(|| self.first_failed(rank, reason)).clone()
+    }
+
+    /// The rank for whom all wait in the end, where `rank` has waited too long for `other`, which may itself wait for another.
+    pub fn awaited(&self, rank: usize, other: usize) -> usize {
+        let key = |rank: usize| format!("awaits/{rank}");
+        if !self.has_told.swap(true, Ordering::Relaxed) && self.add(key(rank), other as i64 + 1).is_err() {
+            return other;
+        }
+        // The others' time is over by then, if it began with this one's.
+        thread::sleep(PATIENCE / 2);
+        let mut chain = vec![rank, other];
+        while let Some(&last) = chain.last()
+            && let Ok(next @ 1..) = self.add(key(last), 0)
+        {
+            let next = next as usize - 1;
+            if chain.contains(&next) {
+                break;
+            }
+            chain.push(next);
+        }
+        chain.pop().unwrap_or(other)
+    }
+
+    /// The failure that this process has told of or been told.
+    pub fn known(&self) -> Option<CommError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn first_failed(&self, rank: usize, reason: &str) -> CommError {
@@ -114,7 +144,11 @@ impl Meeting {
             ))
         })?;
         let meeting = Self {
-            board: Arc::new(Board { store: Arc::new(store), failed: Mutex::default() }),
+            board: Arc::new(Board {
+                store: Arc::new(store),
+                failed: Mutex::default(),
+                has_told: AtomicBool::default(),
+            }),
             seat: Seat::among_all(rank, size),
             host: host.to_string(),
             timeout,

@@ -32,8 +32,15 @@ const HEAD: usize = 16;
 /// In place of no limit; Gloo takes none for its own.
 const LONG: Duration = Duration::from_secs(86_400 * 365);
 /// Collectives, by what they are told apart.
-const COLLECTIVES: [&str; 6] =
-    ["barrier", "all_to_all", "all_reduce_sum_f32", "all_reduce_sum_f64", "all_reduce_sum_u64", "all_gather"];
+const COLLECTIVES: [&str; 7] = [
+    "barrier",
+    "all_to_all",
+    "all_reduce_sum_f32",
+    "all_reduce_sum_f64",
+    "all_reduce_sum_u64",
+    "all_gather",
+    "device_all_to_all",
+];
 
 /// One process's end of a group. See [`Meeting::group`].
 pub struct C10d {
@@ -85,7 +92,7 @@ impl C10d {
 
     /// The error where a message from or to `other` does not go on.
     fn lost(&self, other: usize, called: &'static str, wait: &gsplit_kernels::Wait<'_>) -> CommError {
-        let missing = || vec![self.name(other)];
+        let missing = || vec![self.board.awaited(self.name(self.seat.rank), self.name(other))];
         self.failed()
             .or_else(|| wait.expired(self.name(self.seat.rank), called, missing))
             .unwrap_or_else(|| self.board.failed(self.name(other), "its process has ended"))
@@ -197,8 +204,9 @@ impl Messages for C10d {
         &self.limit
     }
 
+    /// The failure of another group of this process too: the run has ended then.
     fn failed(&self) -> Option<CommError> {
-        lock(&self.left).clone()
+        lock(&self.left).clone().or_else(|| self.board.known())
     }
 
     /// A wait under way on another thread ends; that thread then closes the connections.

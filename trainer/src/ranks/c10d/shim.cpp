@@ -4,6 +4,8 @@
 
 #define USE_C10D_GLOO 1
 
+#include "guarded.h"
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -14,7 +16,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 
 static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11, "stub/ has what torch 2.11 names of Gloo: compare with another's headers");
 
@@ -27,28 +28,6 @@ using Store = c10::intrusive_ptr<c10d::TCPStore>;
 using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using Work = c10::intrusive_ptr<c10d::Work>;
 using Bytes = std::vector<uint8_t>;
-
-constexpr size_t ERROR_BYTES = 512;
-
-int say(char* error, const char* text) {
-  std::strncpy(error, text, ERROR_BYTES - 1);
-  error[ERROR_BYTES - 1] = 0;
-  return 1;
-}
-
-template <class Body>
-int guarded(char* error, Body body) noexcept {
-  try {
-    body();
-    return 0;
-  } catch (const c10::Error& e) {
-    return say(error, e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    return say(error, e.what());
-  } catch (...) {
-    return say(error, "an exception of unknown type");
-  }
-}
 
 std::vector<at::Tensor> tensor_of(void* data, size_t bytes) {
   return {at::from_blob(data, {static_cast<int64_t>(bytes)}, at::kByte)};

@@ -1,13 +1,90 @@
 //! Memory that processes read from each other, each with a GPU.
 
-use bytemuck::Zeroable;
+use std::cell::Cell;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use super::ranks::{Lost, Place, rank};
+use bytemuck::{Pod, Zeroable};
+
 use super::{ALONE, alone};
-use crate::comm::{Communicator, all_gather_v};
 use crate::cuda::{DeviceBuffer, Gpu, GpuError, IpcHandle};
-use crate::error::CommError;
 use crate::{CacheHits, DeviceCache, DeviceHits, DeviceTable, RowHandles, RowStore};
+
+/// `RANK FOLDER`, of a process that is a rank.
+const RANK: &str = "GSPLIT_TEST_RANK";
+
+/// A process that is a rank of a test.
+struct Place {
+    rank: usize,
+    size: usize,
+    gpu: Gpu,
+    /// Folder that all write what they tell the others into.
+    folder: PathBuf,
+    told: Cell<usize>,
+}
+
+impl Place {
+    /// Values that each rank tells all, in their order. Ends without an answer where one has ended before it told.
+    fn tell<T: Pod>(&self, told: &[T]) -> Option<Vec<T>> {
+        let round = self.told.replace(self.told.get() + 1);
+        let name = |word: &str, rank: usize| self.folder.join(format!("{word} {round} {rank}"));
+        fs::write(name("new", self.rank), bytemuck::cast_slice(told)).unwrap();
+        fs::rename(name("new", self.rank), name("told", self.rank)).unwrap();
+        let mut all = Vec::new();
+        for rank in 0..self.size {
+            while !name("told", rank).exists() {
+                if self.folder.join(format!("ended {rank}")).exists() {
+                    return None;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            all.extend(bytemuck::pod_collect_to_vec::<u8, T>(&fs::read(name("told", rank)).unwrap()));
+        }
+        Some(all)
+    }
+
+    fn meet(&self) -> Option<()> {
+        self.tell::<u8>(&[]).map(|_| ())
+    }
+}
+
+/// The place of this process in `test`, if it is a rank. Otherwise processes of `size` ranks pass, but the one that the fake stops with words.
+fn rank(test: &str, size: usize, stopped: Option<(usize, &str)>, variables: &[(&str, &str)]) -> Option<Place> {
+    let devices = size.to_string();
+    let variables: Vec<_> = variables.iter().copied().chain([("FAKE_CUDA_DEVICES", devices.as_str())]).collect();
+    if !alone(test, &variables) {
+        return None;
+    }
+    // A test of several sizes begins with its first here too.
+    let size = std::env::var("FAKE_CUDA_DEVICES").unwrap().parse().unwrap();
+    if let Ok(place) = std::env::var(RANK) {
+        let (rank, folder) = place.split_once(' ').unwrap();
+        let rank = rank.parse().unwrap();
+        let gpu = Gpu::open(rank).unwrap().side_stream().unwrap();
+        return Some(Place { rank, size, gpu, folder: folder.into(), told: Cell::new(0) });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    thread::scope(|scope| {
+        for rank in 0..size {
+            let folder = folder.path();
+            scope.spawn(move || {
+                let mut program = Command::new(std::env::current_exe().unwrap());
+                program.args(["--exact", &format!("cuda::tests::fake::{test}"), "--nocapture"]);
+                let output = program.env(RANK, format!("{rank} {}", folder.display())).output().unwrap();
+                fs::write(folder.join(format!("ended {rank}")), "").unwrap();
+                let said =
+                    [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+                let passed = output.status.success() && said.contains("1 passed");
+                let fails = stopped.is_some_and(|(stopped, words)| stopped == rank && said.contains(words));
+                assert_eq!(passed, !fails, "rank {rank}: {}\n{said}", output.status);
+            });
+        }
+    });
+    None
+}
 
 const ROWS: u32 = 40;
 const DIM: usize = 4;
@@ -46,13 +123,12 @@ fn found(gpu: &Gpu, own: &RowStore<'_, i8>, peers: &[&RowStore<'_, i8>]) -> Vec<
 
 /// All ranks keep rows, and read those of the ranks that they reach: of all, or of the other of two.
 fn read_each_other(place: &Place, paired: bool) {
-    let (gpu, comm) = place.join().unwrap();
-    let (rank, size) = (place.rank, place.size);
+    let (gpu, rank, size) = (&place.gpu, place.rank, place.size);
     let lists: Vec<Vec<u32>> = (0..size).map(|rank| list(rank, size)).collect();
     let free = gpu.memory().unwrap().0;
-    let own = store(&gpu, rank, &lists[rank]);
-    let handles: Vec<RowHandles> = all_gather_v(&comm, &[own.handles().unwrap()]).unwrap().concat();
-    let open = |owner: usize| RowStore::<i8>::imported(&gpu, (DIM, true), &lists[owner], &handles[owner]);
+    let own = store(gpu, rank, &lists[rank]);
+    let handles: Vec<RowHandles> = place.tell(&[own.handles().unwrap()]).unwrap();
+    let open = |owner: usize| RowStore::<i8>::imported(gpu, (DIM, true), &lists[owner], &handles[owner]);
     let mut peers = Vec::new();
     for owner in (0..size).filter(|&owner| owner != rank) {
         match open(owner) {
@@ -71,20 +147,20 @@ fn read_each_other(place: &Place, paired: bool) {
         let is_reached = owner == rank || peers.iter().any(|(peer, _)| *peer == owner);
         f32::from(if is_reached { owner as i8 } else { OF_TABLE }) * v as f32
     });
-    assert_eq!(found(&gpu, &own, &stores), Vec::from_iter(expected), "rank {rank}");
+    assert_eq!(found(gpu, &own, &stores), Vec::from_iter(expected), "rank {rank}");
     // Opened again, it is open until it was closed as often.
     let again = open(peers[0].0).unwrap();
-    assert_eq!(found(&gpu, &own, &[&again]).len(), ROWS as usize);
+    assert_eq!(found(gpu, &own, &[&again]).len(), ROWS as usize);
     drop(again);
-    assert_eq!(found(&gpu, &own, &[&peers[0].1]).len(), ROWS as usize);
+    assert_eq!(found(gpu, &own, &[&peers[0].1]).len(), ROWS as usize);
     let peer = peers[0].0;
     drop(peers);
-    comm.barrier().unwrap();
+    place.meet().unwrap();
     own.reclaim();
     drop(own);
     // The pool keeps some of what it had.
     assert!(gpu.memory().unwrap().0 + (2 << 20) > free, "it is given back");
-    comm.barrier().unwrap();
+    place.meet().unwrap();
     assert_eq!(open(peer).unwrap_err(), refused("cuIpcOpenMemHandle", "invalid resource handle"), "it is freed");
 }
 
@@ -94,7 +170,7 @@ fn rows_are_read_from_what_other_processes_keep() {
         let mut variables = vec![("FAKE_CUDA_LINK", link)];
         variables.extend(haste.map(|haste| ("FAKE_CUDA_HASTE", haste)));
         let test = "ipc::rows_are_read_from_what_other_processes_keep";
-        if let Some(place) = rank(test, size, Lost::Nobody, &variables) {
+        if let Some(place) = rank(test, size, None, &variables) {
             read_each_other(&place, std::env::var("FAKE_CUDA_LINK").unwrap() == "pairs");
         }
         if std::env::var_os(ALONE).is_some() {
@@ -103,41 +179,20 @@ fn rows_are_read_from_what_other_processes_keep() {
     }
 }
 
-/// Nobody can say that the others have closed what a rank keeps, so it stays.
-#[test]
-fn a_process_that_dies_with_the_memory_of_others_open_ends_them_with_its_name() {
-    let test = "ipc::a_process_that_dies_with_the_memory_of_others_open_ends_them_with_its_name";
-    let Some(place) = rank(test, 3, Lost::Dies(2), &[]) else { return };
-    let (gpu, comm) = place.join().unwrap();
-    let lists: Vec<Vec<u32>> = (0..3).map(|rank| list(rank, 3)).collect();
-    let own = store(&gpu, place.rank, &lists[place.rank]);
-    let handles: Vec<RowHandles> = all_gather_v(&comm, &[own.handles().unwrap()]).unwrap().concat();
-    let others = (0..3).filter(|&owner| owner != place.rank);
-    let open = |owner: usize| RowStore::<i8>::imported(&gpu, (DIM, true), &lists[owner], &handles[owner]).unwrap();
-    let peers: Vec<_> = others.map(open).collect();
-    comm.barrier().unwrap();
-    if place.rank == 2 {
-        std::process::abort();
-    }
-    let died = CommError::PeerFailed { rank: 2, reason: "its process has ended".to_string() };
-    assert_eq!(comm.barrier(), Err(died));
-    drop(peers);
-}
-
 /// The fake shows who frees too early.
 #[test]
 fn memory_that_another_process_has_open_must_not_be_freed() {
     let test = "ipc::memory_that_another_process_has_open_must_not_be_freed";
     let words = "memory is freed that another process has open";
-    let Some(place) = rank(test, 2, Lost::Stopped(0, words), &[]) else { return };
-    let (gpu, comm) = place.join().unwrap();
-    let kept = DeviceBuffer::<u32>::exported(&gpu, 4).unwrap();
-    let handles = all_gather_v(&comm, &[kept.ipc_handle().unwrap()]).unwrap().concat();
-    let opened = (place.rank == 1).then(|| DeviceBuffer::<u32>::imported(&gpu, &handles[0], 4).unwrap());
-    comm.barrier().unwrap();
+    let Some(place) = rank(test, 2, Some((0, words)), &[]) else { return };
+    let gpu = &place.gpu;
+    let kept = DeviceBuffer::<u32>::exported(gpu, 4).unwrap();
+    let handles = place.tell(&[kept.ipc_handle().unwrap()]).unwrap();
+    let opened = (place.rank == 1).then(|| DeviceBuffer::<u32>::imported(gpu, &handles[0], 4).unwrap());
+    place.meet().unwrap();
     kept.reclaim();
     drop(kept);
-    assert!(comm.barrier().is_err(), "rank 0 has died of it");
+    assert!(place.meet().is_none(), "rank 0 has died of it");
     drop(opened);
 }
 
@@ -146,15 +201,15 @@ fn memory_that_another_process_has_open_must_not_be_freed() {
 fn memory_of_another_process_must_be_closed() {
     let test = "ipc::memory_of_another_process_must_be_closed";
     let words = "the context of device 1 was retained and not released";
-    let Some(place) = rank(test, 2, Lost::Stopped(1, words), &[]) else { return };
-    let (gpu, comm) = place.join().unwrap();
-    let kept = DeviceBuffer::<u32>::exported(&gpu, 4).unwrap();
-    let handles = all_gather_v(&comm, &[kept.ipc_handle().unwrap()]).unwrap().concat();
+    let Some(place) = rank(test, 2, Some((1, words)), &[]) else { return };
+    let gpu = &place.gpu;
+    let kept = DeviceBuffer::<u32>::exported(gpu, 4).unwrap();
+    let handles = place.tell(&[kept.ipc_handle().unwrap()]).unwrap();
     if place.rank == 1 {
-        std::mem::forget(DeviceBuffer::<u32>::imported(&gpu, &handles[0], 4).unwrap());
+        std::mem::forget(DeviceBuffer::<u32>::imported(gpu, &handles[0], 4).unwrap());
         kept.reclaim();
     }
-    comm.barrier().unwrap();
+    place.meet().unwrap();
 }
 
 #[test]
