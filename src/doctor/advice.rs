@@ -118,9 +118,8 @@ pub fn of_launcher(launch: &Result<Option<Launch>, String>, told: &[Told]) -> Ve
         Ok(Some(launch)) => {
             if launch.address.is_none() {
                 let missing = missing(["MASTER_ADDR", "MASTER_PORT"]).join(" and ");
-                lines.push(format!(
-                    "{missing} not set: set what names rank 0's host and port, or pass --rendezvous HOST:PORT"
-                ));
+                let remedy = "set them to rank 0's host and a port, or pass --rendezvous HOST:PORT";
+                lines.push(format!("{missing} not set, and {} does not say where rank 0 is: {remedy}", launch.by));
             }
             if launch.local.is_none() {
                 lines.push("the rank on its host is not set (LOCAL_RANK): --device cuda needs it".to_string());
