@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const BYTES: usize = 4 << 20;
 /// Exchanges that are timed.
 const ROUNDS: usize = 16;
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes that each of two ranks receives a second while both send, and the interface if one is named.
 ///
@@ -32,11 +32,18 @@ pub fn measure() -> Result<Value> {
         let ranks = [0, 1].map(|rank| scope.spawn(move || rate(rank, port)));
         ranks.map(|rank| rank.join().unwrap_or_else(|_| Err(anyhow!("a rank has panicked"))))
     });
-    let [first, second] = rates.map(|rate| {
-        rate.map_err(|error| {
-            anyhow!("{error}; see whether this host lets its processes connect to 127.0.0.1 and to its own addresses")
-        })
-    });
+    let remedy = match &interface {
+        Some(name) => format!("unset GLOO_SOCKET_IFNAME={name}, or choose an interface with an address (`ip address`)"),
+        None => "let processes of this host connect to 127.0.0.1 (`ip link` shows lo as UP, the firewall lets it pass)"
+            .into(),
+    };
+    // Remedies of a run are for more than one host.
+    let reason = |error: anyhow::Error| {
+        let said = error.to_string();
+        let end = ["; ", ": see what"].iter().filter_map(|mark| said.find(mark)).min();
+        said[..end.unwrap_or(said.len())].to_string()
+    };
+    let [first, second] = rates.map(|rate| rate.map_err(|error| anyhow!("{}; {remedy}", reason(error))));
     Ok(json!({ "bytes_per_second": first?.min(second?), "interface": interface }))
 }
 
