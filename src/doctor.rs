@@ -3,6 +3,7 @@
 mod advice;
 mod profile;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, thread};
@@ -16,17 +17,18 @@ use gsplit_store::memory::Memory;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
-use gsplit::launch::Launch;
+use gsplit::launch::{Launch, Told};
 use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
-use advice::{advice, in_containers, little_shm};
+use advice::{advice, in_containers, little_shm, of_launcher};
 use profile::{MEASURED, Measured, write_profile};
 
 /// Show what this machine can train on, and what to do about what is missing
 ///
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
-/// speed of copies from pinned memory, shared memory, namespaces of a container, and what a launcher (torchrun, srun, mpirun) says.
+/// speed of copies from pinned memory, shared memory, namespaces of a container, what a launcher (torchrun, srun, mpirun) has
+/// set and what is missing, and whether two ranks reach each other over loopback.
 /// Ends with exit code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -54,12 +56,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
     let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
-    let launch = Launch::found();
+    let (launch, told, loopback) = (Launch::found(), Told::found(), loopback(&training));
     let mut advice = advice(&survey, &gpus, &training);
     advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
     let ranks = launch.iter().flatten().map(|launch| launch.size).max().unwrap_or(1);
     advice.extend(in_containers(&host.namespaces, (ranks, gpus.len())));
-    advice.extend(launch.as_ref().err().map(|problem| format!("launcher: {problem}")));
+    advice.extend(of_launcher(&launch, &told));
+    advice.extend(loopback.iter().filter_map(|found| Some(format!("loopback: {}", found["problem"].as_str()?))));
     ui.say(format_args!("gsplit {}", env!("CARGO_PKG_VERSION")));
     host.say(ui);
     match &launch {
@@ -67,7 +70,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Ok(None) => ui.say(format_args!("  launcher   none (torchrun, srun and mpirun are known by their variables)")),
         Err(problem) => ui.say(format_args!("  launcher   {problem}")),
     }
+    told.iter().for_each(|told| ui.say(format_args!("             {told}")));
     say_training(&training, ui);
+    loopback.iter().for_each(|found| say_loopback(found, ui));
     let products = products(&training);
     products.iter().flatten().for_each(|found| say_products(found, ui));
     say_libraries(&survey, ui);
@@ -89,6 +94,8 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
             Ok(None) => Value::Null,
             Err(problem) => json!({ "problem": problem }),
         },
+        "variables": told.iter().flat_map(|told| &told.variables).map(|(name, value)| (*name, value)).collect::<BTreeMap<_, _>>(),
+        "loopback": loopback,
         "training": match &training { Training::Works(version) => json!({ "works": true, "program": version }),
             Training::NotBuilt => json!({ "works": false, "built": false }),
             Training::Fails(reason) => json!({ "works": false, "built": true, "reason": reason }) },
@@ -232,12 +239,36 @@ fn training() -> Training {
     }
 }
 
+/// Object that `gsplit-train` prints for `word`.
+fn asked(training: &Training, word: &str) -> Option<Value> {
+    let Training::Works(_) = training else { return None };
+    let output = Command::new(trainer().ok()?).args([word, "--json"]).output().ok()?;
+    serde_json::from_slice(&output.stdout).ok()
+}
+
 /// The engine for dense products with each type of factors, as `gsplit-train` says, which times engines where it has not yet.
 fn products(training: &Training) -> Option<Vec<Value>> {
+    asked(training, "products")?["products"].as_array().cloned()
+}
+
+/// Speed of messages between two ranks that torch joins over loopback, or the problem, as `gsplit-train` says.
+fn loopback(training: &Training) -> Option<Value> {
     let Training::Works(_) = training else { return None };
-    let output = Command::new(trainer().ok()?).args(["products", "--json"]).output().ok()?;
-    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
-    said["products"].as_array().cloned()
+    let said = asked(training, "loopback").unwrap_or_else(|| json!({ "error": "gsplit-train ended without a word" }));
+    Some(if said["error"].is_null() { said } else { json!({ "problem": said["error"] }) })
+}
+
+fn say_loopback(found: &Value, ui: &Ui) {
+    match (found["problem"].as_str(), found["bytes_per_second"].as_f64()) {
+        (None, Some(rate)) => {
+            let by = found["interface"].as_str().map(|name| format!(" by interface {name}")).unwrap_or_default();
+            ui.say(format_args!(
+                "  loopback   two ranks meet{by}: {:.0} MB/s each way, in messages of 4 MiB",
+                rate / 1e6
+            ));
+        }
+        (problem, _) => ui.say(format_args!("  loopback   does not work: {}", problem.unwrap_or_default())),
+    }
 }
 
 fn say_products(found: &Value, ui: &Ui) {

@@ -18,6 +18,7 @@ mod child;
 mod compare;
 mod environment;
 mod infer;
+mod loopback;
 mod plan;
 mod run;
 mod system;
@@ -52,6 +53,9 @@ enum TrainerCommand {
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
+    /// Tries ranks in processes over loopback and prints their speed, as JSON: for gsplit doctor
+    #[command(hide = true)]
+    Loopback,
     /// Prints the options of these subcommands, as JSON: for gsplit completions
     #[command(hide = true)]
     Outline,
@@ -99,6 +103,10 @@ fn main() -> ExitCode {
             TrainerCommand::Products => {
                 let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
                 ui.json(&serde_json::json!({ "products": found }));
+                Ok(())
+            }
+            TrainerCommand::Loopback => {
+                ui.json(&loopback::measure()?);
                 Ok(())
             }
             TrainerCommand::Outline => {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::{CudaLibrary, CudaSurvey, GpuError, GpuFacts};
 use gsplit_preprocess::memory::shown;
 
+use gsplit::launch::{ADDRESS_OF, Launch, Told};
+
 use super::{OnGpu, Training};
 
 /// Shared memory that NCCL may want for a GPU whose messages go through the host.
@@ -90,6 +92,43 @@ pub fn in_containers(own: &[&str], (ranks, gpus): (usize, usize)) -> Option<Stri
     })
 }
 
+/// Advice about variables of launchers: what is missing, and what contradicts.
+pub fn of_launcher(launch: &Result<Option<Launch>, String>, told: &[Told]) -> Vec<String> {
+    let missing = |names: [&'static str; 2]| -> Vec<&str> {
+        let is_set =
+            |name: &str| told.iter().flat_map(|told| &told.variables).any(|(of, value)| *of == name && value.is_some());
+        names.into_iter().filter(|name| !is_set(name)).collect()
+    };
+    let mut lines = Vec::new();
+    match launch {
+        Err(problem) => lines.push(problem.clone()),
+        Ok(None) => {
+            if let [missing] = missing(["RANK", "WORLD_SIZE"])[..] {
+                lines.push(format!("{missing} is not set: this process would train alone"));
+            }
+        }
+        Ok(Some(Launch { size: 1, by, .. })) => {
+            let larger =
+                |told: &&Told| told.by != *by && told.variables[1].1.as_deref().is_some_and(|size| size != "1");
+            lines.extend(told.iter().filter(|told| told.by != ADDRESS_OF).find(larger).map(|other| {
+                let (mine, other) = (*by, other.by);
+                format!("{mine} says that this process is alone, {other} does not: unset {mine}'s variables if {other} started it")
+            }));
+        }
+        Ok(Some(launch)) => {
+            if launch.address.is_none() {
+                let missing = missing(["MASTER_ADDR", "MASTER_PORT"]).join(" and ");
+                let remedy = "set them to rank 0's host and a port, or pass --rendezvous HOST:PORT";
+                lines.push(format!("{missing} not set, and {} does not say where rank 0 is: {remedy}", launch.by));
+            }
+            if launch.local.is_none() {
+                lines.push("the rank on its host is not set (LOCAL_RANK): --device cuda needs it".to_string());
+            }
+        }
+    }
+    lines.into_iter().map(|line| format!("launcher: {line}")).collect()
+}
+
 /// Advice where NVRTC is of a later CUDA than the driver runs.
 fn too_new(compiler: (u32, u32), driver: (u32, u32)) -> Option<String> {
     (compiler.0 > driver.0).then(|| {
@@ -140,6 +179,29 @@ mod tests {
         assert!(in_containers(&["ipc", "pid"], (4, 1)).is_some_and(|line| line.contains("--ipc=host")));
         assert_eq!((in_containers(&[], (4, 1)), in_containers(&["ipc"], (4, 4))), (None, None));
         assert_eq!(in_containers(&["ipc"], (4, 0)), None);
+    }
+
+    #[test]
+    fn what_a_launcher_lacks_is_named() {
+        let advice = |set: &[(&str, &str)]| {
+            let variable = |name: &str| set.iter().find(|one| one.0 == name).map(|one| one.1.to_string());
+            of_launcher(&Launch::from(&variable), &Told::from(&variable))
+        };
+        let (alone, two) = ([("RANK", "0"), ("WORLD_SIZE", "1")], [("RANK", "0"), ("WORLD_SIZE", "2")]);
+        let mpirun = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        let at = [("MASTER_ADDR", "a"), ("LOCAL_RANK", "0")];
+        assert_eq!(advice(&[]).len() + advice(&alone).len() + advice(&at).len(), 0);
+        assert_eq!(advice(&[&two[..], &at, &[("MASTER_PORT", "9")]].concat()).len(), 0);
+        for (set, told) in [
+            (two[..1].to_vec(), "WORLD_SIZE is not set: this process would train alone"),
+            (two[1..].to_vec(), "RANK is not set"),
+            ([two, at].concat(), "launcher: MASTER_PORT not set"),
+            ([two, [("MASTER_ADDR", "a"), ("MASTER_PORT", "9")]].concat(), "(LOCAL_RANK): --device cuda needs it"),
+            ([alone, mpirun].concat(), "torchrun says that this process is alone, mpirun does not: unset torchrun's"),
+        ] {
+            let lines = advice(&set);
+            assert!(lines.len() == 1 && lines[0].contains(told), "{set:?}: {lines:?}");
+        }
     }
 
     #[test]

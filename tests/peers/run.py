@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files of other tools come out of gsplit equal to an independent parse; exports of gsplit, and what training leaves, are opened by the tools they are for; OGB's splits of links are read and scored as OGB does: run.py GSPLIT (`make test-peers`).
+"""Files of other tools come out of gsplit equal to an independent parse; exports of gsplit, and what training leaves, are opened by the tools they are for; OGB's splits of links are read and scored as OGB does; torchrun and mpirun start ranks: run.py GSPLIT (`make test-peers`).
 
 Two virtual environments with pinned versions are made in target/peers, once; datasets are made and exported there, and
 check_*.py compares what the tools read with the dataset's own files. One line a check; ends at the first that fails. Where
@@ -144,6 +144,7 @@ def main(binary):
         run_check(pyg, "check_links.py", "write", links)
         train_links(binary, links)
         run_check(pyg, "check_links.py", "check", links)
+        run_check(pyg, "check_launchers.py", binary, data / "community")
         real = [REAL] if REAL.is_dir() else []
         run_check(pyg, "check_readers.py", binary, data / "read", *real)
     print("the peers read what was exported, but for what is marked skipped above")

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{command, community, content, fails, json, ok};
 
 #[test]
@@ -13,6 +15,7 @@ fn doctor_knows_the_machine_and_what_to_do() {
     assert_eq!(found["training"]["works"], cfg!(feature = "train"), "{found}");
     let products = found["products"].as_array().map_or(0, Vec::len);
     assert_eq!(products, if cfg!(feature = "train") { 2 } else { 0 }, "{found}");
+    assert_eq!(found["loopback"].is_null(), !cfg!(feature = "train"), "{found}");
     for library in ["driver", "nvrtc", "nccl"] {
         let library = &found[library];
         let there = library["path"].as_str().is_some_and(|path| fs::exists(path).unwrap());
@@ -34,7 +37,7 @@ fn doctor_says_what_a_launcher_says() {
     let launched = |variables: &[(&str, &str)]| {
         let mut doctor = command(folder.path(), &["doctor", "--json"]);
         let output = doctor.envs(variables.iter().copied()).output().unwrap();
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let variables =
         [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "9")];
@@ -46,6 +49,44 @@ fn doctor_says_what_a_launcher_says() {
     let found = launched(&[("RANK", "4"), ("WORLD_SIZE", "4")]);
     assert!(found["launcher"]["problem"].as_str().is_some_and(|line| line.contains("counted from 0")), "{found}");
     assert!(found["advice"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().starts_with("launcher:")));
+    let found = launched(&[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_PORT", "9")]);
+    assert_eq!(
+        (&found["variables"]["RANK"], &found["variables"]["LOCAL_RANK"]),
+        (&"1".into(), &Value::Null),
+        "{found}"
+    );
+    let advice: Vec<&str> = found["advice"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for words in ["launcher: MASTER_ADDR not set", "(LOCAL_RANK)"] {
+        assert!(advice.iter().any(|line| line.contains(words)), "{advice:?}");
+    }
+    let said = command(folder.path(), &["doctor"]).env("WORLD_SIZE", "4").output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    for words in ["torchrun: WORLD_SIZE=4, not set: RANK LOCAL_RANK", "RANK is not set: this process would train alone"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn doctor_tries_ranks_over_loopback() {
+    let folder = tempfile::tempdir().unwrap();
+    let tried = |interface: &str| {
+        let doctor =
+            command(folder.path(), &["doctor", "--json"]).env("GLOO_SOCKET_IFNAME", interface).output().unwrap();
+        assert!(doctor.status.success(), "training in one process works");
+        serde_json::from_slice::<Value>(&doctor.stdout).unwrap()
+    };
+    for interface in ["", "lo"] {
+        let found = &tried(interface)["loopback"];
+        assert!(found["bytes_per_second"].as_f64().is_some_and(|rate| rate > 1e6), "{found}");
+        assert_eq!(found["interface"].as_str().unwrap_or_default(), interface);
+    }
+    let found = tried("nope");
+    let problem = found["loopback"]["problem"].as_str().unwrap();
+    assert!(problem.starts_with("GLOO_SOCKET_IFNAME=nope: ") && problem.lines().count() == 1, "{problem}");
+    let advice = found["advice"].as_array().unwrap();
+    assert!(advice.iter().any(|line| line.as_str().is_some_and(|line| line.contains(problem))), "{found}");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Shards: made as a user makes them, trained on by processes that see nothing else, refused where they are not enough.
 
 use std::fs;
-#[cfg(feature = "train")]
-use std::path::{Path, PathBuf};
 
 use crate::support::{community, content, fails, json, ok};
 
@@ -108,61 +106,4 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         let said = fails(folder, &words("infer shards/host-0 --checkpoint run --out x.npy"), 1);
         assert!(said.contains("the shard of host 0 of 2"), "{said}");
     }
-}
-
-/// Processes on fake GPUs, each in a folder with the shard of its host and nothing else.
-#[cfg(feature = "train")]
-#[test]
-fn processes_that_see_their_own_shard_alone_train_as_on_the_whole_dataset() {
-    use crate::gpus::{as_torchrun, printed, with_gpus};
-    use crate::support::losses;
-
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 900);
-    ok(folder, &words("partition ds --parts 2 --weights degree --key parts-2"));
-    ok(folder, &words("partition ds --parts 4 --partitioner random --key parts-4"));
-    let train = "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 1 --hidden 8 --threads 1 --device cuda";
-    if with_gpus(folder, 1, train).is_none() {
-        return;
-    }
-    let cases = [(2, 2, "--model gcn --norm batch"), (2, 2, "--preset intel"), (4, 2, "--model gat")];
-    for (case, (ranks, hosts, more)) in cases.into_iter().enumerate() {
-        let key = format!("parts-{ranks}");
-        let more = if more.contains("intel") { format!("{more} --placement host") } else { more.to_string() };
-        let train = format!("{train} {more} --partition {key}");
-        let whole = printed(&as_torchrun(&vec![folder; ranks], &train)[0]);
-        ok(folder, &words(&format!("shard ds --partition {key} --hosts {hosts} --out cut")));
-        let host = |host: usize| folder.join(format!("alone-{case}-{host}"));
-        for of in 0..hosts {
-            fs::create_dir(host(of)).unwrap();
-            fs::rename(folder.join(format!("cut/host-{of}")), host(of).join("ds")).unwrap();
-        }
-        fs::rename(folder.join("ds"), folder.join("hidden")).unwrap();
-        let homes: Vec<PathBuf> = (0..ranks).map(|rank| host(rank * hosts / ranks)).collect();
-        let outputs = as_torchrun(&homes.iter().map(PathBuf::as_path).collect::<Vec<&Path>>(), &train);
-        let found = printed(&outputs[0]);
-        assert!(outputs.iter().all(|output| output.status.success()));
-        assert_eq!(losses(&found), losses(&whole), "{ranks} ranks on {hosts} hosts, {more}");
-        for (found, whole) in epochs(&found).iter().zip(epochs(&whole)) {
-            for score in ["valid", "test"] {
-                let [found, whole] = [&found[score], &whole[score]].map(|score| score.as_f64().unwrap());
-                assert!((found - whole).abs() < 1e-6, "{score}: {found}, {whole}");
-            }
-        }
-        // All in the folder of the first host.
-        if ranks == hosts {
-            let outputs = as_torchrun(&vec![host(0).as_path(); ranks], &train);
-            let said: String =
-                outputs.iter().map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).collect();
-            assert!(outputs.iter().all(|output| output.status.code() == Some(1)), "{said}");
-            assert!(said.contains("give that rank the shard of host 1") && !said.contains("panicked"), "{said}");
-        }
-        fs::rename(folder.join("hidden"), folder.join("ds")).unwrap();
-    }
-}
-
-#[cfg(feature = "train")]
-fn epochs(run: &serde_json::Value) -> &Vec<serde_json::Value> {
-    run["summary"]["epochs"].as_array().unwrap()
 }

@@ -1,0 +1,167 @@
+//! Processes that fail, do not meet, or do not belong: all end, each with one line.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{TRAIN, complaint, free_port, output, outputs_in, start};
+use crate::gpus::words;
+use crate::support::{community, ok};
+
+/// Number of epochs that the processes in `folder` have logged, once these are `least`.
+fn logged(folder: &Path, least: usize) -> usize {
+    let since = Instant::now();
+    loop {
+        let lines = fs::read_to_string(folder.join("log.jsonl")).unwrap_or_default().lines().count();
+        if lines >= least {
+            return lines;
+        }
+        assert!(since.elapsed() < Duration::from_secs(100), "no epoch has ended");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Three processes that meet at `port` and train for ever, once they have trained an epoch.
+fn underway(folder: &Path, port: u16, timeout: u64) -> Vec<Child> {
+    community(folder, 600);
+    // While rank 0 evaluates the others wait without a limit.
+    let args = format!(
+        "{TRAIN} --parallelism data --threads 1 --epochs 1000000 --eval-every 0 --timeout {timeout} --log log.jsonl --quiet"
+    );
+    let started = (0..3).map(|rank| start(folder, port, rank, 3, &args)).collect();
+    logged(folder, 2);
+    started
+}
+
+/// Sends process `rank` a signal; what the others say then, and how long they took.
+fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<String>, Duration) {
+    let kill = |child: &Child, signal: &str| {
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    };
+    let mut gone = ranks.remove(rank);
+    kill(&gone, signal);
+    let since = Instant::now();
+    let said = ranks.into_iter().map(|process| complaint(&output(process))).collect();
+    let took = since.elapsed();
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+    (said, took)
+}
+
+#[test]
+fn a_process_that_is_killed_ends_the_others_at_once() {
+    for rank in [0, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let (said, took) = others_after(underway(folder.path(), free_port(), 60), rank, "-KILL");
+        assert!(took < Duration::from_secs(45), "{took:?}");
+        for line in &said {
+            assert!(line.contains(&format!("rank {rank} left the group: its process has ended")), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_stops_is_named_once_the_time_is_over() {
+    for rank in [0, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let (said, took) = others_after(underway(folder.path(), free_port(), 10), rank, "-STOP");
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        for line in &said {
+            assert!(line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which")), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_do_not_meet_are_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let args = format!("{TRAIN} --parallelism data --epochs 1 --threads 1 --timeout 12");
+    let said = |process: Child| complaint(&output(process));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let line = said(start(folder, port, 0, 2, &args));
+    assert!(line.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{line}");
+    let alone = start(folder, free_port(), 0, 2, &args);
+    let early = start(folder, free_port(), 1, 2, &args);
+    let port = free_port();
+    let unlike = [start(folder, port, 0, 2, &args), start(folder, port, 1, 3, &args)];
+    let line = said(alone);
+    assert!(line.contains("rank 1 did not come to 127.0.0.1:") && line.contains("within 12 s"), "{line}");
+    let line = said(early);
+    assert!(line.contains("rank 1: rank 0 did not answer at 127.0.0.1:"), "{line}");
+    for line in unlike.map(said) {
+        assert!(line.contains("rank 0 was started as one of 2 ranks, rank 1 as one of 3"), "{line}");
+    }
+    // One that is late, but in time.
+    let port = free_port();
+    let late = start(folder, port, 1, 2, &args.replace("--timeout 12", "--timeout 60"));
+    thread::sleep(Duration::from_secs(2));
+    let first = start(folder, port, 0, 2, &args.replace("--timeout 12", "--timeout 60"));
+    for process in [first, late] {
+        let output = output(process);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn processes_that_cannot_train_together_all_end_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let empty = folder.join("empty");
+    fs::create_dir(&empty).unwrap();
+    ok(folder, &words("partition ds --parts 2 --partitioner random"));
+    let train = format!("{TRAIN} --epochs 1 --threads 1 --timeout 60");
+    let lacking = "error: rank 1 left the group: ds:";
+    for (folders, options, code, told) in [
+        (&[folder, &empty][..], "--parallelism data", 1, lacking),
+        (&[folder, &empty, folder, folder], "--groups 2", 1, lacking),
+        (&[folder; 2], "--parallelism data --ranks 3", 2, "error: --ranks 3: 2 processes were started, one is a rank"),
+    ] {
+        for (rank, output) in outputs_in(folders, &format!("{train} {options}")).iter().enumerate() {
+            let told = if rank == 1 { told.replace("rank 1 left the group: ", "") } else { told.to_string() };
+            assert!(complaint(output).starts_with(&told), "{options}: {output:?}");
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+        }
+    }
+    let unequal = outputs_in(&[folder; 2], &format!("{train} --groups 3"));
+    let [first, second] = [0, 1].map(|rank| complaint(&unequal[rank]));
+    assert!(first.contains("--groups 3: 2 processes were started: give a number that divides it"), "{first}");
+    // Rank 0 may have gone before the other knew that all had come.
+    assert!(second.contains("--groups 3: 2 ") || second.contains("rank 0 has gone before the run started"), "{second}");
+    let port = free_port();
+    let unlike = [1, 2].map(|groups| start(folder, port, groups - 1, 2, &format!("{train} --groups {groups}")));
+    for line in unlike.map(|process| complaint(&output(process))) {
+        assert!(line.contains("--groups 2 of rank 1 is 1 on rank 0: start all with the same options"), "{line}");
+    }
+}
+
+#[test]
+fn a_second_run_at_the_port_of_one_that_trains_is_refused_and_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = free_port();
+    let mut first = underway(folder, port, 60);
+    let args = format!("{TRAIN} --parallelism data --threads 1 --epochs 1 --timeout 20");
+    for (rank, size, told) in [
+        (0, 3, "the port is taken"),
+        (1, 3, "rank 1 has come already to 127.0.0.1:"),
+        (1, 2, "rank 0 was started as one of 3 ranks, rank 1 as one of 2"),
+    ] {
+        let line = complaint(&output(start(folder, port, rank, size, &args)));
+        assert!(line.contains(told), "{line}");
+    }
+    let epochs = logged(folder, 0);
+    logged(folder, epochs + 2);
+    assert!(first.iter_mut().all(|rank| rank.try_wait().unwrap().is_none()));
+    let (said, _) = others_after(first, 2, "-KILL");
+    for line in &said {
+        assert!(line.contains(" left the group: "), "{said:?}");
+    }
+}
