@@ -1,5 +1,6 @@
 //! Trial of ranks in processes, for `gsplit doctor`: two ranks, here threads, meet at torch's store over loopback and exchange messages.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
@@ -48,7 +49,7 @@ pub fn measure() -> Result<Value> {
 }
 
 fn rate(rank: usize, port: u16) -> Result<f64> {
-    let meeting = Meeting::at("127.0.0.1", port, (rank, 2), 1, "doctor", TIMEOUT)?;
+    let meeting = Meeting::at("127.0.0.1", port, (rank, 2), "doctor", &BTreeMap::new(), TIMEOUT)?;
     let group = meeting.group("all", meeting.seat()).inspect_err(|_| meeting.linger())?;
     let (send, mut recv) = (vec![rank as u8; BYTES], vec![9; BYTES]);
     let mut lengths = [BYTES; 2];

@@ -8,6 +8,7 @@ use gsplit::launch::Launch;
 use gsplit::ui::usage;
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Device, GpuList, Meeting, Process, TrainConfig};
+use serde_json::Value;
 
 /// How processes meet.
 #[derive(clap::Args)]
@@ -101,10 +102,13 @@ impl Processes {
         let local = (config.device == Device::Cuda).then(|| local(&launch)).transpose()?;
         let (host, port) = address(args, &launch)?;
         let gpu = local.map(|local| gpu_of(local, gpus)).transpose()?;
+        Process::check_groups(config.groups, launch.size).map_err(super::as_usage)?;
+        let value = |value: Value| if value.is_null() { "not given".to_string() } else { value.to_string() };
+        let options = config.options().into_iter().map(|(name, option)| (name, value(option.value))).collect();
         let seat = (launch.rank, launch.size);
-        let meeting = Meeting::at(&host, port, seat, config.groups, &launch.run, args.timeout());
-        let process =
-            meeting.and_then(|meeting| Process::joined(meeting, config.groups, gpu)).map_err(super::as_usage)?;
+        let process = Meeting::at(&host, port, seat, &launch.run, &options, args.timeout())
+            .and_then(|meeting| Process::joined(meeting, config.groups, gpu))
+            .map_err(super::as_usage)?;
         Ok(Some(Self { process: Arc::new(process), size: launch.size }))
     }
 

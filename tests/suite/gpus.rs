@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use gsplit_gpu_sim::give_fake_gpus;
 use serde_json::Value;
@@ -86,8 +86,13 @@ fn several_gpus_train_as_one_rank_does_in_one_process_and_in_several() {
     }
 }
 
-/// A process with a GPU in each of `folders`, with the variables of torchrun.
+/// What a process with a GPU in each of `folders`, with the variables of torchrun, has said.
 pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
+    start_with_gpus(folders, args).into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+}
+
+/// Starts these processes.
+pub fn start_with_gpus(folders: &[&Path], args: &str) -> Vec<Child> {
     let ranks = folders.len() as u32;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() - 1;
     let start = |rank: u32| {
@@ -97,8 +102,7 @@ pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
         program.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let started: Vec<_> = (0..ranks).map(start).collect();
-    started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+    (0..ranks).map(start).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{TRAIN, complaint, free_port, output, outputs_in, start};
-use crate::gpus::words;
+use crate::gpus::{start_with_gpus, with_gpus, words};
 use crate::support::{community, ok};
 
 /// Number of epochs that the processes in `folder` have logged, once these are `least`.
@@ -62,6 +62,22 @@ fn a_process_that_is_killed_ends_the_others_at_once() {
             assert!(line.contains(&format!("rank {rank} left the group: its process has ended")), "{said:?}");
         }
     }
+}
+
+#[test]
+fn a_process_with_a_gpu_that_is_killed_ends_the_other_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    let args = format!("{TRAIN} --parallelism data --ranks 2 --device cuda --epochs 1000000 --log log.jsonl");
+    if with_gpus(folder, 2, &args).is_none() {
+        return;
+    }
+    let ranks = start_with_gpus(&[folder; 2], &args);
+    logged(folder, 2);
+    let (said, took) = others_after(ranks, 1, "-KILL");
+    assert!(took < Duration::from_secs(45), "{took:?}");
+    assert!(said[0].contains("rank 1 left the group: its process has ended"), "{said:?}");
 }
 
 #[test]
@@ -131,14 +147,19 @@ fn processes_that_cannot_train_together_all_end_with_the_reason() {
         }
     }
     let unequal = outputs_in(&[folder; 2], &format!("{train} --groups 3"));
-    let [first, second] = [0, 1].map(|rank| complaint(&unequal[rank]));
-    assert!(first.contains("--groups 3: 2 processes were started: give a number that divides it"), "{first}");
-    // Rank 0 may have gone before the other knew that all had come.
-    assert!(second.contains("--groups 3: 2 ") || second.contains("rank 0 has gone before the run started"), "{second}");
-    let port = free_port();
-    let unlike = [1, 2].map(|groups| start(folder, port, groups - 1, 2, &format!("{train} --groups {groups}")));
-    for line in unlike.map(|process| complaint(&output(process))) {
-        assert!(line.contains("--groups 2 of rank 1 is 1 on rank 0: start all with the same options"), "{line}");
+    for rank in &unequal {
+        let line = complaint(rank);
+        assert!(line.contains("--groups 3: 2 processes were started: give a number that divides it"), "{line}");
+    }
+    for (options, told) in [
+        (["--groups 1", "--groups 2"], "--groups 2 of rank 1 is 1 on rank 0: start all with the same options"),
+        (["", "--lr 0.5 --seed 3"], "--lr 0.5 of rank 1 is not given on rank 0: start all with the same options"),
+    ] {
+        let port = free_port();
+        let unlike = [0, 1].map(|rank| start(folder, port, rank, 2, &format!("{train} {}", options[rank])));
+        for line in unlike.map(|process| complaint(&output(process))) {
+            assert!(line.contains(told), "{line}");
+        }
     }
 }
 
@@ -151,7 +172,7 @@ fn a_second_run_at_the_port_of_one_that_trains_is_refused_and_does_no_harm() {
     let args = format!("{TRAIN} --parallelism data --threads 1 --epochs 1 --timeout 20");
     for (rank, size, told) in [
         (0, 3, "the port is taken"),
-        (1, 3, "rank 1 has come already to 127.0.0.1:"),
+        (1, 3, "--epochs 1 of rank 1 is 1000000 on rank 0"),
         (1, 2, "rank 0 was started as one of 3 ranks, rank 1 as one of 2"),
     ] {
         let line = complaint(&output(start(folder, port, rank, size, &args)));
@@ -162,6 +183,6 @@ fn a_second_run_at_the_port_of_one_that_trains_is_refused_and_does_no_harm() {
     assert!(first.iter_mut().all(|rank| rank.try_wait().unwrap().is_none()));
     let (said, _) = others_after(first, 2, "-KILL");
     for line in &said {
-        assert!(line.contains(" left the group: "), "{said:?}");
+        assert!(line.contains("rank 2 left the group: its process has ended"), "{said:?}");
     }
 }

@@ -38,15 +38,13 @@ impl Process {
         Self { comms: Comms::of_group(all, sampling, computing), gpu, meeting: None }
     }
 
-    /// Rank of those that have met at `meeting`, in one of `groups`, with a GPU of its own, by its number on this host, if it has one. Ids
+    /// Rank of those that have met at `meeting`, in one of `groups` equal ones, with a GPU of its own, by its number on this host, if it has one. Ids
     /// are sampled on the host while rows are computed. Collective.
     ///
     /// # Errors
-    /// [`Error::Option`] unless the number of groups divides that of the ranks; [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`]
-    /// with what Gloo or NCCL says.
+    /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] with what Gloo or NCCL says.
     pub fn joined(meeting: Meeting, groups: usize, gpu: Option<usize>) -> Result<Self> {
         let Seat { rank, size, .. } = meeting.seat();
-        check_groups(groups, size)?;
         let (of_all, seat) = (Seat::among_all(rank, size), Seat::in_group(rank, size, groups));
         let (all, sampling) = (meeting.group("all", of_all)?, Box::new(meeting.group("sampling", seat)?));
         // The others learn what fails here.
@@ -63,6 +61,19 @@ impl Process {
             _ => Comms::of_group(over(all)?, sampling, over(meeting.group("computing", seat)?)?),
         };
         Ok(Self { comms, gpu, meeting: Some(meeting) })
+    }
+
+    /// Refuses groups that are not equal.
+    ///
+    /// # Errors
+    /// [`Error::Option`] unless the number of groups divides that of the processes.
+    pub fn check_groups(groups: usize, size: usize) -> Result<()> {
+        match groups > 0 && size.is_multiple_of(groups) {
+            true => Ok(()),
+            false => Err(Error::Option(format!(
+                "--groups {groups}: {size} processes were started: give a number that divides it"
+            ))),
+        }
     }
 
     /// The number of the GPU for the process that is `local` among those of its host, from 0: that of `named`, if any are,
@@ -122,16 +133,6 @@ impl Process {
             return Ok(());
         };
         Err(Error::Option(problem))
-    }
-}
-
-/// Refuses groups that are not equal.
-fn check_groups(groups: usize, size: usize) -> Result<()> {
-    match groups > 0 && size.is_multiple_of(groups) {
-        true => Ok(()),
-        false => Err(Error::Option(format!(
-            "--groups {groups}: {size} processes were started: give a number that divides it"
-        ))),
     }
 }
 

@@ -5,9 +5,11 @@
 //! came/3       how often rank 3 has come; the second is refused
 //! came         how many have come; less than none once one of this run was refused
 //! failed       the rank that failed first, and why; all name this one
+//! is failed    whether one has
 //! awaits/3     the number after that of the rank for whom rank 3 has waited too long
 //! ```
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -49,6 +51,10 @@ pub struct Board {
     has_told: AtomicBool,
 }
 
+fn awaits(rank: usize) -> String {
+    format!("awaits/{rank}")
+}
+
 fn start(reason: String) -> crate::Error {
     CommError::Start { reason }.into()
 }
@@ -82,15 +88,14 @@ impl Board {
 
     /// The rank for whom all wait in the end, where `rank` has waited too long for `other`, which may itself wait for another.
     pub fn awaited(&self, rank: usize, other: usize) -> usize {
-        let key = |rank: usize| format!("awaits/{rank}");
-        if !self.has_told.swap(true, Ordering::Relaxed) && self.add(key(rank), other as i64 + 1).is_err() {
+        if !self.has_told.swap(true, Ordering::Relaxed) && self.add(awaits(rank), other as i64 + 1).is_err() {
             return other;
         }
         // The others' time is over by then, if it began with this one's.
         thread::sleep(PATIENCE / 2);
         let mut chain = vec![rank, other];
         while let Some(&last) = chain.last()
-            && let Ok(next @ 1..) = self.add(key(last), 0)
+            && let Ok(next @ 1..) = self.add(awaits(last), 0)
         {
             let next = next as usize - 1;
             if chain.contains(&next) {
@@ -99,6 +104,18 @@ impl Board {
             chain.push(next);
         }
         chain.pop().unwrap_or(other)
+    }
+
+    /// The failure of a run where the connection to `other` has ended: the end of its process, unless somebody knows better. Gloo ends all of a
+    /// rank's connections where one of its waits took too long, before that rank can say so.
+    pub fn cut(&self, other: usize) -> CommError {
+        let since = Instant::now();
+        let tells = |key: String| self.add(key, 0).is_ok_and(|count| count > 0);
+        let patience = |waits: bool| if waits { 2 * PATIENCE } else { PATIENCE / 4 };
+        while since.elapsed() < patience(tells(awaits(other))) && !tells("is failed".to_string()) {
+            thread::sleep(PAUSE);
+        }
+        self.failed(other, "its process has ended")
     }
 
     /// The failure that this process has told of or been told.
@@ -110,7 +127,9 @@ impl Board {
         let own = || CommError::PeerFailed { rank, reason: reason.to_string() };
         // One line, whatever the reason.
         let told = format!("{rank} {}", reason.replace(|letter: char| letter.is_control(), " "));
-        match self.offer("failed", told).ok().as_deref().and_then(|told| told.split_once(' ')) {
+        let told = self.offer("failed", told).ok();
+        let _ = self.add("is failed".to_string(), 1);
+        match told.as_deref().and_then(|told| told.split_once(' ')) {
             Some((first, why)) => {
                 first.parse().map_or_else(|_| own(), |rank| CommError::PeerFailed { rank, reason: why.to_string() })
             }
@@ -120,8 +139,8 @@ impl Board {
 }
 
 impl Meeting {
-    /// Meets the other ranks at `host` and `port`, which are rank 0's. `run` is the name of the run, the same for all ranks; they wait for
-    /// each other for `timeout`, and are in so many equal `groups`. Collective.
+    /// Meets the other ranks at `host` and `port`, which are rank 0's. The name of the `run` and its `options` are the same for all ranks; they
+    /// wait for each other for `timeout`. Collective.
     ///
     /// # Errors
     /// [`CommError::Start`] that names the ranks which have not come in time, the port that is taken, or what this rank was started with
@@ -130,8 +149,8 @@ impl Meeting {
         host: &str,
         port: u16,
         (rank, size): (usize, usize),
-        groups: usize,
         run: &str,
+        options: &BTreeMap<String, String>,
         timeout: Duration,
     ) -> Result<Self> {
         let (listener, address) = (if rank == 0 { Some(listen(host, port)?) } else { None }, format!("{host}:{port}"));
@@ -153,7 +172,9 @@ impl Meeting {
             host: host.to_string(),
             timeout,
         };
-        meeting.be_seated(&format!("{run}\n{size}\n{groups}\n{}", env!("CARGO_PKG_VERSION")), port)?;
+        let options: Vec<String> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let own = [run.to_string(), size.to_string(), env!("CARGO_PKG_VERSION").to_string(), options.join("\n")];
+        meeting.be_seated(&own.join("\n"), port)?;
         Ok(meeting)
     }
 
@@ -179,7 +200,9 @@ impl Meeting {
             self.board.add("run is there".to_string(), 1).map_err(lost)?;
         }
         if let Some((reason, is_of_run)) = difference(rank, own, &of_first) {
-            if is_of_run {
+            // A run that is under way lets nobody spoil it.
+            let first_size = of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
+            if is_of_run && self.board.add("came".to_string(), 0).map_err(lost)? < first_size {
                 self.board.failed(rank, &reason);
                 self.board.add("came".to_string(), REFUSED).map_err(lost)?;
             }
@@ -227,7 +250,8 @@ impl Meeting {
         let name = format!("{name}/{}/", seat.first);
         let group = within(timeout, move || {
             let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
-            let via = match &named {
+            let first = named.as_deref().and_then(|names| names.split(',').next());
+            let via = match first {
                 Some(interface) => Via::Interface(interface),
                 None if is_here => Via::Host("127.0.0.1"),
                 None => Via::Chosen,
@@ -263,7 +287,8 @@ impl Meeting {
 /// Difference between this rank's start and that of rank 0, and whether they are of the same run.
 fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> {
     let (own, first): (Vec<&str>, Vec<&str>) = (own.split('\n').collect(), of_first.split('\n').collect());
-    let ([run, size, groups, version], [first_run, first_size, first_groups, first_version]) = (&own[..], &first[..])
+    let ([run, size, version, options @ ..], [first_run, first_size, first_version, first_options @ ..]) =
+        (&own[..], &first[..])
     else {
         return Some(("rank 0 is another version of gsplit".to_string(), false));
     };
@@ -273,13 +298,10 @@ fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> 
         Some(("this is another run: give each its own port with --rendezvous HOST:PORT".to_string(), false))
     } else if size != first_size {
         Some((format!("rank 0 was started as one of {first_size} ranks, rank {rank} as one of {size}"), true))
-    } else if groups != first_groups {
-        Some((
-            format!("--groups {groups} of rank {rank} is {first_groups} on rank 0: start all with the same options"),
-            true,
-        ))
     } else {
-        None
+        let (option, of_first) = options.iter().zip(first_options).find(|(option, of_first)| option != of_first)?;
+        let (_, of_first) = of_first.split_once(' ')?;
+        Some((format!("--{option} of rank {rank} is {of_first} on rank 0: start all with the same options"), true))
     }
 }
 

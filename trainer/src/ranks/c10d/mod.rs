@@ -95,7 +95,7 @@ impl C10d {
         let missing = || vec![self.board.awaited(self.name(self.seat.rank), self.name(other))];
         self.failed()
             .or_else(|| wait.expired(self.name(self.seat.rank), called, missing))
-            .unwrap_or_else(|| self.board.failed(self.name(other), "its process has ended"))
+            .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 
     fn exchange_by<'a>(

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Room for a message, its closing zero included; `shim.cpp` says the same.
 const ERROR_BYTES: usize = 512;
 /// Room for a value of the store.
-const VALUE_BYTES: usize = 1024;
+const VALUE_BYTES: usize = 16 << 10;
 /// Bytes of a [`Parcel`].
 pub const SLOT: usize = 512;
 

@@ -1,5 +1,6 @@
 //! Ranks that torch joins, all in one process: each has its end of the store and its own connections.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ fn on_ranks<R: Send>(
     thread::scope(|scope| {
         let start = |rank| {
             scope.spawn(move || {
-                let meeting = Meeting::at("127.0.0.1", port, (rank, size), groups, "test", timeout).unwrap();
+                let meeting = Meeting::at("127.0.0.1", port, (rank, size), "test", &BTreeMap::new(), timeout).unwrap();
                 let seat = Seat::in_group(rank, size, groups);
                 let ends = ["first", "second"].map(|name| meeting.group(name, seat).unwrap());
                 let returned = body(&meeting, ends);
@@ -169,8 +170,9 @@ fn a_time_in_which_one_rank_works_alone_has_no_limit() {
 /// Refusals of those that start so: rank, ranks, groups, run; at a port of their own.
 fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Option<String>> {
     let port = free_port();
-    let start = |(rank, size, groups, run)| {
-        let met = Meeting::at("127.0.0.1", port, (rank, size), groups, run, timeout);
+    let start = |(rank, size, groups, run): (usize, usize, usize, &str)| {
+        let options = BTreeMap::from([("groups".to_string(), groups.to_string())]);
+        let met = Meeting::at("127.0.0.1", port, (rank, size), run, &options, timeout);
         met.err().map(|error: Error| error.to_string())
     };
     thread::scope(|scope| {
@@ -208,7 +210,12 @@ fn who_does_not_belong_is_told_why() {
 fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let at = |rank| Meeting::at("127.0.0.1", port, (rank, 2), 1, "", Duration::from_secs(1)).err().unwrap().to_string();
+    let at = |rank| {
+        Meeting::at("127.0.0.1", port, (rank, 2), "", &BTreeMap::new(), Duration::from_secs(1))
+            .err()
+            .unwrap()
+            .to_string()
+    };
     let first = at(0);
     assert!(first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{first}");
     // Who listens there says nothing.
