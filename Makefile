@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -113,6 +113,10 @@ bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk,
 
 bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parallelism and one rank (4 GB of disk, 6 GB of memory, 60 minutes)
 	@python3 bench/split/run.py $(ARGS)
+
+bench-processes: $(if $(GSPLIT),,build) ## time two processes beside torch's all-to-all and beside two threads (400 MB of disk, 3 GB of memory, 10 minutes)
+	cargo build --release --package gsplit-trainer --example alltoall
+	@python3 bench/processes/run.py $(ARGS)
 
 bench-plan: $(if $(GSPLIT),,build) ## train every system that plan ranks on five graphs, and compare (1 GB of disk, 4 GB of memory, 40 minutes)
 	@python3 bench/plan/run.py $(ARGS)

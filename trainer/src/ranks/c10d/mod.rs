@@ -1,9 +1,14 @@
 //! Ranks as processes that torch's own engine connects: c10d's store, where they meet, and Gloo.
 //!
-//! Idea: a rank first sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
-//! if that is short. So ranks in different collectives and messages of another size are noticed before Gloo is asked to receive what
-//! does not fit; it would end the process. Longer messages follow, received in place. Sums are taken by rank, as ranks that are threads take them, so both give
-//! the same bits.
+//! Idea: a rank sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
+//! if that is short. Longer messages follow, tagged with their length, and are received in place: Gloo, which would end the process if
+//! a message did not fit, never matches one of another length. Ranks in different collectives, or with messages of another size, see it
+//! by the slot. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
+//!
+//! Why all is asked for early, slots one collective ahead: the thread of Gloo's device does not sleep while the calling thread has the
+//! connection's lock, it tries again at once. Where messages waited for their slots, so that calls fell into the other's bytes, that
+//! thread took a tenth of an epoch's CPU time. Why it is not made SCHED_BATCH as well: what that gained was lost in the noise.
+//!
 //! Several groups of the same ranks have connections of their own and do not wait for each other.
 //! A rank that fails writes why into the store and closes its connections; the others see these end, and look there. One whose process
 //! ends without a word has died. Whose wait is too long names the rank that it waited for.
@@ -22,11 +27,12 @@ use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
 
 use meeting::Board;
 pub use meeting::Meeting;
-use raw::{Group, Parcel, SLOT, Underway, Waits};
+use raw::{Group, Parcel, SLOT, Waits};
 
-/// Tags of slots and of messages that do not fit them.
+/// Tag of slots. Pieces of longer messages have their length for a tag.
 const SLOTS: i32 = 0;
-const MESSAGES: i32 = 1;
+/// The longest piece of a message.
+const PIECE: usize = 1 << 30;
 /// A slot's collective and length of the message, 8 bytes each.
 const HEAD: usize = 16;
 /// In place of no limit; Gloo takes none for its own.
@@ -51,7 +57,13 @@ pub struct C10d {
     /// Why this rank takes no part any more.
     left: Mutex<Option<CommError>>,
     /// Connections; `None` once it has left.
-    group: Mutex<Option<Group>>,
+    ends: Mutex<Option<Ends>>,
+}
+
+/// Connections of a rank, and the slots that it has asked each other for: those of its next collective.
+struct Ends {
+    next: Vec<Option<Parcel>>,
+    group: Group,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,7 +98,7 @@ impl C10d {
             limit: Limit::new(Some(timeout)),
             waits: Waits::default(),
             left: Mutex::default(),
-            group: Mutex::new(Some(group)),
+            ends: Mutex::new(Some(Ends { next: (0..seat.size).map(|_| None).collect(), group })),
         }
     }
 
@@ -100,7 +112,7 @@ impl C10d {
 
     fn exchange_by<'a>(
         &self,
-        group: &Group,
+        Ends { next, group }: &mut Ends,
         called: &'static str,
         outgoing: &dyn Fn(usize) -> &'a [u8],
         expected: &dyn Fn(usize) -> usize,
@@ -113,19 +125,7 @@ impl C10d {
         let left = || wait.left().unwrap_or(LONG).max(Duration::from_millis(1));
         let gone = |other: usize| self.lost(other, called, &wait);
         let slots: Vec<[u8; SLOT]> = (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
-        let mut sent: Vec<(usize, Underway<'_>)> = Vec::new();
-        // Asked for at once: to ask while the other's bytes come would contend with the thread of Gloo's device.
-        let mut next: Vec<Option<Parcel>> = (0..self.seat.size).map(|_| None).collect();
-        for from in others() {
-            next[from] = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
-        }
-        for to in others() {
-            sent.push((to, group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
-            if outgoing(to).len() > SLOT - HEAD {
-                sent.push((to, group.send(to, MESSAGES, outgoing(to)).map_err(|_| gone(to))?));
-            }
-        }
-        let (mut rest, mut received) = (recv, Vec::new());
+        let (mut rest, mut short, mut underway) = (recv, Vec::new(), Vec::new());
         for from in 0..self.seat.size {
             let (room, tail) = std::mem::take(&mut rest).split_at_mut(expected(from));
             rest = tail;
@@ -133,23 +133,44 @@ impl C10d {
                 room.copy_from_slice(outgoing(me));
                 continue;
             }
-            let next = next[from].take().ok_or_else(|| gone(from))?;
-            let heard = next.wait(&self.waits, left()).map_err(|_| gone(from))?;
+            if next[from].is_none() {
+                next[from] = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
+            }
+            match room.len() > SLOT - HEAD {
+                true => {
+                    for piece in room.chunks_mut(PIECE) {
+                        underway.push((from, group.receive(from, piece.len() as i32, piece).map_err(|_| gone(from))?));
+                    }
+                }
+                false => short.push((from, room)),
+            }
+        }
+        for to in others() {
+            underway.push((to, group.send(to, SLOTS, &slots[to]).map_err(|_| gone(to))?));
+            if outgoing(to).len() > SLOT - HEAD {
+                for piece in outgoing(to).chunks(PIECE) {
+                    underway.push((to, group.send(to, piece.len() as i32, piece).map_err(|_| gone(to))?));
+                }
+            }
+        }
+        let mut short = short.into_iter().peekable();
+        for from in others() {
+            let slot = next[from].take().ok_or_else(|| gone(from))?;
+            let heard = slot.wait(&self.waits, left()).map_err(|_| gone(from))?;
             let [number, bytes] = read(&heard);
             if number != number_of(called) {
                 let other_called = COLLECTIVES.get(number as usize).copied().unwrap_or("another");
                 return Err(CommError::Order { rank: self.name(me), called, other: self.name(from), other_called });
             }
-            check_message(self, from, bytes as usize, room.len())?;
-            match heard.get(HEAD..HEAD + room.len()) {
-                Some(message) => room.copy_from_slice(message),
-                None => received.push((from, group.receive(from, MESSAGES, room).map_err(|_| gone(from))?)),
+            check_message(self, from, bytes as usize, expected(from))?;
+            if let Some((_, room)) = short.next_if(|(of, _)| *of == from) {
+                room.copy_from_slice(&heard[HEAD..HEAD + room.len()]);
             }
         }
-        received
-            .iter()
-            .chain(&sent)
-            .try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))
+        underway.iter().try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))?;
+        // Who has gone since is missed in the next collective.
+        others().for_each(|from| next[from] = group.receive_slot(from, SLOTS).ok());
+        Ok(())
     }
 }
 
@@ -194,8 +215,8 @@ impl Messages for C10d {
         if let Some(failed) = self.failed() {
             return Err(failed);
         }
-        match &*lock(&self.group) {
-            Some(group) => self.exchange_by(group, called, outgoing, expected, recv),
+        match &mut *lock(&self.ends) {
+            Some(ends) => self.exchange_by(ends, called, outgoing, expected, recv),
             None => Err(CommError::PeerFailed { rank: self.name(self.seat.rank), reason: "it has left".to_string() }),
         }
     }
@@ -218,8 +239,8 @@ impl Messages for C10d {
             lock(&self.left).get_or_insert(failed);
         }
         self.waits.give_up();
-        if let Ok(mut group) = self.group.try_lock() {
-            *group = None;
+        if let Ok(mut ends) = self.ends.try_lock() {
+            *ends = None;
         }
     }
 }

@@ -97,15 +97,15 @@ fn unlike_calls_are_noticed_and_told_to_all() {
     });
     assert!(errors.iter().any(|error| matches!(error, CommError::Order { .. })), "{errors:?}");
 
-    for bytes in [3, 5, 4000] {
+    for (sent, expected) in [(4, 3), (4, 5), (4, 4000), (4000, 4), (4000, 9000), (9000, 4000)] {
         let errors = on_ranks((2, 1), PATIENCE, |_, [comm, _]| {
             let (to, from): ([usize; 2], [usize; 2]) =
-                if Messages::rank(&comm) == 0 { ([0, 4], [0, 0]) } else { ([0, 0], [bytes, 0]) };
+                if Messages::rank(&comm) == 0 { ([0, sent], [0, 0]) } else { ([0, 0], [expected, 0]) };
             let (send, mut recv) = (vec![7; to.iter().sum()], vec![0; from.iter().sum()]);
             let first = comm.all_to_all_bytes(&send, &to, &mut recv, &from);
             first.and_then(|()| comm.barrier()).unwrap_err()
         });
-        let mismatch = CommError::Mismatch { from: 0, to: 1, sent: 4, expected: bytes };
+        let mismatch = CommError::Mismatch { from: 0, to: 1, sent, expected };
         assert_eq!(errors, [CommError::PeerFailed { rank: 1, reason: mismatch.to_string() }, mismatch]);
     }
 }
