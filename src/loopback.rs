@@ -22,8 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// One line: why they do not meet, and what to do.
 pub fn measure() -> Result<Value> {
-    let interface = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|name| !name.is_empty());
-    if let Some(name) = interface.as_deref().filter(|name| !Path::new("/sys/class/net").join(name).exists()) {
+    let named = std::env::var("GLOO_SOCKET_IFNAME").unwrap_or_default();
+    let interface = named.split(',').next().filter(|name| !name.is_empty());
+    if let Some(name) = interface.filter(|name| !Path::new("/sys/class/net").join(name).exists()) {
         bail!(
             "GLOO_SOCKET_IFNAME={name}: this host has no such interface: unset it, or choose one that `ip link` shows"
         );
@@ -33,7 +34,7 @@ pub fn measure() -> Result<Value> {
         let ranks = [0, 1].map(|rank| scope.spawn(move || rate(rank, port)));
         ranks.map(|rank| rank.join().unwrap_or_else(|_| Err(anyhow!("a rank has panicked"))))
     });
-    let remedy = match &interface {
+    let remedy = match interface {
         Some(name) => format!("unset GLOO_SOCKET_IFNAME={name}, or choose an interface with an address (`ip address`)"),
         None => "let processes of this host connect to 127.0.0.1 (`ip link` shows lo as UP, the firewall lets it pass)"
             .into(),

@@ -6,6 +6,7 @@
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gsplit_kernels::{Communicator, Seat};
@@ -16,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [rank, size, port, rounds, bytes] = words[..] else {
         return Err("expected RANK SIZE PORT ROUNDS BYTES".into());
     };
-    let meeting = Meeting::at("127.0.0.1", port as u16, (rank, size), 1, "", Duration::from_secs(60))?;
+    let meeting = Meeting::at("127.0.0.1", port as u16, (rank, size), "", &BTreeMap::new(), Duration::from_secs(60))?;
     let comm = meeting.group("bench", Seat::among_all(rank, size))?;
     let (mut speeds, mut micros) = (Vec::new(), Vec::new());
     for round in 0..=rounds {

@@ -87,7 +87,10 @@ fn a_process_that_stops_is_named_once_the_time_is_over() {
         let (said, took) = others_after(underway(folder.path(), free_port(), 10), rank, "-STOP");
         assert!(took < Duration::from_secs(60), "{took:?}");
         for line in &said {
-            assert!(line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which")), "{said:?}");
+            let waited = line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which"));
+            // The store stops with rank 0: whoever is cut off by another's end can ask nobody.
+            let cut = rank == 0 && line.contains("rank 0 left the group: its process does not answer");
+            assert!(waited || cut, "{said:?}");
         }
     }
 }
@@ -153,7 +156,7 @@ fn processes_that_cannot_train_together_all_end_with_the_reason() {
     }
     for (options, told) in [
         (["--groups 1", "--groups 2"], "--groups 2 of rank 1 is 1 on rank 0: start all with the same options"),
-        (["", "--lr 0.5 --seed 3"], "--lr 0.5 of rank 1 is not given on rank 0: start all with the same options"),
+        (["", "--lr 0.5 --seed 3"], "--lr 0.5 of rank 1 is 0.001 on rank 0: start all with the same options"),
     ] {
         let port = free_port();
         let unlike = [0, 1].map(|rank| start(folder, port, rank, 2, &format!("{train} {}", options[rank])));

@@ -27,6 +27,8 @@ use crate::Result;
 
 /// Variable with the interface that Gloo takes, as for PyTorch.
 const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
+/// Error of a store that hangs.
+const NO_ANSWER: &str = "no answer";
 /// From one look at the store to the next.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Ranks less than have come, once one was refused.
@@ -66,7 +68,7 @@ fn within<R: Send + 'static>(
 ) -> std::result::Result<R, String> {
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || sender.send(call()));
-    receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err("no answer".to_string()))
+    receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
 }
 
 impl Board {
@@ -110,12 +112,19 @@ impl Board {
     /// rank's connections where one of its waits took too long, before that rank can say so.
     pub fn cut(&self, other: usize) -> CommError {
         let since = Instant::now();
-        let tells = |key: String| self.add(key, 0).is_ok_and(|count| count > 0);
-        let patience = |waits: bool| if waits { 2 * PATIENCE } else { PATIENCE / 4 };
-        while since.elapsed() < patience(tells(awaits(other))) && !tells("is failed".to_string()) {
-            thread::sleep(PAUSE);
+        let is_told = || -> std::result::Result<bool, String> {
+            let patience = if self.add(awaits(other), 0)? > 0 { 2 * PATIENCE } else { PATIENCE / 4 };
+            Ok(self.add("is failed".to_string(), 0)? > 0 || since.elapsed() >= patience)
+        };
+        loop {
+            match is_told() {
+                Ok(false) => thread::sleep(PAUSE),
+                Ok(true) => return self.failed(other, "its process has ended"),
+                // The store is in the process of rank 0.
+                Err(error) if error == NO_ANSWER => return self.failed(0, "its process does not answer"),
+                Err(_) => return self.failed(0, "its process has ended"),
+            }
         }
-        self.failed(other, "its process has ended")
     }
 
     /// The failure that this process has told of or been told.

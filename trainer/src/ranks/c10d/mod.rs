@@ -7,7 +7,7 @@
 //!
 //! Why all is asked for early, slots one collective ahead: the thread of Gloo's device does not sleep while the calling thread has the
 //! connection's lock, it tries again at once. Where messages waited for their slots, so that calls fell into the other's bytes, that
-//! thread took a tenth of an epoch's CPU time. Why it is not made SCHED_BATCH as well: what that gained was lost in the noise.
+//! thread took a tenth of an epoch's CPU time.
 //!
 //! Several groups of the same ranks have connections of their own and do not wait for each other.
 //! A rank that fails writes why into the store and closes its connections; the others see these end, and look there. One whose process
