@@ -126,15 +126,15 @@ impl C10d {
         let gone = |other: usize| self.lost(other, called, &wait);
         let slots: Vec<[u8; SLOT]> = (0..self.seat.size).map(|to| slot(called, outgoing(to))).collect();
         let (mut rest, mut short, mut underway) = (recv, Vec::new(), Vec::new());
-        for from in 0..self.seat.size {
+        for (from, asked) in next.iter_mut().enumerate() {
             let (room, tail) = std::mem::take(&mut rest).split_at_mut(expected(from));
             rest = tail;
             if from == me {
                 room.copy_from_slice(outgoing(me));
                 continue;
             }
-            if next[from].is_none() {
-                next[from] = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
+            if asked.is_none() {
+                *asked = Some(group.receive_slot(from, SLOTS).map_err(|_| gone(from))?);
             }
             match room.len() > SLOT - HEAD {
                 true => {
