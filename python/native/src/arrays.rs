@@ -103,11 +103,11 @@ impl Layer {
 }
 
 /// Positions as int64: there are fewer than 2^63.
-fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
+pub fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
     bytemuck::cast_vec::<u64, i64>(ids).into_pyarray(py).unbind()
 }
 
-fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResult<Py<PyAny>> {
+pub fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResult<Py<PyAny>> {
     let Features { memory, kind, rows, dim } = features;
     let count = rows * dim;
     let places = if kind == Kind::F32 { count } else { count.div_ceil(2) };
@@ -122,7 +122,7 @@ fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResul
     Ok(values.call_method1("reshape", (rows, dim))?.unbind())
 }
 
-fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
+pub fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
     Ok(match labels {
         Classes::One(classes) => classes.into_pyarray(py).into_any(),
         Classes::Number(numbers) => numbers.into_pyarray(py).into_any(),

@@ -4,7 +4,7 @@
 //! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
 //! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
-//!                                              memory.rs    memory of rows that is used again
+//! ranks.rs    a rank's part of a mini-batch    memory.rs    memory of rows that is used again
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -14,6 +14,7 @@ mod arrays;
 mod batch;
 mod loader;
 mod memory;
+mod ranks;
 mod rows;
 mod subgraph;
 
@@ -26,4 +27,6 @@ mod _native {
     use crate::arrays::{Batch, Layer};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use crate::ranks::{RankBatch, RankEpoch, RankLayer, RankLoader};
 }

@@ -21,7 +21,7 @@ use crate::memory::Pool;
 use crate::rows::Labels;
 
 /// How long Python waits for a mini-batch before it looks for Ctrl-C.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Draws the mini-batches of a dataset.
 #[pyclass(frozen, module = "gsplit._native")]
@@ -127,6 +127,13 @@ impl Loader {
         let thread = std::thread::Builder::new().name("gsplit-loader".into()).spawn(work);
         thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
         Ok(Epoch { plan, source: Mutex::new(Source::Ahead(receiver, 0)) })
+    }
+}
+
+impl Loader {
+    /// The plan of all epochs.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
     }
 }
 

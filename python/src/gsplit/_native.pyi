@@ -1,6 +1,7 @@
 """The extension that draws mini-batches (python/native)."""
 
 import os
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -64,3 +65,55 @@ class Loader:
     ) -> Loader: ...
     def __len__(self) -> int: ...
     def epoch(self, number: int) -> Epoch: ...
+
+@final
+class RankLayer:
+    """A layer of a rank, and the rows that move below it."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    e_id: npt.NDArray[np.int64] | None
+    factors: npt.NDArray[np.float32] | None
+    dst: npt.NDArray[np.int64]
+    src: npt.NDArray[np.int64]
+    asked: npt.NDArray[np.int64] | None
+    sent: list[int]
+    received: list[int]
+
+@final
+class RankBatch:
+    """A rank's part of a mini-batch."""
+
+    step: int
+    num_seeds: int
+    seeds: npt.NDArray[np.int64]
+    n_id: npt.NDArray[np.int64]
+    layers: list[RankLayer]
+    x: npt.NDArray[Any] | None
+    bf16: bool
+    y: npt.NDArray[Any] | None
+
+@final
+class RankEpoch:
+    """The mini-batches of an epoch, in order."""
+
+    def __iter__(self) -> RankEpoch: ...
+    def __next__(self) -> RankBatch: ...
+    def close(self) -> None: ...
+
+@final
+class RankLoader:
+    """Draws one rank's mini-batches."""
+
+    def __new__(
+        cls,
+        loader: Loader,
+        *,
+        rank: int,
+        size: int,
+        owners: npt.NDArray[np.uint16] | None,
+        split: bool,
+        exchange: Callable[[npt.NDArray[np.uint8], list[int], list[int]], npt.NDArray[np.uint8]] | None,
+        prefetch: int,
+    ) -> RankLoader: ...
+    def epoch(self, number: int) -> RankEpoch: ...

@@ -1,0 +1,90 @@
+"""Rows and gradients between ranks, by torch.distributed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+
+
+def place(group: Any = None) -> tuple[int, int]:
+    """This process's rank and how many there are: 0 of 1 without torch.distributed."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return 0, 1
+    return dist.get_rank(group), dist.get_world_size(group)
+
+
+class Messages:
+    """Carries bytes between the ranks, on a group of its own: sampling waits neither for rows nor for gradients."""
+
+    def __init__(self, group: Any) -> None:
+        ranks = None if group is None else dist.get_process_group_ranks(group)
+        self._group: Any = dist.new_group(ranks, backend="gloo")
+
+    def __call__(self, send: npt.NDArray[np.uint8], to: list[int], of: list[int]) -> npt.NDArray[np.uint8]:
+        """The bytes that come, of so many `of` each rank; so many of `send` go `to` each."""
+        came = torch.empty(sum(of), dtype=torch.uint8)
+        dist.all_to_all_single(came, torch.from_numpy(send), of, to, group=self._group)
+        received: npt.NDArray[np.uint8] = came.numpy()
+        return received
+
+
+def _rows(rows: torch.Tensor, to: list[int], of: list[int], group: Any) -> torch.Tensor:
+    """The rows that come. They cross as bytes: every backend has these, whatever the type."""
+    width = math.prod(rows.shape[1:]) * rows.element_size()
+    came = rows.new_empty((sum(of), *rows.shape[1:]))
+    if width == 0:
+        return came
+    send, receive = (tensor.reshape(-1).view(torch.uint8) for tensor in (rows.contiguous(), came))
+    dist.all_to_all_single(receive, send, [n * width for n in of], [n * width for n in to], group=group)
+    return came
+
+
+class Read(torch.autograd.Function):  # type: ignore[misc]
+    """A rank's rows, then those that other ranks send; backwards their gradients go home and are added, by rank."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, asked: torch.Tensor, counts: Any, group: Any) -> torch.Tensor:
+        """`asked` are positions of the rows that go to others; `counts` are those to each rank and from each."""
+        to, of = counts
+        ctx.save_for_backward(asked)
+        ctx.known = (to, of, group, rows.shape[0])
+        return torch.cat([rows, _rows(rows.index_select(0, asked), to, of, group)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """The transpose."""
+        (gradient,) = gradients
+        (asked,) = ctx.saved_tensors
+        to, of, group, own = ctx.known
+        home = _rows(gradient[own:], of, to, group)
+        return gradient[:own].index_add(0, asked, home), None, None, None
+
+
+def sum_gradients(module: torch.nn.Module | Iterable[torch.nn.Parameter], group: Any = None) -> None:
+    """Sums the gradients of all parameters over the ranks: each then has the global mini-batch's. Collective.
+
+    A parameter that has a gradient on some ranks alone counts as zeros on the others; one that has none on any stays
+    without. All gradients of a type are one all-reduce.
+    """
+    if place(group)[1] == 1:
+        return
+    given = module.parameters() if isinstance(module, torch.nn.Module) else module
+    parameters = [parameter for parameter in given if parameter.requires_grad]
+    kinds = sorted({(str(parameter.dtype), str(parameter.device)) for parameter in parameters})
+    for kind in kinds:
+        alike = [p for p in parameters if (str(p.dtype), str(p.device)) == kind]
+        there = [0.0 if p.grad is None else 1.0 for p in alike]
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in alike]
+        flat = torch.cat([*(part.reshape(-1) for part in parts), alike[0].new_tensor(there)])
+        dist.all_reduce(flat, group=group)
+        # How many ranks have a gradient follows the gradients.
+        counts = flat[-len(alike) :].tolist()
+        for parameter, part, count in zip(alike, flat.split([p.numel() for p in alike] + [len(alike)]), counts):
+            if count > 0:
+                parameter.grad = part.view_as(parameter).clone()

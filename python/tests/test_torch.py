@@ -1,0 +1,177 @@
+"""`gsplit.torch`: a model of one's own on one rank and on several, which are processes. Skipped without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import PACKAGE
+
+import gsplit
+
+pytest.importorskip("torch")
+pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+pytestmark = pytest.mark.filterwarnings("default")
+TIMEOUT = 120
+
+
+@pytest.fixture(scope="module")
+def data(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset with kinds of edges, and partitions: even ones, and one whose last parts have almost nothing."""
+    folder = tmp_path_factory.mktemp("torch")
+
+    def run(*words: str) -> None:
+        subprocess.run([binary, *words], cwd=folder, check=True, capture_output=True)
+
+    rng = np.random.default_rng(3)
+    edges = rng.integers(0, 700, (6000, 2))
+    rows = [f"{u},{v},{(u + 2 * v) % 3}" for u, v in sorted({(int(u), int(v)) for u, v in edges if u != v})]
+    (folder / "edges.csv").write_text("source,target,kind\n" + "\n".join(rows) + "\n")
+    nodes = [f"{v},{','.join(f'{x:.4f}' for x in rng.standard_normal(6))},{v % 5}" for v in range(700)]
+    (folder / "nodes.csv").write_text("id,a,b,c,d,e,f,group\n" + "\n".join(nodes) + "\n")
+    options = ["--nodes", "nodes.csv", "--label-column", "group", "--directed", "--random-split", "0.5,0.2,0.3"]
+    run("convert", "edges.csv", *options, "--edge-columns", "kind", "--out", "ds")
+    for parts in ("2", "3", "4"):
+        run("partition", "ds", "--parts", parts, "--partitioner", "random", "--key", f"even-{parts}")
+    uneven = "\n".join("2" if v == 5 else "1" if v < 40 else "0" for v in range(700))
+    (folder / "uneven.txt").write_text(uneven + "\n")
+    run("partition", "ds", "--import", "uneven.txt", "--parts", "3", "--key", "uneven-3")
+    return folder
+
+
+def start(folder: Path, ranks: int, task: str, **options: Any) -> list[subprocess.Popen[str]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = [sys.executable, str(PACKAGE / "tests" / "torch_ranks.py"), "ds", task, json.dumps(options)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def one(rank: int) -> subprocess.Popen[str]:
+        environment = {**os.environ, **place, "RANK": str(rank)}
+        return subprocess.Popen(words, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+    return [one(rank) for rank in range(ranks)]
+
+
+def said_by(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What the processes have said once they have ended, in time."""
+    try:
+        return [process.communicate(timeout=TIMEOUT)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def run(folder: Path, ranks: int, task: str, **options: Any) -> list[dict[str, Any]]:
+    """What each rank found."""
+    processes = start(folder, ranks, task, **options)
+    for process, said in zip(processes, said_by(processes)):
+        assert process.returncode == 0, said
+    return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def partition(ranks: int) -> str | None:
+    return None if ranks == 1 else f"even-{ranks}"
+
+
+@pytest.fixture(scope="module")
+def single(data: Path) -> dict[str, Any]:
+    return run(data, 1, "mean")[0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "parallelism"), [(2, "split"), (3, "split"), (4, "split"), (2, "owned"), (3, "data")]
+)
+def test_differential_ranks_learn_as_one_does(data: Path, single: dict[str, Any], ranks: int, parallelism: str) -> None:
+    found = run(data, ranks, "mean", parallelism=parallelism, partition=partition(ranks))[0]
+    np.testing.assert_allclose(found["losses"], single["losses"], rtol=1e-5)
+    for (edges, loaded, exchanged), (single_edges, single_loaded, _) in zip(found["counts"], single["counts"]):
+        if parallelism == "split":
+            assert (edges, loaded) == (single_edges, single_loaded) and exchanged > 0
+        else:
+            assert edges > single_edges and loaded > single_loaded and exchanged == 0
+
+
+def test_ranks_without_seeds_take_part(data: Path, single: dict[str, Any]) -> None:
+    found = run(data, 3, "mean", partition="uneven-3")
+    np.testing.assert_allclose(found[0]["losses"], single["losses"], rtol=1e-5)
+    assert found[2]["without_seeds"] > 0
+    assert {rank["mini_batches"] for rank in found} == {single["mini_batches"]}
+
+
+@pytest.mark.parametrize("model", ["relations", "sage", "gat"])
+def test_differential_models_learn_alike(data: Path, model: str) -> None:
+    if model != "relations":
+        pytest.importorskip("torch_geometric")
+    one, two = (run(data, ranks, model, partition=partition(ranks))[0] for ranks in (1, 2))
+    np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_oracle_layers_read_the_rows_of_their_sources(data: Path, ranks: int) -> None:
+    if ranks == 1:
+        assert run(data, 1, "rows") == [{"wrong": 0}]
+    else:
+        uneven, even = data / "ds/partition/uneven-3", data / "uneven-3"
+        uneven.rename(even)
+        try:
+            assert run(data, ranks, "rows") == [{"wrong": 0}] * ranks
+        finally:
+            even.rename(uneven)
+
+
+def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: Path) -> None:
+    """Edges, loaded and exchanged rows, epoch by epoch."""
+    model = "--model sage --layers 3 --fanouts 4,3,3 --hidden 8 --batch-size 64 --epochs 2 --threads 2 --json"
+    words = ["train", "ds", *model.split(), "--parallelism", "split", "--partition", "even-2", "--ranks", "2"]
+    said = subprocess.run([binary, *words], cwd=data, capture_output=True, text=True, check=True).stdout
+    epochs = json.loads(said)["summary"]["epochs"]
+    expected = [[epoch["edges"], epoch["rows_loaded"], epoch["rows_exchanged"]] for epoch in epochs]
+    assert run(data, 2, "mean", partition="even-2")[0]["counts"] == expected
+
+
+def test_an_epoch_that_all_ranks_leave_does_not_disturb_the_next(data: Path) -> None:
+    one, two = (run(data, ranks, "mean", leave=1, partition=partition(ranks))[0] for ranks in (1, 2))
+    assert len(two["losses"]) == 2
+    np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
+
+
+def test_a_rank_that_ends_ends_the_others(data: Path) -> None:
+    processes = start(data, 2, "mean", partition="even-2", dies=1)
+    said, _ = said_by(processes)
+    assert processes[0].returncode == 1 and "Error: " in said.splitlines()[-1], said
+
+
+def test_what_does_not_fit_is_refused(data: Path) -> None:
+    from gsplit.torch import SplitLoader
+    from gsplit.torch._loader import _owners
+
+    ds = gsplit.open(data / "ds")
+    with pytest.raises(ValueError, match="parallelism 'both', expected split, owned or data"):
+        SplitLoader(ds, [2], parallelism="both")  # type: ignore[arg-type]
+    with pytest.raises(gsplit.DatasetError, match="has several partitions into 3 parts: even-3, uneven-3"):
+        _owners(ds, None, 3)
+    with pytest.raises(gsplit.DatasetError, match=r"no partition into 7 parts .* `gsplit partition .* --parts 7`"):
+        _owners(ds, None, 7)
+    with pytest.raises(gsplit.DatasetError, match="partition even-2 has 2 parts, the ranks are 4"):
+        _owners(ds, "even-2", 4)
+    with pytest.raises(ValueError, match="prefetch -1, expected at least 0"):
+        SplitLoader(ds, [2], prefetch=-1)
+
+
+def test_mini_batches_do_not_depend_on_how_they_are_made(data: Path) -> None:
+    from gsplit.torch import SplitLoader
+
+    def content(**options: Any) -> list[Any]:
+        batches = SplitLoader(data / "ds", [3, 2], 50, **options)
+        return [[layer.edge_index.tolist() for layer in batch.layers] + batch.x.tolist() for batch in batches]
+
+    assert content() == content(prefetch=0, threads=2) == content(prefetch=3)

@@ -1,0 +1,141 @@
+"""A rank of a test of `gsplit.torch`: `torch_ranks.py DATASET TASK OPTIONS`; what it found is `found-RANK.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F  # noqa: N812
+
+import gsplit
+from gsplit.torch import SplitLoader, sum_gradients
+
+RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class Mean(torch.nn.Module):  # type: ignore[misc]
+    """GraphSAGE's mean, in plain torch; with relations, a matrix for each (RGCN)."""
+
+    def __init__(self, dim: int, out: int, relations: int = 1) -> None:
+        super().__init__()
+        self.own = torch.nn.Linear(dim, out)
+        self.of = torch.nn.ModuleList([torch.nn.Linear(dim, out, bias=False) for _ in range(relations)])
+
+    def forward(self, rows: torch.Tensor, layer: Any, kinds: torch.Tensor | None) -> torch.Tensor:
+        source, target = layer.edge_index
+        out = self.own(rows[: layer.num_dst])
+        for kind, weight in enumerate(self.of):
+            keep = slice(None) if kinds is None else kinds == kind
+            sums = rows.new_zeros(layer.num_dst, rows.shape[1]).index_add(0, target[keep], rows[source[keep]])
+            counts = torch.bincount(target[keep], minlength=layer.num_dst).clamp(min=1)
+            out = out + weight(sums / counts[:, None])
+        return out
+
+
+def layers_of(name: str, dims: list[int]) -> torch.nn.ModuleList:
+    torch.manual_seed(0)
+    pairs = list(zip(dims, dims[1:]))
+    if name == "mean":
+        return torch.nn.ModuleList([Mean(*pair) for pair in pairs])
+    if name == "relations":
+        return torch.nn.ModuleList([Mean(*pair, relations=3) for pair in pairs])
+    from torch_geometric.nn import GATConv, SAGEConv
+
+    if name == "gat":
+        return torch.nn.ModuleList([GATConv((a, a), b, add_self_loops=False) for a, b in pairs])
+    return torch.nn.ModuleList([SAGEConv(a, b) for a, b in pairs])
+
+
+def total(value: torch.Tensor) -> torch.Tensor:
+    if SIZE > 1:
+        dist.all_reduce(value)
+    return value
+
+
+def train(
+    ds: gsplit.Dataset, model: str, epochs: int = 2, leave: int | None = None, dies: int | None = None, **options: Any
+) -> dict[str, Any]:
+    loader = SplitLoader(ds, [4, 3, 3], 64, threads=1, **options)
+    assert ds.num_classes is not None
+    convs = layers_of(model, [ds.features[:1].shape[1], 8, 8, ds.num_classes])
+    optimizer = torch.optim.Adam(convs.parameters(), 0.01)
+    losses, counts, without_seeds = [], [], 0
+    for _ in range(epochs):
+        edges = loaded = exchanged = 0
+        for batch in loader:
+            if batch.step == leave:
+                break
+            if dies == RANK:
+                os._exit(9)
+            h, without_seeds = batch.x, without_seeds + int(len(batch.seeds) == 0)
+            loaded += len(h)
+            for conv, layer in zip(convs, batch.layers):
+                rows = layer.read(h)
+                assert rows.shape[0] == layer.num_src
+                exchanged += len(rows) - len(h)
+                edges += layer.indices.shape[0]
+                if model in ("mean", "relations"):
+                    kinds = torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]) if model == "relations" else None
+                    h = conv(rows, layer, kinds)
+                else:
+                    h = conv((rows, rows[: layer.num_dst]), layer.edge_index)
+                h = h.relu() if conv is not convs[-1] else h
+            loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
+            loss.backward()
+            sum_gradients(convs)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(total(loss.detach().clone()).item())
+        counts.append(total(torch.tensor([edges, loaded, exchanged])).tolist())
+    return {"losses": losses, "counts": counts, "without_seeds": without_seeds, "mini_batches": len(loader)}
+
+
+def rows(ds: gsplit.Dataset) -> dict[str, Any]:
+    """What the layers read, and the transpose of it."""
+    wrong = 0
+    for batch in SplitLoader(ds, [4, 3], 64, threads=1):
+        below = batch.n_id
+        for layer in batch.layers:
+            sources, targets = layer.edge_index
+            ids = layer.edge_ids
+            wrong += int((layer.src[sources].numpy() != ds.indices[ids]).sum())
+            wrong += int(
+                (np.searchsorted(ds.indptr, ids.numpy(), side="right") - 1 != layer.dst[targets].numpy()).sum()
+            )
+            numbers, halves = layer.read(below, below[:, None].to(torch.bfloat16).expand(-1, 3))
+            wrong += int((numbers != layer.src).sum()) + int((halves[:, 2] != layer.src.to(torch.bfloat16)).sum())
+            x = torch.randn(len(below), 5, dtype=torch.float64, requires_grad=True)
+            read = layer.read(x)
+            y = torch.randn_like(read)
+            read.backward(y)
+            # ⟨read(x), y⟩ = ⟨x, its transpose of y⟩ over all ranks.
+            assert x.grad is not None
+            both = total(torch.stack([(read.detach() * y).sum(), (x.detach() * x.grad).sum()]))
+            wrong += int(abs(both[0] - both[1]) > 1e-9 * abs(both[0]))
+            below = layer.dst
+        assert torch.equal(below, batch.seeds)
+    return {"wrong": wrong}
+
+
+def main() -> None:
+    dataset, task, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    torch.set_num_threads(1)
+    if SIZE > 1:
+        dist.init_process_group("gloo")
+    ds = gsplit.open(dataset)
+    found = rows(ds) if task == "rows" else train(ds, task, **options)
+    Path(f"found-{RANK}.json").write_text(json.dumps(found))
+    if SIZE > 1:
+        dist.barrier()
+    # Some releases of torch end a process of several groups with a signal.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
