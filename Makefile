@@ -50,10 +50,6 @@ test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emula
 gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one and no Rust (target/gpu-bundle/run.sh)
 	@python3 scripts/gpu/bundle.py
 
-test-peers: setup ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
-	cargo build
-	python3 tests/peers/run.py target/debug/gsplit
-
 # The virtual environment of the Python package, made again when the pinned versions change.
 python_env := target/python/env
 
@@ -62,6 +58,11 @@ $(python_env)/ready: python/tests/requirements.txt
 	python3 -m venv --clear $(python_env)
 	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
 	touch $@
+
+test-peers: setup $(python_env)/ready ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
+	cargo build
+	$(call maturin,,target/python/wheel)
+	python3 tests/peers/run.py target/debug/gsplit
 
 test-report: setup ## look at reports in a headless Chromium (CHROMIUM=path names one), phone and desktop, light and dark
 	@:$(call need,python3,install Python 3)

@@ -121,6 +121,16 @@ def run_check(python, script, *arguments):
         sys.exit(f"FAILED  {script} {' '.join(map(str, arguments))}")
 
 
+def check_package(python, binary):
+    """The Python package's own tests that need torch and PyG."""
+    (wheel,) = ROOT.glob("target/python/wheel/*.whl")
+    install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel]
+    subprocess.run([python, "-m", *install], check=True)
+    tests = ["pytest", "--quiet", "--override-ini", "pythonpath=tests", "tests/test_torch.py", "tests/test_frameworks.py"]
+    settings = {"GSPLIT": str(binary), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([python, "-m", *tests], cwd=ROOT / "python", env={**os.environ, **settings}, check=True)
+
+
 def main(binary):
     binary = Path(binary).resolve()
     data = WORK / "data"
@@ -144,6 +154,7 @@ def main(binary):
         run_check(pyg, "check_links.py", "write", links)
         train_links(binary, links)
         run_check(pyg, "check_links.py", "check", links)
+        check_package(pyg, binary)
         run_check(pyg, "check_launchers.py", binary, data / "community")
         real = [REAL] if REAL.is_dir() else []
         run_check(pyg, "check_readers.py", binary, data / "read", *real)

@@ -19,7 +19,7 @@ fn workspace_dependencies(package: &str) -> [BTreeSet<String>; 2] {
 #[test]
 fn crates_meet_in_store_and_kernels_only() {
     let both = ["kernels", "store"];
-    let to_train = ["kernels", "sample", "store"];
+    let to_sample = ["kernels", "sample", "store"];
     for (package, allowed) in [
         ("store", &[][..]),
         ("kernels", &[]),
@@ -27,8 +27,8 @@ fn crates_meet_in_store_and_kernels_only() {
         ("sample", &["kernels"]),
         ("preprocess", &both),
         ("partition", &both),
-        ("trainer", &to_train),
-        ("python/native", &both),
+        ("trainer", &to_sample),
+        ("python/native", &to_sample),
     ] {
         let [found, by_tests] = workspace_dependencies(package);
         assert!(found.iter().eq(allowed), "{package} imports {found:?}, expected {allowed:?}");

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# A PyTorch model split by gsplit.torch on a GPU, and on the CPU: the losses of python/examples/split.py on one graph are compared.
+# Needs a Python that has PyTorch 2.11 for CUDA, and the wheel of `make wheel`; no Rust.
+#
+#   torch.sh WHEEL      such as target/wheel/gsplit-*.whl
+#
+# Runs: one process on the CPU, one on GPU 0, two that share GPU 0 (over Gloo, since NCCL refuses that), and with two GPUs or more two over
+# NCCL. Each prints its epochs. It ends with `ok`, or with the first run whose losses are others by more than 1 in 1,000. Variables:
+#
+#   PYTHON=path    the Python that has PyTorch [python3]
+#   WORK=path      the folder for the package, the graph and the outputs [torch-work]
+#   VERTICES=n     vertices of the generated graph [200000]
+#   DEVICE=cpu     tries the script without a GPU: all runs are on the CPU
+set -euo pipefail
+wheel=$(realpath "${1:?name the wheel, such as target/wheel/gsplit-*.whl}")
+script=$(realpath "$(dirname "$0")/../../python/examples/split.py")
+work=${WORK:-torch-work} device=${DEVICE:-cuda} vertices=${VERTICES:-200000}
+mkdir -p "$work"
+python=${PYTHON:-python3}
+install=("$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$work/site")
+"${install[@]}" --no-deps "$wheel"
+"$python" -c 'import numpy, pyarrow' 2>/dev/null || "${install[@]}" numpy pyarrow
+cd "$work"
+export PYTHONPATH=$PWD/site
+gsplit=${GSPLIT:-site/bin/gsplit}
+[ -d graph ] || "$gsplit" generate community --vertices "$vertices" --edges $((vertices * 10)) --out graph --quiet
+[ -d graph/partition ] || "$gsplit" partition graph --parts 2 --weights degree --quiet
+
+# losses NAME RANKS OPTION...: runs the example, and keeps the loss of each epoch in NAME.losses.
+losses() {
+    local name=$1 ranks=$2
+    shift 2
+    echo "== $name"
+    "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$script" graph --fanouts 10,10 "$@" | tee "$name.out"
+    sed -n 's/^epoch \([0-9]*\): loss \([0-9.]*\),.*/\1 \2/p' "$name.out" >"$name.losses"
+}
+
+# agree NAME: compares with those of the CPU.
+agree() {
+    paste cpu.losses "$1.losses" | awk -v name="$1" '
+        { off = ($2 - $4) / $2; if (off < 0) off = -off; if (NF != 4 || off > 0.001) bad = 1 }
+        END { if (bad || NR == 0) { print name ": other losses than on the CPU"; exit 1 } }'
+}
+
+losses cpu 1 --device cpu
+losses one 1 --device "$device" && agree one
+losses shared 2 --device "$device" --backend gloo && agree shared
+if [ "$device" = cuda ] && [ "$("$python" -c 'import torch; print(torch.cuda.device_count())')" -gt 1 ]; then
+    losses two 2 --device cuda && agree two
+fi
+echo ok
