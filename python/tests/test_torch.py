@@ -115,17 +115,16 @@ def test_differential_models_learn_alike(data: Path, model: str) -> None:
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_oracle_layers_read_the_rows_of_their_sources(data: Path, ranks: int) -> None:
-    if ranks == 1:
-        assert run(data, 1, "rows") == [{"wrong": 0}]
-    else:
-        uneven, even = data / "ds/partition/uneven-3", data / "uneven-3"
-        uneven.rename(even)
-        try:
-            assert run(data, ranks, "rows") == [{"wrong": 0}] * ranks
-        finally:
-            even.rename(uneven)
+    assert run(data, ranks, "rows") == [{"wrong": 0}] * ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: int) -> None:
+    found = run(data, ranks, "infer")
+    assert sorted(v for rank in found for v in rank["vertices"]) == list(range(700))
+    assert max(rank["off"] for rank in found) < 1e-5
 
 
 def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: Path) -> None:

@@ -21,6 +21,7 @@ The same script runs in one process, under torchrun and on several hosts; losses
 """
 
 from ._exchange import sum_gradients
+from ._inference import inference
 from ._loader import SplitBatch, SplitLayer, SplitLoader
 
-__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "sum_gradients"]
+__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "inference", "sum_gradients"]

@@ -47,6 +47,8 @@ class SplitLoader:
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
+        features: bool = True,
+        labels: bool = True,
         dtype: Literal["stored", "float32"] = "float32",
         draw_by: str | None = None,
         threads: int | None = None,
@@ -58,7 +60,7 @@ class SplitLoader:
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
         `partition` names a partition of as many parts as there are ranks, by default the only one. `seeds`, `draw_by`,
-        `dtype` and `threads` are as for `NeighborLoader`.
+        `features`, `labels`, `dtype` and `threads` are as for `NeighborLoader`.
 
         `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own.
         """
@@ -84,6 +86,7 @@ class SplitLoader:
         self._group = group
         native = _extension()
         owners = None if self.parallelism == "data" else _owners(self.dataset, partition, self.size)
+        self._owners = owners
         try:
             drawn = native.Loader(
                 self.dataset.path,
@@ -96,10 +99,10 @@ class SplitLoader:
                 blocks=True,
                 edge_ids=True,
                 draw_by=draw_by,
-                features=self.dataset.has_features,
+                features=features and self.dataset.has_features,
                 load_features=False,
                 widen=dtype == "float32",
-                labels=self.dataset.has_labels,
+                labels=labels and self.dataset.has_labels,
                 threads=threads,
                 prefetch=prefetch,
             )
@@ -119,6 +122,12 @@ class SplitLoader:
     def __len__(self) -> int:
         """Mini-batches of an epoch, the same on all ranks."""
         return self._length
+
+    def owned(self) -> npt.NDArray[np.int64]:
+        """The vertices of this rank's part, ascending; all, where there is no partition in use."""
+        if self._owners is None:
+            return np.arange(self.dataset.num_vertices, dtype=np.int64)
+        return np.flatnonzero(self._owners == self.rank)
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch that the next pass draws, from 0; each pass after it draws the next one."""
