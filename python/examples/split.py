@@ -1,7 +1,11 @@
-"""A model of one's own, split over the ranks: `python split.py DATASET`, `torchrun --nproc-per-node 4 split.py DATASET`.
+"""A model of one's own, on one rank or split over several.
+
+    python split.py DATASET
+    torchrun --nproc-per-node 4 split.py DATASET
 
 Each rank computes the vertices of its part; PyTorch's layers run as they are. With `--device cuda` each rank has the
-GPU of its number on its host, or shares the only one. Prints the loss of every epoch, which does not depend on the ranks.
+GPU of its number on its host, or shares the only one. Prints the loss of every epoch, which does not depend on the
+ranks.
 """
 
 from __future__ import annotations
