@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -164,6 +166,39 @@ def test_what_does_not_fit_is_refused(data: Path) -> None:
         _owners(ds, "even-2", 4)
     with pytest.raises(ValueError, match="prefetch -1, expected at least 0"):
         SplitLoader(ds, [2], prefetch=-1)
+
+
+def loader_threads() -> int:
+    names = (task.read_text() for task in Path("/proc/self/task").glob("*/comm"))
+    return sum(name == "gsplit-loader\n" for name in names)
+
+
+def test_an_epoch_leaves_no_thread_behind(data: Path) -> None:
+    from gsplit.torch import SplitLoader
+
+    loader = SplitLoader(data / "ds", [3, 2], 50, prefetch=2)
+    assert len(list(loader)) == len(loader) == 7
+    assert loader_threads() == 0
+    for _ in loader:
+        break
+    gc.collect()
+    assert loader_threads() == 0
+
+
+def test_a_loader_stays_in_its_process(data: Path) -> None:
+    from gsplit.torch import SplitLoader
+
+    loader = SplitLoader(data / "ds", [3, 2], 50)
+    with pytest.raises(TypeError, match="belongs to its process and rank: make one in each"):
+        pickle.dumps(loader)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(iter(loader))
+        except RuntimeError as error:
+            os._exit(0 if "without a DataLoader's workers" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_mini_batches_do_not_depend_on_how_they_are_made(data: Path) -> None:

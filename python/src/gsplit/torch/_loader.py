@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +85,7 @@ class SplitLoader:
         self.seeds = _seeds(self.dataset, seeds)
         """The vertices that mini-batches are made for, on all ranks: uint32."""
         self._group = group
+        self._process = os.getpid()
         native = _extension()
         owners = None if self.parallelism == "data" else _owners(self.dataset, partition, self.size)
         self._owners = owners
@@ -137,6 +139,11 @@ class SplitLoader:
 
     def __iter__(self) -> Iterator[SplitBatch]:
         """The mini-batches of the present epoch. Collective: all ranks take equally many."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a SplitLoader draws in the process that made it, since its ranks are connected there: iterate over it "
+                "itself, without a DataLoader's workers; a thread of its own is ahead already"
+            )
         number = self.epoch
         self.epoch = (number + 1) % _EPOCH_END
         epoch = self._loader.epoch(number)
@@ -160,6 +167,10 @@ class SplitLoader:
             for tensor in (x, batch.y, batch.seeds, batch.n_id)
         )
         return SplitBatch(x, y, layers, batch.num_seeds, seeds, n_id, batch.step)
+
+    def __reduce__(self) -> Any:
+        """Refuses to be copied into another process."""
+        raise TypeError("a SplitLoader belongs to its process and rank: make one in each")
 
     def __repr__(self) -> str:
         """What is drawn from what, by whom."""
