@@ -174,8 +174,30 @@ pub struct RankLoader {
     split: Option<Split>,
     exchange: Option<Py<PyAny>>,
     prefetch: usize,
-    /// The thread of the last epoch.
-    last: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// The last epoch.
+    last: Mutex<Option<Arc<Drawing>>>,
+}
+
+/// The thread of an epoch, and what lets it go on.
+struct Drawing {
+    permits: Mutex<Option<Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drawing {
+    /// Lets the thread make one more.
+    fn permit(&self) {
+        if let Some(permits) = &*self.permits.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = permits.send(());
+        }
+    }
+
+    /// Ends the thread, once the mini-batches that are under way on all ranks are done.
+    fn end(&self, py: Python<'_>) {
+        *self.permits.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| thread.map(JoinHandle::join));
+    }
 }
 
 #[pymethods]
@@ -195,13 +217,12 @@ impl RankLoader {
     ) -> PyResult<Self> {
         let owners = owners.map(|owners| owners.as_slice().map(<[u16]>::to_vec)).transpose()?;
         let split = owners.map(|owners| Split { owners: Arc::new(owners), is_of_all: split });
-        Ok(Self { plan: loader.plan(), place: Place { rank, size }, split, exchange, prefetch, last: Arc::default() })
+        Ok(Self { plan: loader.plan(), place: Place { rank, size }, split, exchange, prefetch, last: Mutex::default() })
     }
 
     /// The mini-batches of epoch `number`, in order. Collective.
     fn epoch(&self, py: Python<'_>, number: u32) -> PyResult<RankEpoch> {
-        let before = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| before.map(JoinHandle::join));
+        self.end(py);
         let (permits, granted) = channel();
         let (sender, parts) = channel();
         let comm = Carried {
@@ -218,18 +239,18 @@ impl RankLoader {
         };
         let thread = std::thread::Builder::new().name("gsplit-loader".into()).spawn(work);
         let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        for _ in 0..self.prefetch {
-            let _ = permits.send(());
-        }
-        let under_way = UnderWay { permits: Some(permits), parts, left: self.plan.num_batches() };
+        let drawing = Arc::new(Drawing { permits: Mutex::new(Some(permits)), thread: Mutex::new(Some(thread)) });
+        (0..self.prefetch).for_each(|_| drawing.permit());
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&drawing));
+        let under_way = UnderWay { parts, left: self.plan.num_batches() };
         let is_ahead = self.prefetch > 0;
-        Ok(RankEpoch {
-            plan: Arc::clone(&self.plan),
-            is_ahead,
-            under_way: Mutex::new(under_way),
-            last: Arc::clone(&self.last),
-        })
+        Ok(RankEpoch { plan: Arc::clone(&self.plan), is_ahead, under_way: Mutex::new(under_way), drawing })
+    }
+
+    /// Ends the epoch under way.
+    fn end(&self, py: Python<'_>) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        last.iter().for_each(|drawing| drawing.end(py));
     }
 }
 
@@ -299,11 +320,10 @@ pub struct RankEpoch {
     plan: Arc<Plan>,
     is_ahead: bool,
     under_way: Mutex<UnderWay>,
-    last: Arc<Mutex<Option<JoinHandle<()>>>>,
+    drawing: Arc<Drawing>,
 }
 
 struct UnderWay {
-    permits: Option<Sender<()>>,
     parts: Receiver<Result<Part, Problem>>,
     /// Mini-batches that are to come.
     left: usize,
@@ -317,13 +337,13 @@ impl RankEpoch {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RankBatch>> {
         if !self.is_ahead {
-            self.permit();
+            self.drawing.permit();
         }
         loop {
             match py.detach(|| self.wait()) {
                 Poll::Ready(Some(part)) => {
                     if self.is_ahead {
-                        self.permit();
+                        self.drawing.permit();
                     }
                     return RankBatch::new(py, part?, &self.plan).map(Some);
                 }
@@ -335,21 +355,11 @@ impl RankEpoch {
 
     /// Ends the epoch, once the mini-batches that are under way on all ranks are done.
     fn close(&self, py: Python<'_>) {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).permits = None;
-        let thread = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| thread.map(JoinHandle::join));
+        self.drawing.end(py);
     }
 }
 
 impl RankEpoch {
-    /// Lets the thread make one more.
-    fn permit(&self) {
-        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(permits) = &under_way.permits {
-            let _ = permits.send(());
-        }
-    }
-
     /// The next mini-batch, `None` after the last; pending where there is none yet.
     fn wait(&self) -> Poll<Option<Result<Part, Problem>>> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);

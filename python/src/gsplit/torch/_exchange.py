@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,16 @@ def place(group: Any = None) -> tuple[int, int]:
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(group), dist.get_world_size(group)
+
+
+@contextmanager
+def together(what: str) -> Iterator[None]:
+    """Says in one line that a collective, which does `what`, has failed."""
+    try:
+        yield
+    except RuntimeError as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConnectionError(f"rank {dist.get_rank()}, which {what} the others: {line}") from None
 
 
 class Messages:
@@ -33,6 +44,17 @@ class Messages:
         received: npt.NDArray[np.uint8] = came.numpy()
         return received
 
+    def check_alike(self, **options: Any) -> None:
+        """Refuses `options` that are others on another rank. Collective."""
+        found: list[Any] = [None] * dist.get_world_size(self._group)
+        with together("makes a loader with"):
+            dist.all_gather_object(found, options, group=self._group)
+        for name, value in found[0].items():
+            for rank, theirs in enumerate(found):
+                if theirs[name] != value:
+                    both = f"{name} is {value} on rank 0 and {theirs[name]} on rank {rank}"
+                    raise ValueError(f"{both}: all ranks make the same loader")
+
 
 def _rows(rows: torch.Tensor, to: list[int], of: list[int], group: Any) -> torch.Tensor:
     """The rows that come. They cross as bytes: every backend has these, whatever the type."""
@@ -41,7 +63,8 @@ def _rows(rows: torch.Tensor, to: list[int], of: list[int], group: Any) -> torch
     if width == 0:
         return came
     send, receive = (tensor.reshape(-1).view(torch.uint8) for tensor in (rows.contiguous(), came))
-    dist.all_to_all_single(receive, send, [n * width for n in of], [n * width for n in to], group=group)
+    with together("exchanges rows with"):
+        dist.all_to_all_single(receive, send, [n * width for n in of], [n * width for n in to], group=group)
     return came
 
 
@@ -82,7 +105,8 @@ def sum_gradients(module: torch.nn.Module | Iterable[torch.nn.Parameter], group:
         there = [0.0 if p.grad is None else 1.0 for p in alike]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in alike]
         flat = torch.cat([*(part.reshape(-1) for part in parts), alike[0].new_tensor(there)])
-        dist.all_reduce(flat, group=group)
+        with together("sums gradients with"):
+            dist.all_reduce(flat, group=group)
         # How many ranks have a gradient follows the gradients.
         counts = flat[-len(alike) :].tolist()
         for parameter, part, count in zip(alike, flat.split([p.numel() for p in alike] + [len(alike)]), counts):

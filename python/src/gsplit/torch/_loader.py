@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,11 +60,13 @@ class SplitLoader:
         device: str | torch.device = "cpu",
         group: Any = None,
     ) -> None:
-        """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective.
+        """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
+        every rank makes the same loader, but for `threads` and `device`.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
         `partition` names a partition of as many parts as there are ranks, by default the only one. `seeds`, `draw_by`,
-        `features`, `labels`, `dtype` and `threads` are as for `NeighborLoader`.
+        `features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by default this
+        rank's portion of the host's processors.
 
         `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own.
         """
@@ -105,11 +110,27 @@ class SplitLoader:
                 load_features=False,
                 widen=dtype == "float32",
                 labels=labels and self.dataset.has_labels,
-                threads=threads,
+                threads=_threads(self.size) if threads is None else threads,
                 prefetch=prefetch,
             )
         except RuntimeError as error:
             raise _refused(self.dataset, error) from error
+        exchange = None
+        if self.size > 1:
+            exchange = Messages(group)
+            exchange.check_alike(
+                dataset=_digest(json.dumps(self.dataset.manifest["files"]).encode()),
+                partition=None if owners is None else _digest(owners.tobytes()),
+                parallelism=parallelism,
+                fanouts=self.fanouts,
+                batch_size=batch_size,
+                seeds=_digest(self.seeds.tobytes()),
+                shuffle=shuffle,
+                seed=seed,
+                drop_last=drop_last,
+                draw_by=draw_by,
+                prefetch=prefetch,
+            )
         self._length = len(drawn)
         self._loader = native.RankLoader(
             drawn,
@@ -117,9 +138,12 @@ class SplitLoader:
             size=self.size,
             owners=owners,
             split=self.parallelism == "split",
-            exchange=None if self.size == 1 else Messages(group),
+            exchange=exchange,
             prefetch=prefetch,
         )
+
+        # A thread that came back to Python after its end would not return.
+        weakref.finalize(self, self._loader.end)
 
     def __len__(self) -> int:
         """Mini-batches of an epoch, the same on all ranks."""
@@ -296,3 +320,13 @@ def _owners(ds: Dataset, key: str | None, ranks: int) -> npt.NDArray[np.uint16]:
     if found.num_parts != ranks:
         raise DatasetError(ds.path, f"partition {key} has {found.num_parts} parts, the ranks are {ranks}", made)
     return np.ascontiguousarray(found.assignment)
+
+
+def _threads(ranks: int) -> int:
+    """Processors of this host for each of its ranks, which are all `ranks` unless a launcher says otherwise."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
+
+
+def _digest(content: bytes) -> str:
+    """A checksum by which ranks compare what they have."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
