@@ -25,13 +25,13 @@ class Installed:
         self.folder, self.wheel = folder, wheel
         venv.create(folder, symlinks=True)
         self.bin = folder / "bin"
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.bin / "python")]
-        subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+        pip = f"{sys.executable} -m pip --disable-pip-version-check --python {self.bin / 'python'} install"
+        subprocess.run([*pip.split(), "--quiet", "--no-deps", "--no-index", wheel], check=True)
         self.packages = next(folder.glob("lib/python3.*/site-packages"))
 
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.folder), **more}
-        command = [self.bin / words[0], *words[1:]]
+        command = [str(self.bin / words[0]), *words[1:]]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     def refusal(self, *words: str) -> str:
@@ -52,7 +52,7 @@ def installed(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Install
     wheel, share = shutil.copy(made, folder), folder / "share"
     environment = {**os.environ, "GSPLIT": str(binary)}
     subprocess.run([REPOSITORY / "scripts/share.sh", share], env=environment, check=True, stdout=subprocess.DEVNULL)
-    pack = [sys.executable, REPOSITORY / "scripts/wheel.py", wheel, "--stored", "--share", share]
+    pack: list[str | Path] = [sys.executable, REPOSITORY / "scripts/wheel.py", wheel, "--stored", "--share", share]
     packed = subprocess.run([*pack, "--programs", binary.parent], capture_output=True, text=True, check=False)
     assert packed.returncode == 0, packed.stderr
     return Installed(folder / "env", Path(packed.stdout.strip()))
