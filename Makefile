@@ -76,10 +76,11 @@ test-faults: setup ## kill every command at 200 moments and at each call that ch
 # $(call maturin,options,folder): packs the Python package with its extension into one wheel. What cargo built for other targets is used.
 maturin = rm -rf $(2) && $(python_env)/bin/maturin build --quiet $(1) --manifest-path python/native/Cargo.toml --out $(2)
 
-wheel: $(python_env)/ready ## make the wheel of the Python package (python/) in target/wheel/, for Python 3.9 and later
+wheel: $(if $(GSPLIT),,build) $(python_env)/ready ## pack the programs, completions, man pages and the Python package into one wheel in target/wheel/ (runs without Rust)
 	@:$(call need,cargo,install Rust as https://rustup.rs says)
 	$(call maturin,--release,target/wheel)
-	@ls target/wheel/*.whl
+	@scripts/share.sh target/share
+	@$(python_env)/bin/python scripts/wheel.py target/wheel/*.whl --programs "$(dir $(or $(GSPLIT),target/release/gsplit))"
 
 # The extension is compiled as the tests of the workspace are, which has compiled most of it by then.
 test-python: $(python_env)/ready ## lint, type-check and test the Python package (python/)

@@ -230,6 +230,10 @@ fn training() -> Training {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = said.lines().next().map_or_else(|| format!("it ended by {}", output.status), str::to_string);
+            // The wheel's gsplit-train says itself what to install.
+            if let Some(reason) = said.strip_prefix("error: ") {
+                return Training::Fails(reason.to_string());
+            }
             let remedy = match getrlimit(Resource::As).current {
                 Some(_) => "memory is limited here: raise the limit (ulimit -v)",
                 None => "run `make setup`, which finds or fetches libtorch, and build again",

@@ -51,7 +51,9 @@ def test_the_wheel_holds_the_package() -> None:
         pytest.skip("no wheel named in GSPLIT_WHEEL: `make test-python` makes one")
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if name.startswith("gsplit/")}
-    sources = {f"gsplit/{path.name}" for path in (PACKAGE / "src/gsplit").iterdir() if path.is_file()}
+    package = PACKAGE / "src"
+    files = (path for path in (package / "gsplit").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    sources = {str(path.relative_to(package)) for path in files}
     assert held == {*sources, "gsplit/_native.abi3.so"} and {"gsplit/py.typed", "gsplit/_native.pyi"} < held
     assert "cp39-abi3-" in wheel
 

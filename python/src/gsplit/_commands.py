@@ -130,11 +130,23 @@ def _watch(child: subprocess.Popen[bytes], show: bool) -> tuple[bytes, deque[str
 
 def _program() -> str:
     given = os.environ.get("GSPLIT")
-    found = given or shutil.which("gsplit")
+    found = given or shutil.which("gsplit") or _installed()
     if found is None:
-        remedy = "`make build` makes it; name its path in GSPLIT, or add its folder to PATH"
+        remedy = "`make build` or `make wheel` makes it; name its path in GSPLIT, or add its folder to PATH"
         raise CommandError(["gsplit"], None, f"the gsplit program is not on PATH: {remedy}")
     return found
+
+
+def _installed() -> str | None:
+    """The program that came with this package: its folder is not on PATH where the environment is not activated."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        held = files("gsplit") or []
+    except PackageNotFoundError:
+        return None
+    programs = (Path(file.locate()) for file in held if file.name == "gsplit" and file.parent.name == "bin")
+    return next((str(program.resolve()) for program in programs if program.is_file()), None)
 
 
 def _word(value: _Input) -> str:
