@@ -41,8 +41,8 @@ def convert(source: _Source | None = None, out: _Path | None = None, **options: 
     Keywords are the command's options, as `symmetrise=True`, `random_split=[0.6, 0.2, 0.2]` or `memory="8GiB"`.
 
     `edges` and `nodes` are paths or tables: of pandas, polars or pyarrow, or dicts of arrays, where a matrix
-    `[rows, width]` is one column. `edges` may also be an `edge_index`, `[2, m]`; a dict of `nodes` without `id` then has
-    vertex v in row v. Tables are written as Parquet into a temporary folder (`TMPDIR`), which is removed at the end.
+    `[rows, width]` is one column. `edges` may also be an `edge_index`, `[2, m]`: row v of a dict of `nodes` without
+    `id` is then vertex v. Tables are written as Parquet into a temporary folder (`TMPDIR`), and removed at the end.
     """
     edges = options.pop("edges", None)
     if (source is None) == (edges is None) or out is None:

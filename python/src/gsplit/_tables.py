@@ -13,15 +13,18 @@ def is_table(value: object) -> bool:
     """Whether `value` is no path, but what `write` takes."""
     if isinstance(value, str):
         return False
-    kinds = ("__arrow_c_stream__", "__dataframe__", "__array__")
-    return isinstance(value, Mapping) or any(hasattr(value, kind) for kind in kinds)
+    return isinstance(value, Mapping) or _is_frame(value) or hasattr(value, "__array__")
+
+
+def _is_frame(value: object) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__dataframe__")
 
 
 def write(given: dict[str, Any], folder: Path) -> dict[str, Path]:
     """Writes the tables of `edges` and `nodes` into `folder` and returns their paths. pyarrow is imported here."""
-    nodes = given.get("nodes")
-    if hasattr(given.get("edges"), "__array__") and isinstance(nodes, Mapping) and "id" not in nodes:
-        # An edge index numbers the rows.
+    edges, nodes = given.get("edges"), given.get("nodes")
+    is_index = hasattr(edges, "__array__") and not _is_frame(edges)
+    if is_index and isinstance(nodes, Mapping) and "id" not in nodes:
         given = {**given, "nodes": {"id": np.arange(len(next(iter(nodes.values()), ()))), **nodes}}
     return {name: _write(value, folder / f"{name}.parquet") for name, value in given.items()}
 
