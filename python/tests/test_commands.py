@@ -188,6 +188,22 @@ class Frame:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+def test_tables_in_memory_are_predicted(commands: Path) -> None:
+    rng = np.random.default_rng(6)
+    y = np.arange(80) % 2
+    nodes = {"id": np.arange(80), "age": rng.random(80) + y, "label": y}
+    edges = pa.table({"source": rng.integers(0, 80, 400), "target": rng.integers(0, 80, 400)})
+    train = {**TRAIN, "epochs": 2}
+    gsplit.run(edges, "out", train, nodes=nodes, random_split=[0.6, 0.2, 0.2], quiet=True)
+    new = {"id": np.arange(5), "age": rng.random(5)}
+    links = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
+    found = list(Path("out").rglob("best"))
+    gsplit.infer(
+        "out/dataset", found[0], nodes=new, edges={"source": links[0], "target": links[1]}, out="p.npy", quiet=True
+    )
+    assert len(np.load("p.npy")) == 5
+
+
 @pytest.mark.parametrize("edges", [np.zeros((3, 4)), {"source": [1], "target": [1, 2]}, {"source": 1}])
 def test_tables_that_are_none(edges: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GSPLIT", "gsplit")

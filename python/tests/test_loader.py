@@ -202,6 +202,9 @@ def test_the_names_that_pyg_has(ds: gsplit.Dataset) -> None:
         "numpy": True,
         "num_workers": 0,
         "replace": False,
+        "is_sorted": False,
+        "time_attr": None,
+        "subgraph_type": SimpleNamespace(value="directional"),
     }
     assert contents(gsplit.NeighborLoader(ds, input_nodes=[8, 2, 5], **options)) == expected
     masked = gsplit.NeighborLoader(ds, input_nodes=mask, **options)
@@ -468,6 +471,7 @@ def test_a_forked_process_can_draw(ds: gsplit.Dataset) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_pass_does_not_go_on_in_a_forked_process(ds: gsplit.Dataset) -> None:
     batches = iter(loader(ds))
     next(batches)

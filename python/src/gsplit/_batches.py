@@ -111,7 +111,7 @@ class MiniBatch(_Tensors):
             torch: Any = importlib.import_module("torch")
         except ImportError as error:
             raise ImportError(f"MiniBatch.to_dgl needs dgl: run `pip install dgl` ({error})") from error
-        none = torch.empty(0, dtype=torch.int32)
+        none = torch.empty(0, dtype=torch.int32, device=torch.as_tensor(self.n_id).device)
         made = []
         for block in self.blocks:
             edges = ("csc", (torch.as_tensor(block.indptr), torch.as_tensor(block.indices), none))

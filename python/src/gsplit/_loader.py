@@ -25,25 +25,25 @@ _EPOCH_END = 2**32
 
 _AHEAD = "the loader makes mini-batches ahead itself, in threads of Rust: see prefetch and threads"
 _TEMPORAL = "vertices and edges have no times here"
-# What the loaders of PyG and PyTorch have besides: the value that changes nothing here, and why there is no other.
-_ELSEWHERE: dict[str, tuple[Any, str]] = {
-    "directed": (True, "edges are those that were drawn, from source to target"),
-    "disjoint": (False, "seeds share the vertices that they reach"),
-    "filter_per_worker": (None, _AHEAD),
-    "input_time": (None, _TEMPORAL),
-    "is_sorted": (True, "a dataset is always sorted"),
-    "neighbor_sampler": (None, "gsplit's own sampler draws"),
-    "num_workers": (0, _AHEAD),
-    "persistent_workers": (False, _AHEAD),
-    "pin_memory": (False, "device='cuda' copies by way of pinned memory"),
-    "prefetch_factor": (None, _AHEAD),
-    "replace": (False, "draws are without replacement"),
-    "subgraph_type": ("directional", "edges are those that were drawn, from source to target"),
-    "temporal_strategy": ("uniform", _TEMPORAL),
-    "time_attr": (None, _TEMPORAL),
-    "transform": (None, "call it on each mini-batch"),
-    "transform_sampler_output": (None, "the sampler's output is the mini-batch"),
-    "weight_attr": (None, "draw_by names the edge column to draw by"),
+# What the loaders of PyG and PyTorch have besides: values that change nothing here, and why there are no others.
+_ELSEWHERE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "directed": ((True,), "edges are those that were drawn, from source to target"),
+    "disjoint": ((False,), "seeds share the vertices that they reach"),
+    "filter_per_worker": ((True, False), _AHEAD),
+    "input_time": ((), _TEMPORAL),
+    "is_sorted": ((True, False), "a dataset is always sorted"),
+    "neighbor_sampler": ((), "gsplit's own sampler draws"),
+    "num_workers": ((0,), _AHEAD),
+    "persistent_workers": ((False,), _AHEAD),
+    "pin_memory": ((False,), "device='cuda' copies by way of pinned memory"),
+    "prefetch_factor": ((), _AHEAD),
+    "replace": ((False,), "draws are without replacement"),
+    "subgraph_type": (("directional",), "edges are those that were drawn, from source to target"),
+    "temporal_strategy": (("uniform",), _TEMPORAL),
+    "time_attr": ((), _TEMPORAL),
+    "transform": ((), "call it on each mini-batch"),
+    "transform_sampler_output": ((), "the sampler's output is the mini-batch"),
+    "weight_attr": ((), "draw_by names the edge column to draw by"),
 }
 
 
@@ -333,7 +333,7 @@ def _refuse_others(given: Mapping[str, object]) -> None:
         if name not in _ELSEWHERE:
             raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
         same, reason = _ELSEWHERE[name]
-        if value is not None and value != same:
+        if value is not None and getattr(value, "value", value) not in same:
             raise TypeError(f"gsplit's NeighborLoader has no {name}={value!r:.40}: {reason}")
 
 
