@@ -197,11 +197,9 @@ def test_tables_in_memory_are_predicted(commands: Path) -> None:
     gsplit.run(edges, "out", train, nodes=nodes, random_split=[0.6, 0.2, 0.2], quiet=True)
     new = {"id": np.arange(5), "age": rng.random(5)}
     links = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
-    found = list(Path("out").rglob("best"))
-    gsplit.infer(
-        "out/dataset", found[0], nodes=new, edges={"source": links[0], "target": links[1]}, out="p.npy", quiet=True
-    )
-    assert len(np.load("p.npy")) == 5
+    pairs = {"source": links[0], "target": links[1]}
+    gsplit.infer(checkpoint="out/checkpoint/best", nodes=new, edges=pairs, out="new.npy", quiet=True)
+    assert len(np.load("new.npy")) == 5
 
 
 @pytest.mark.parametrize("edges", [np.zeros((3, 4)), {"source": [1], "target": [1, 2]}, {"source": 1}])

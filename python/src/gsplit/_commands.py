@@ -98,12 +98,12 @@ def report(source: _Input, out: _Path = "report.html", **options: Any) -> Report
     return run_command("report", source, out=out, **options)
 
 
-def infer(dataset: _Input, checkpoint: _Path, **options: Any) -> Report:
+def infer(dataset: _Input | None = None, checkpoint: _Path | None = None, **options: Any) -> Report:
     """`gsplit infer`: predicts for every vertex with a trained model, as `out="predictions.npy"`.
 
-    `nodes` and `edges`, which are new ones, are paths or tables, as for `convert`.
+    In place of `dataset`, `nodes` and `edges` are new ones: paths or tables, as for `convert`.
     """
-    return run_command("infer", dataset, checkpoint=checkpoint, **options)
+    return run_command("infer", *([] if dataset is None else [dataset]), checkpoint=checkpoint, **options)
 
 
 def run(source: _Source, out: _Path, train: dict[str, Any] | None = None, **options: Any) -> Report:
