@@ -7,11 +7,13 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import REPOSITORY
 
@@ -156,3 +158,68 @@ def test_any_command_runs(commands: Path) -> None:
     ds = make_dataset()
     assert _commands.run_command("inspect", ds)["dataset"]["num_vertices"] == 600
     assert os.fspath(ds.path) == "ds"
+
+
+def test_tables_in_memory_are_converted(commands: Path) -> None:
+    rng = np.random.default_rng(5)
+    edges = np.unique(rng.integers(0, 50, (400, 2)), axis=0).T
+    x, y = rng.random((60, 3), dtype=np.float32), rng.integers(0, 3, 60)
+    options: dict[str, Any] = {"quiet": True, "keep_ids": True}
+    gsplit.convert(edges=edges, nodes={"x": x, "y": y}, out="index", **options)
+    ids = {"id": np.arange(60), "x": x, "y": y.tolist()}
+    gsplit.convert(edges={"source": edges[0], "target": edges[1]}, nodes=ids, out="dicts", **options)
+    gsplit.convert(pa.table({"source": edges[0], "target": edges[1]}), "arrow", nodes=Frame(ids), **options)
+    for name in ("index", "dicts", "arrow"):
+        ds = gsplit.open(name)
+        assert ds.num_vertices == 60 and ds.num_edges == edges.shape[1], name
+        np.testing.assert_array_equal(ds.features[:], x)
+        np.testing.assert_array_equal(ds.labels, y)
+    assert not list(Path(tempfile.gettempdir()).glob("gsplit-*/edges.parquet"))
+
+
+class Frame:
+    """A data frame of another library, such as polars: all that is known of it is its stream of Arrow."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        x = pa.FixedSizeListArray.from_arrays(pa.array(columns["x"].ravel()), 3)
+        self.table = pa.table({**columns, "x": x})
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_tables_in_memory_are_predicted(commands: Path) -> None:
+    rng = np.random.default_rng(6)
+    y = np.arange(80) % 2
+    nodes = {"id": np.arange(80), "age": rng.random(80) + y, "label": y}
+    edges = pa.table({"source": rng.integers(0, 80, 400), "target": rng.integers(0, 80, 400)})
+    train = {**TRAIN, "epochs": 2}
+    gsplit.run(edges, "out", train, nodes=nodes, random_split=[0.6, 0.2, 0.2], quiet=True)
+    new = {"id": np.arange(5), "age": rng.random(5)}
+    links = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
+    pairs = {"source": links[0], "target": links[1]}
+    gsplit.infer(checkpoint="out/checkpoint/best", nodes=new, edges=pairs, out="new.npy", quiet=True)
+    assert len(np.load("new.npy")) == 5
+
+
+@pytest.mark.parametrize("edges", [np.zeros((3, 4)), {"source": [1], "target": [1, 2]}, {"source": 1}])
+def test_tables_that_are_none(edges: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GSPLIT", "gsplit")
+    with pytest.raises(TypeError, match=r"edges: .*; expected a path, a table of pandas, polars or pyarrow, or a dict"):
+        gsplit.convert(edges=edges, out="ds")
+    for source, out, given in ((None, "ds", None), ("a", "ds", edges), ("a", None, None)):
+        with pytest.raises(TypeError, match="takes a raw graph or edges=, and out"):
+            gsplit.convert(source, out, edges=given)
+
+
+def test_the_commands_beside_training(commands: Path) -> None:
+    ds = make_dataset()
+    gsplit.presample(ds, fanouts=[5, 5], epochs=2, batch_size=64, quiet=True)
+    keys = [gsplit.partition(ds, parts=2, partitioner=p, quiet=True)["key"] for p in ("random", "metis")]
+    assert gsplit.evaluate(ds, partition=keys[1], batches=5, quiet=True)["batches"] == 5
+    assert "metis" in str(gsplit.place(ds, partition=keys[1], cache="20%", quiet=True))
+    assert gsplit.plan(ds, profile="cpu-2", layers=2, fanouts=[5, 5], batch_size=64, quiet=True)
+    gsplit.export(ds, "metis", "ds.graph", quiet=True)
+    assert Path("ds.graph").is_file()
+    gsplit.report(ds, "page.html", batches=5, quiet=True)
+    assert Path("page.html").is_file()

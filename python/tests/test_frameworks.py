@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +40,7 @@ def test_pyg(golden: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch, at_once: i
 
 
 def test_pyg_sparse(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("scipy")
     pytest.importorskip("torch_geometric")
     data = golden.to_pyg(sparse=True)
     assert data.adj_t.layout == torch.sparse_csr and "edge_index" not in data
@@ -155,3 +159,58 @@ def test_blocks_in_dgl(golden: gsplit.Dataset) -> None:
         sources, targets = blocks[0].edges(order="eid")
         assert sources.tolist() == batch.blocks[0].indices.tolist() and len(targets) == len(sources)
         assert blocks[0].srcdata["feat"].tolist() == batch.x.tolist()
+
+
+def test_arrays_as_tensors(golden: gsplit.Dataset, tmp_path: Path) -> None:
+    tensors = golden.to_torch()
+    train, labels = tensors.split("train"), tensors.labels
+    assert train.dtype == labels.dtype == torch.int64 and labels[train].tolist() == six.LABELS[[0, 3]].tolist()
+    assert tensors.features[train].tolist() == six.FEATURES[[0, 3]].tolist()
+    many = gsplit.open(six.write(tmp_path / "many", labels=six.MANY_LABELS)).to_torch().labels
+    assert many.dtype == torch.float32 and many.tolist() == six.MANY_LABELS.astype(float).tolist()
+
+
+@pytest.mark.parametrize("form", ["pyg", "blocks"])
+def test_loader_of_tensors_on_a_device(golden: gsplit.Dataset, form: Any) -> None:
+    pytest.importorskip("gsplit._native")
+    mask = golden.to_torch().labels >= 0
+    options: dict[str, Any] = {"num_neighbors": [2, 2], "form": form, "shuffle": False}
+    loader = gsplit.NeighborLoader(golden, input_nodes=mask, device="cpu", **options)
+    assert loader.seeds.tolist() == mask.nonzero().ravel().tolist()
+    (batch,), (plain,) = loader, gsplit.NeighborLoader(golden, input_nodes=mask.nonzero().ravel(), **options)
+    assert batch.x.device.type == "cpu" and batch.x.equal(plain.x) and batch.n_id.equal(plain.n_id)
+    assert str(pickle.loads(pickle.dumps(loader))) == str(loader)  # noqa: S301
+    if form == "blocks":
+        (meta,) = gsplit.NeighborLoader(golden, input_nodes=mask, device="meta", **options)
+        assert meta.x.is_meta and meta.blocks[0].indices.is_meta and meta.blocks[0].num_dst == batch.blocks[0].num_dst
+        (arrays,) = gsplit.NeighborLoader(golden, input_nodes=mask, numpy=True, **options)
+        with pytest.raises(TypeError, match="leave out numpy=True"):
+            arrays.to("cpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="device cuda: PyTorch finds no GPU"):
+            gsplit.NeighborLoader(golden, [2], device="cuda")
+
+
+class Wrapped(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+    """A loader inside PyTorch's own."""
+
+    def __init__(self, loader: gsplit.NeighborLoader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+
+def test_workers_of_a_data_loader_are_refused(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("gsplit._native")
+    loader = gsplit.NeighborLoader(golden, [2])
+    around = torch.utils.data.DataLoader(Wrapped(loader), batch_size=None)
+    assert len(list(around)) == 1
+    for context in ("fork", "spawn"):
+        around = torch.utils.data.DataLoader(
+            Wrapped(loader), batch_size=None, num_workers=1, multiprocessing_context=context
+        )
+        with pytest.raises(RuntimeError, match=r"would draw the whole epoch .* pass num_workers=0"):
+            next(iter(around))
+    with pytest.raises(TypeError, match="needs no DataLoader around it"):
+        next(iter(torch.utils.data.DataLoader(loader)))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -186,6 +192,146 @@ def test_seeds_of_other_splits(ds: gsplit.Dataset) -> None:
     assert batch.n_id[0] == 1 and batch.batch_size == 1
 
 
+def test_the_names_that_pyg_has(ds: gsplit.Dataset) -> None:
+    expected = contents(loader(ds, [4, 3], seeds=[8, 2, 5]))
+    mask = np.zeros(N, np.bool_)
+    mask[[8, 2, 5]] = True
+    options: dict[str, Any] = {
+        "num_neighbors": [4, 3],
+        "batch_size": 16,
+        "numpy": True,
+        "num_workers": 0,
+        "replace": False,
+        "is_sorted": False,
+        "time_attr": None,
+        "subgraph_type": SimpleNamespace(value="directional"),
+    }
+    assert contents(gsplit.NeighborLoader(ds, input_nodes=[8, 2, 5], **options)) == expected
+    masked = gsplit.NeighborLoader(ds, input_nodes=mask, **options)
+    assert masked.seeds.tolist() == [2, 5, 8] and masked.seeds.dtype == np.uint32
+    assert len(gsplit.NeighborLoader(ds, input_nodes="all", **options).seeds) == N
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_neighbors": [2]}, "fanouts and num_neighbors are two names of the same"),
+        ({"seeds": "train", "input_nodes": "train"}, "seeds and input_nodes are two names of the same"),
+        ({"fanouts": None}, "fanouts are missing"),
+        ({"fanouts": {("a", "to", "b"): [2]}}, "fanouts by type of edge: a dataset has one type"),
+        ({"seeds": ("paper", None)}, "seeds of the type 'paper': vertices have one type here"),
+        ({"disjoint": True}, "has no disjoint=True: seeds share"),
+        ({"time_attr": "year"}, "has no time_attr='year': vertices and edges have no times"),
+        ({"num_workers": 4}, "has no num_workers=4: the loader makes mini-batches ahead itself"),
+        ({"weight_attr": "w"}, "draw_by names the edge column"),
+        ({"fan_outs": [1]}, r"NeighborLoader\(\) got an unexpected keyword argument 'fan_outs'"),
+    ],
+)
+def test_names_that_are_refused(ds: gsplit.Dataset, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words) as raised:
+        loader(ds, **options)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(TypeError, match="iterated over, not indexed"):
+        loader(ds)[0]
+
+
+@pytest.mark.parametrize("form", ["pyg", "blocks"])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_oracle_ranks_have_equally_many_portions_of_one_loader(ds: gsplit.Dataset, form: str, drop_last: bool) -> None:
+    # 100 seeds: the last mini-batch has one that three ranks share.
+    whole = list(loader(ds, batch_size=33, form=form, drop_last=drop_last))
+    parts = [loader(ds, batch_size=11, form=form, drop_last=drop_last, rank=r, world_size=3) for r in range(3)]
+    assert [len(part) for part in parts] == [len(whole)] * 3 and parts[0].batch_size == 11
+    for batch, *portions in zip(whole, *parts):
+        drawn = np.concatenate([portion.input_id for portion in portions])
+        np.testing.assert_array_equal(drawn, np.resize(batch.input_id, max(3, batch.batch_size)))
+        if form == "blocks":
+            top = [np.diff(portion.blocks[-1].indptr) for portion in portions]
+            expected = np.diff(batch.blocks[-1].indptr)
+            np.testing.assert_array_equal(np.concatenate(top), np.resize(expected, len(drawn)))
+    (two,) = zip(*[loader(ds, seeds=range(8), batch_size=4, rank=r, world_size=3) for r in range(3)])
+    assert sorted(portion.batch_size for portion in two) == [2, 3, 3]
+
+
+def test_a_loader_pickles_and_a_spawned_process_draws_the_same(ds: gsplit.Dataset) -> None:
+    batches = loader(ds, seeds=[7, 3, 5], rank=1, world_size=2, batch_size=1)
+    batches.set_epoch(4)
+    again = pickle.loads(pickle.dumps(batches))  # noqa: S301
+    assert again.epoch == 4 and repr(again) == repr(batches)
+    expected = contents(batches)
+    assert contents(again) == expected
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(contents, (batches,)) == expected
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_a_pass_that_is_left_leaves_no_thread(ds: gsplit.Dataset) -> None:
+    before = threads()
+    batches = loader(ds, batch_size=1, prefetch=3, threads=2)
+    left = iter(batches)
+    next(left)
+    assert threads() > before
+    del left
+    for _ in batches:
+        pass
+    deadline = time.monotonic() + 10
+    while threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() <= before
+
+
+def test_an_interrupt_ends_a_pass(ds: gsplit.Dataset) -> None:
+    script = (
+        "import sys, gsplit; l = gsplit.NeighborLoader(sys.argv[1], [4, 3], 4, numpy=True);"
+        "print('begun', flush=True)\nwhile True:\n    for batch in l: pass"
+    )
+    python = subprocess.Popen([sys.executable, "-c", script, ds.path], stdout=-1, stderr=-1, text=True)
+    assert python.stdout is not None and python.stdout.readline() == "begun\n"
+    time.sleep(0.2)
+    python.send_signal(signal.SIGINT)
+    _, told = python.communicate(timeout=20)
+    assert told.endswith("KeyboardInterrupt\n") and "panicked" not in told
+
+
+def test_mini_batches_go_to_a_gpu_one_ahead(ds: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU here: the calls are followed."""
+    told: list[str] = []
+
+    class Batch:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def pin_memory(self) -> Batch:
+            return self
+
+        def to(self, device: Any, non_blocking: bool) -> Batch:
+            assert non_blocking and told[-1] == "on side"
+            told.append(f"copy {self.number}")
+            return self
+
+        def record_stream(self, stream: Any) -> None:
+            told.append(f"keep {self.number}")
+
+    side = SimpleNamespace(record_event=lambda: len(told))
+    present = SimpleNamespace(wait_event=lambda event: told.append(f"wait {told[event - 1]}"))
+    cuda = SimpleNamespace(
+        Stream=lambda device: side,
+        stream=lambda stream: told.append("on side") or nullcontext(),  # type: ignore[func-returns-value]
+        current_stream=lambda device: present,
+    )
+    batches = loader(ds)
+    monkeypatch.setattr(batches, "_torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(batches, "_device", SimpleNamespace(type="cuda"))
+    for batch in batches._moved(iter([Batch(0), Batch(1)])):
+        told.append(f"use {batch.number}")
+    first = ["on side", "copy 0", "on side", "copy 1", "wait copy 0", "keep 0", "use 0"]
+    assert told == [*first, "wait copy 1", "keep 1", "use 1"]
+
+
 def test_a_pass_can_be_left_early(ds: gsplit.Dataset) -> None:
     batches = loader(ds, batch_size=1, prefetch=3)
     for _ in range(20):
@@ -279,6 +425,10 @@ def test_memory_is_used_again_only_when_nothing_shows_it(tmp_path: Path, prefetc
         ({"seeds": [-1, 3]}, "seed -1, expected vertices from 0 to 299"),
         ({"seeds": [5, 1, 5]}, "vertex 5 is there 2 times, expected distinct seeds"),
         ({"seeds": [0.5]}, "expected a list of vertices"),
+        ({"seeds": [True, False]}, r"mask of shape \(2,\), expected one value for each of 300 vertices"),
+        ({"rank": 1}, "rank and world_size are given together"),
+        ({"rank": 2, "world_size": 2}, "rank 2 of world_size 2, expected one from 0 to 1"),
+        ({"device": "cpu"}, "device cpu: NumPy arrays stay in host memory"),
     ],
 )
 def test_wrong_arguments(ds: gsplit.Dataset, options: dict[str, Any], words: str) -> None:
@@ -319,6 +469,21 @@ def test_a_forked_process_can_draw(ds: gsplit.Dataset) -> None:
     if child == 0:
         os._exit(0 if contents(batches) == expected else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_pass_does_not_go_on_in_a_forked_process(ds: gsplit.Dataset) -> None:
+    batches = iter(loader(ds))
+    next(batches)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(batches)
+        except RuntimeError as error:
+            os._exit(0 if "began before the fork" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(list(batches)) == 6
 
 
 def test_without_the_extension_all_else_works(ds: gsplit.Dataset) -> None:

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -58,11 +60,23 @@ def test_the_wheel_holds_the_package() -> None:
     assert "cp39-abi3-" in wheel
 
 
+def test_the_version_is_the_packages() -> None:
+    assert f'version = "{gsplit.__version__}"' in (PACKAGE / "pyproject.toml").read_text()
+
+
+def test_importing_brings_nothing_that_is_slow() -> None:
+    heavy = "torch", "torch_geometric", "dgl", "pyarrow", "scipy", "pandas", "gsplit._native"
+    script = f"import sys, gsplit; print([name for name in {heavy} if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "[]\n"
+
+
 def test_the_stubs_name_what_the_extension_has() -> None:
     native = pytest.importorskip("gsplit._native")
     stubs = (PACKAGE / "src/gsplit/_native.pyi").read_text()
     classes = re.findall(r"^class (\w+):\n(.*?)(?=^@final|\Z)", stubs, re.DOTALL | re.MULTILINE)
-    assert [name for name, _ in classes] == ["Layer", "Batch", "Epoch", "Loader"]
+    assert [name for name, _ in classes][:4] == ["Layer", "Batch", "Epoch", "Loader"]
     for name, body in classes:
         promised = {*re.findall(r"^    (\w+): ", body, re.MULTILINE), *re.findall(r"    def (\w+)", body)}
         has = vars(getattr(native, name))

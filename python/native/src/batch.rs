@@ -20,7 +20,11 @@ pub struct Plan {
     pub dataset: Dataset,
     pub fanouts: Fanouts,
     pub seeds: Vec<u32>,
+    /// Seeds of a mini-batch, on all ranks.
     pub batch_size: usize,
+    /// This rank, and how many there are: each takes its portion of a mini-batch.
+    pub rank: usize,
+    pub ranks: usize,
     pub drop_last: bool,
     pub shuffle: bool,
     pub seed: u64,
@@ -42,6 +46,15 @@ impl Plan {
         match self.drop_last {
             true => self.seeds.len() / self.batch_size,
             false => self.seeds.len().div_ceil(self.batch_size),
+        }
+    }
+
+    /// This rank's portion of a mini-batch, never empty: of fewer seeds than ranks some are taken twice.
+    fn portion<'a>(&self, batch: &'a [u32]) -> &'a [u32] {
+        let (count, rank) = (batch.len(), self.rank);
+        match count < self.ranks {
+            true => &batch[rank % count..=rank % count],
+            false => &batch[count * rank / self.ranks..count * (rank + 1) / self.ranks],
         }
     }
 
@@ -108,7 +121,7 @@ impl Maker {
         }
         let Self { epoch, step, order, sampler, numbering, pool } = self;
         let from = *step * plan.batch_size;
-        let positions = &order[from..(from + plan.batch_size).min(order.len())];
+        let positions = plan.portion(&order[from..(from + plan.batch_size).min(order.len())]);
         let key = Step { seed: plan.seed, epoch: *epoch, step: *step as u32 };
         let made = pool.install(|| make(plan, positions, key, sampler, numbering));
         *step += 1;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gsplit_kernels::KernelError;
@@ -33,7 +34,7 @@ pub struct Loader {
 #[pymethods]
 impl Loader {
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
@@ -53,6 +54,8 @@ impl Loader {
         labels: bool,
         threads: Option<usize>,
         prefetch: usize,
+        rank: usize,
+        ranks: usize,
     ) -> PyResult<Self> {
         let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
         let seeds = seeds.as_slice()?.to_vec();
@@ -82,6 +85,8 @@ impl Loader {
                     fanouts,
                     seeds,
                     batch_size,
+                    rank,
+                    ranks,
                     drop_last,
                     shuffle,
                     seed,
@@ -125,8 +130,8 @@ impl Loader {
             }
         };
         let thread = std::thread::Builder::new().name("gsplit-loader".into()).spawn(work);
-        thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
-        Ok(Epoch { plan, source: Mutex::new(Source::Ahead(receiver, 0)) })
+        let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
+        Ok(Epoch { plan, source: Mutex::new(Source::Ahead { receiver, received: 0, thread }) })
     }
 }
 
@@ -157,7 +162,12 @@ pub struct Epoch {
 enum Source {
     Here(Box<Maker>),
     /// With the number of those that came.
-    Ahead(Receiver<Result<Made, String>>, usize),
+    Ahead {
+        receiver: Receiver<Result<Made, String>>,
+        received: usize,
+        thread: JoinHandle<()>,
+    },
+    Closed,
 }
 
 #[pymethods]
@@ -179,6 +189,18 @@ impl Epoch {
             }
         }
     }
+
+    /// Ends the epoch and its thread.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Source::Ahead { receiver, thread, .. } = std::mem::replace(&mut *source, Source::Closed) {
+                // The thread ends with the mini-batch that it is at.
+                drop(receiver);
+                let _ = thread.join();
+            }
+        });
+    }
 }
 
 impl Epoch {
@@ -187,7 +209,8 @@ impl Epoch {
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *source {
             Source::Here(maker) => Poll::Ready(maker.next(&self.plan)),
-            Source::Ahead(receiver, received) => match receiver.recv_timeout(PATIENCE) {
+            Source::Closed => Poll::Ready(None),
+            Source::Ahead { receiver, received, .. } => match receiver.recv_timeout(PATIENCE) {
                 Ok(made) => {
                     *received = if made.is_ok() { *received + 1 } else { self.plan.num_batches() };
                     Poll::Ready(Some(made))

@@ -11,13 +11,29 @@ Values are not checked here; `gsplit verify` does that, by checksum. Only format
 
 from ._artifacts import Partition, Presample
 from ._batches import Block, MiniBatch, Subgraph
-from ._commands import convert, generate, infer, partition, presample, run, train
+from ._commands import (
+    convert,
+    evaluate,
+    export,
+    generate,
+    infer,
+    partition,
+    place,
+    plan,
+    presample,
+    report,
+    run,
+    train,
+)
 from ._dataset import Dataset
 from ._dataset import open_dataset as open
 from ._errors import CommandError, DatasetError
+from ._export import Tensors
 from ._features import FeatureBatch, Features
 from ._labels import MultiLabels
 from ._loader import NeighborLoader
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Block",
@@ -32,12 +48,19 @@ __all__ = [
     "Partition",
     "Presample",
     "Subgraph",
+    "Tensors",
+    "__version__",
     "convert",
+    "evaluate",
+    "export",
     "generate",
     "infer",
     "open",
     "partition",
+    "place",
+    "plan",
     "presample",
+    "report",
     "run",
     "train",
 ]

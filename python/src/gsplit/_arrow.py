@@ -1,11 +1,12 @@
-"""Opens Arrow IPC files, mapped. What pyarrow says of a damaged one becomes a `DatasetError`."""
+"""Opens Arrow IPC files, mapped. What pyarrow says of a damaged one becomes a `DatasetError`.
+
+pyarrow is imported where it is first needed: that takes as long as importing all else.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from ._document import unreadable
 from ._errors import damaged
@@ -13,6 +14,8 @@ from ._errors import damaged
 
 def open_arrow(path: Path) -> Any:
     """A `pyarrow.RecordBatchFileReader` of the file at `path`, whose batches lie in the file."""
+    import pyarrow as pa
+
     try:
         return pa.ipc.open_file(pa.memory_map(str(path)))
     except pa.ArrowException as error:
@@ -23,6 +26,8 @@ def open_arrow(path: Path) -> Any:
 
 def columns_of(reader: Any, path: Path) -> str:
     """Names and types of the columns, as `feat: float[128], scale: float`."""
+    import pyarrow as pa
+
     try:
         return ", ".join(f"{field.name}: {_plain(field.type)}" for field in reader.schema)
     except (pa.ArrowException, ValueError) as error:
@@ -36,4 +41,6 @@ def one_line(error: Exception) -> str:
 
 def _plain(kind: Any) -> str:
     """A type without the name and the nullability of what it holds, which tools write differently."""
+    import pyarrow as pa
+
     return f"{kind.value_type}[{kind.list_size}]" if pa.types.is_fixed_size_list(kind) else str(kind)

@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+_Batch = TypeVar("_Batch", bound="_Tensors")
+
+
+class _Tensors:
+    """A mini-batch whose tensors move together, by the names that PyG's `Data` has."""
+
+    def to(self: _Batch, device: Any, non_blocking: bool = False) -> _Batch:
+        """The mini-batch on `device`."""
+        moved: _Batch = _each(self, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return moved
+
+    def pin_memory(self: _Batch) -> _Batch:
+        """A copy in pinned memory, from which a GPU copies by itself."""
+        pinned: _Batch = _each(self, lambda tensor: tensor.pin_memory())
+        return pinned
+
+    def record_stream(self, stream: Any) -> None:
+        """Keeps the memory until what `stream` has been given by now is done."""
+        _each(self, lambda tensor: tensor.record_stream(stream))
+
+
+def _each(value: Any, do: Callable[[Any], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        raise TypeError("a mini-batch of NumPy arrays stays in host memory: leave out numpy=True")
+    if isinstance(value, list):
+        return [_each(item, do) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _each(getattr(value, field.name), do) for field in fields(value)})
+    return value if value is None or isinstance(value, int) else do(value)
 
 
 @dataclass
-class Subgraph:
+class Subgraph(_Tensors):
     """A mini-batch as one graph, with the attributes of PyG's `Data`; NumPy arrays, or torch tensors without PyG."""
 
     n_id: Any
@@ -49,7 +82,7 @@ class Block:
 
 
 @dataclass
-class MiniBatch:
+class MiniBatch(_Tensors):
     """A mini-batch as blocks."""
 
     blocks: list[Block]
@@ -78,7 +111,7 @@ class MiniBatch:
             torch: Any = importlib.import_module("torch")
         except ImportError as error:
             raise ImportError(f"MiniBatch.to_dgl needs dgl: run `pip install dgl` ({error})") from error
-        none = torch.empty(0, dtype=torch.int32)
+        none = torch.empty(0, dtype=torch.int32, device=torch.as_tensor(self.n_id).device)
         made = []
         for block in self.blocks:
             edges = ("csc", (torch.as_tensor(block.indptr), torch.as_tensor(block.indices), none))

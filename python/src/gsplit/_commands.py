@@ -8,12 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Union
 
+from . import _tables
 from ._dataset import Dataset
 from ._errors import CommandError
 
@@ -22,17 +25,29 @@ Report = dict[str, Any]
 
 _Path = Union[str, "os.PathLike[str]"]
 _Input = Union[_Path, Dataset]
+# Tables too, as `_tables` takes them.
+_Source = Any
+
+# Options that may be tables in memory.
+_TABLES = ("edges", "nodes")
 
 # Lines of standard error that a complaint may need: those of a wrong option are few.
 _KEPT_LINES = 20
 
 
-def convert(source: _Path, out: _Path, **options: Any) -> Report:
-    """`gsplit convert`: turns the raw graph `source` into the dataset directory `out`.
+def convert(source: _Source | None = None, out: _Path | None = None, **options: Any) -> Report:
+    """`gsplit convert`: turns the raw graph `source` (or `edges=`) into the dataset directory `out`.
 
     Keywords are the command's options, as `symmetrise=True`, `random_split=[0.6, 0.2, 0.2]` or `memory="8GiB"`.
+
+    `edges` and `nodes` are paths or tables: of pandas, polars or pyarrow, or dicts of arrays, where a matrix
+    `[rows, width]` is one column. `edges` may also be an `edge_index`, `[2, m]`: row v of a dict of `nodes` without
+    `id` is then vertex v. Tables are written as Parquet into a temporary folder (`TMPDIR`), and removed at the end.
     """
-    return run_command("convert", source, out=out, **options)
+    edges = options.pop("edges", None)
+    if (source is None) == (edges is None) or out is None:
+        raise TypeError("convert takes a raw graph or edges=, and out")
+    return run_command("convert", edges if source is None else source, out=out, **options)
 
 
 def generate(kind: str, out: _Path, **options: Any) -> Report:
@@ -58,21 +73,49 @@ def train(dataset: _Input, **options: Any) -> Report:
     return run_command("train", dataset, **options)
 
 
-def infer(dataset: _Input, checkpoint: _Path, **options: Any) -> Report:
-    """`gsplit infer`: predicts for every vertex with a trained model, as `out="predictions.npy"`."""
-    return run_command("infer", dataset, checkpoint=checkpoint, **options)
+def plan(dataset: _Input, **options: Any) -> Report:
+    """`gsplit plan`: tells which system is fastest, as `profile="a100-4", fanouts=[15, 10, 5]`."""
+    return run_command("plan", dataset, **options)
 
 
-def run(source: _Input, out: _Path, train: dict[str, Any] | None = None, **options: Any) -> Report:
+def evaluate(dataset: _Input, **options: Any) -> Report:
+    """`gsplit evaluate`: measures partitions on fresh mini-batches, as `partition="metis-4", batches=100`."""
+    return run_command("evaluate", dataset, **options)
+
+
+def place(dataset: _Input, **options: Any) -> Report:
+    """`gsplit place`: decides which feature rows each device caches, as `cache="20%"`."""
+    return run_command("place", dataset, **options)
+
+
+def export(dataset: _Input, format: str, out: _Path, **options: Any) -> Report:
+    """`gsplit export`: writes the dataset as another tool has it, `format` being `pyg`, `parquet`, `metis` ..."""
+    return run_command("export", dataset, format=format, out=out, **options)
+
+
+def report(source: _Input, out: _Path = "report.html", **options: Any) -> Report:
+    """`gsplit report`: shows a dataset and its runs, or a run's folder, on one HTML page."""
+    return run_command("report", source, out=out, **options)
+
+
+def infer(dataset: _Input | None = None, checkpoint: _Path | None = None, **options: Any) -> Report:
+    """`gsplit infer`: predicts for every vertex with a trained model, as `out="predictions.npy"`.
+
+    In place of `dataset`, `nodes` and `edges` are new ones: paths or tables, as for `convert`.
+    """
+    return run_command("infer", *([] if dataset is None else [dataset]), checkpoint=checkpoint, **options)
+
+
+def run(source: _Source, out: _Path, train: dict[str, Any] | None = None, **options: Any) -> Report:
     """`gsplit run`: from a raw graph, or a dataset, to a trained model, predictions and a page in the folder `out`.
 
-    `train` has the options of `train`, as `{"epochs": 10}`; the others are those of `convert`.
+    `train` has the options of `train`, as `{"epochs": 10}`; the others are those of `convert`. `source` and `nodes` are
+    paths or tables, as for `convert`.
     """
-    behind = [word for option, value in (train or {}).items() for word in _option(option, value)]
-    return run_command("run", source, behind=behind, out=out, **options)
+    return run_command("run", source, behind=_options(train or {}), out=out, **options)
 
 
-def run_command(name: str, *words: _Input, behind: Sequence[str] = (), **options: Any) -> Report:
+def run_command(name: str, *words: _Source, behind: Sequence[str] = (), **options: Any) -> Report:
     """Runs `gsplit NAME WORDS... --OPTIONS... --json -- BEHIND...` and returns its report.
 
     `layers=3` becomes `--layers=3`, `symmetrise=True` becomes `--symmetrise`, a list or tuple is joined with commas,
@@ -82,9 +125,19 @@ def run_command(name: str, *words: _Input, behind: Sequence[str] = (), **options
     Raises `CommandError` when the command fails. Ctrl-C, or a notebook's interrupt, ends it as Ctrl-C does in a shell:
     it first saves or removes what it has begun.
     """
-    arguments = [_program(), name, *map(_word, words)]
-    for option, value in options.items():
-        arguments += _option(option, value)
+    given = {option: options[option] for option in _TABLES if _tables.is_table(options.get(option))}
+    source = next((word for word in words if _tables.is_table(word)), None)
+    if source is not None:
+        given["edges"] = source
+    with tempfile.TemporaryDirectory(prefix="gsplit-") if given else nullcontext("") as folder:
+        files = _tables.write(given, Path(folder)) if given else {}
+        paths = [_word(files["edges"] if word is source else word) for word in words]
+        told = {option: files.get(option, value) for option, value in options.items()}
+        return _run([name, *paths, *_options(told)], behind, show=not options.get("quiet"))
+
+
+def _run(words: list[str], behind: Sequence[str], show: bool) -> Report:
+    arguments = [_program(), *words]
     environment = {**os.environ, "GSPLIT_PROGRESS": "1"}
     piped, tail = subprocess.PIPE, ["--", *behind] if behind else []
     try:
@@ -94,11 +147,11 @@ def run_command(name: str, *words: _Input, behind: Sequence[str] = (), **options
     except OSError as error:
         raise CommandError(arguments, None, f"{arguments[0]}: cannot be started: {error.strerror}") from error
     with child:
-        output, told = _watch(child, show=not options.get("quiet"))
+        output, told = _watch(child, show)
     last = _last_object(output)
     if child.returncode == 0 and last is not None and "error" not in last:
         return last
-    raise CommandError(arguments, child.returncode, _complaint(name, child.returncode, last, told))
+    raise CommandError(arguments, child.returncode, _complaint(words[0], child.returncode, last, told))
 
 
 def _watch(child: subprocess.Popen[bytes], show: bool) -> tuple[bytes, deque[str]]:
@@ -153,6 +206,10 @@ def _word(value: _Input) -> str:
     """A positional argument; one that begins with a dash is a path here, not an option."""
     text = os.fspath(value.path if isinstance(value, Dataset) else value)
     return f"./{text}" if text.startswith("-") else text
+
+
+def _options(given: dict[str, Any]) -> list[str]:
+    return [word for option, value in given.items() for word in _option(option, value)]
 
 
 def _option(name: str, value: object) -> list[str]:

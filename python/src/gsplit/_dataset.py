@@ -19,11 +19,10 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from . import _artifacts, _display, _document, _export
 from ._arrow import columns_of, one_line, open_arrow
@@ -32,6 +31,9 @@ from ._errors import DatasetError, damaged
 from ._features import Features
 from ._labels import MultiLabels
 from ._npy import Array, open_npy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT = "gsplit-dataset"
 FORMAT_VERSION = 2
@@ -214,6 +216,14 @@ class Dataset:
         """
         return _export.to_scipy(self, values)
 
+    def to_torch(self) -> _export.Tensors:
+        """The splits, labels and features as torch tensors: `t = ds.to_torch(); t.labels[t.split("train")]`.
+
+        `ds.split` and `ds.labels` are views of the files, uint32 and int32; PyTorch indexes with int64, and losses take
+        that. So these are copies: 8 bytes a vertex.
+        """
+        return _export.Tensors(self)
+
     def to_pyg(self, features: bool = True, sparse: bool = False) -> Any:
         """A `torch_geometric.data.Data` of the whole graph.
 
@@ -287,6 +297,8 @@ class Dataset:
         return vertices
 
     def _string_ids(self, path: Path) -> pa.ChunkedArray:
+        import pyarrow as pa
+
         reader = open_arrow(path)
         found = columns_of(reader, path)
         if found != "original_id: large_string":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -64,6 +65,33 @@ def to_pyg(ds: Dataset, features: bool, sparse: bool) -> Any:
         key = names.get(name, name)
         data[f"node_{key}" if key in data else key] = tensor
     return data
+
+
+class Tensors:
+    """A dataset's arrays as torch tensors of the types that PyTorch indexes and computes losses with.
+
+    Each is made when it is asked for, and copied.
+    """
+
+    def __init__(self, ds: Dataset) -> None:
+        self._ds = ds
+        self._torch = _import("torch", "torch", "to_torch")
+
+    def split(self, name: str) -> Any:
+        """The vertices of the split `train`, `valid` or `test`, ascending: int64."""
+        return self._torch.from_numpy(self._ds.split(name).astype(np.int64))
+
+    @cached_property
+    def labels(self) -> Any:
+        """int64 `[n]`, -1 = unlabelled; multi-label float32 `[n, num_classes]`; of numbers float32 `[n]`."""
+        labels = self._ds.labels
+        real = self._ds.numeric_label or isinstance(labels, MultiLabels)
+        return self._torch.from_numpy(labels[:].astype(np.float32 if real else np.int64))
+
+    @cached_property
+    def features(self) -> Any:
+        """float32 `[n, dim]`."""
+        return self._torch.from_numpy(self._ds.features[:])
 
 
 def to_dgl(ds: Dataset, features: bool, idtype: Literal["int32", "int64"]) -> Any:
@@ -129,11 +157,9 @@ def _edge_index(ds: Dataset) -> npt.NDArray[np.int64]:
 def _node_tensors(torch: Any, ds: Dataset, features: bool) -> Iterator[tuple[str, Any]]:
     """Features, labels, masks and node columns under their names."""
     if features and ds.has_features:
-        yield "feat", torch.from_numpy(ds.features[:])
+        yield "feat", Tensors(ds).features
     if ds.has_labels:
-        labels = ds.labels
-        real = ds.numeric_label or isinstance(labels, MultiLabels)
-        yield "label", torch.from_numpy(labels[:].astype(np.float32 if real else np.int64))
+        yield "label", Tensors(ds).labels
     for split, vertices in ds.splits.items():
         mask = np.zeros(ds.num_vertices, np.bool_)
         mask[vertices] = True

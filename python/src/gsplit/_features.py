@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ._arrow import columns_of, one_line, open_arrow
 from ._errors import damaged
@@ -22,7 +21,7 @@ ROWS_PER_BATCH = 1 << _SHIFT
 """Rows of every record batch but the last."""
 
 _STORED = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "i8": np.int8}
-_ARROW = {"f32": pa.float32(), "f16": pa.float16(), "bf16": pa.uint16(), "i8": pa.int8()}
+_ARROW = {"f32": "float", "f16": "halffloat", "bf16": "uint16", "i8": "int8"}
 
 
 class FeatureBatch(NamedTuple):
@@ -169,6 +168,8 @@ class Features:
         return known
 
     def _read_batch(self, index: int) -> FeatureBatch:
+        import pyarrow as pa
+
         rows = min(ROWS_PER_BATCH, len(self) - index * ROWS_PER_BATCH)
         try:
             batch = self._reader.get_batch(index)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Union
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,29 @@ Fanouts = Union[str, Sequence[Union[int, str]]]
 _Path = Union[str, "os.PathLike[str]"]
 
 _EPOCH_END = 2**32
+
+_AHEAD = "the loader makes mini-batches ahead itself, in threads of Rust: see prefetch and threads"
+_TEMPORAL = "vertices and edges have no times here"
+# What the loaders of PyG and PyTorch have besides: values that change nothing here, and why there are no others.
+_ELSEWHERE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "directed": ((True,), "edges are those that were drawn, from source to target"),
+    "disjoint": ((False,), "seeds share the vertices that they reach"),
+    "filter_per_worker": ((True, False), _AHEAD),
+    "input_time": ((), _TEMPORAL),
+    "is_sorted": ((True, False), "a dataset is always sorted"),
+    "neighbor_sampler": ((), "gsplit's own sampler draws"),
+    "num_workers": ((0,), _AHEAD),
+    "persistent_workers": ((False,), _AHEAD),
+    "pin_memory": ((False,), "device='cuda' copies by way of pinned memory"),
+    "prefetch_factor": ((), _AHEAD),
+    "replace": ((False,), "draws are without replacement"),
+    "subgraph_type": (("directional",), "edges are those that were drawn, from source to target"),
+    "temporal_strategy": (("uniform",), _TEMPORAL),
+    "time_attr": ((), _TEMPORAL),
+    "transform": ((), "call it on each mini-batch"),
+    "transform_sampler_output": ((), "the sampler's output is the mini-batch"),
+    "weight_attr": ((), "draw_by names the edge column to draw by"),
+}
 
 
 class NeighborLoader:
@@ -47,15 +71,24 @@ class NeighborLoader:
     Draws are a function of `seed`, the epoch, the number of the mini-batch, the layer and the vertex. They depend
     neither on `threads` nor on `prefetch`, and are those of `gsplit train --seed` with the same seed, fanouts and batch
     size. The first pass over a loader is epoch 1, as in training, every further one the next; `set_epoch` chooses.
+
+    With `rank` and `world_size`, as for DistributedDataParallel, every rank has equally many mini-batches of
+    `batch_size` seeds: consecutive portions of the mini-batches that one process would draw with `batch_size` times
+    `world_size`. The last one may be smaller: its seeds are dealt evenly, and where it has fewer than there are ranks
+    some are given twice, so that no rank has none.
+
+    A loader pickles, so a spawned process can be given one. It refuses to draw in a worker of a PyTorch DataLoader.
     """
 
     def __init__(
         self,
         ds: Dataset | _Path,
-        fanouts: Fanouts,
+        fanouts: Fanouts | None = None,
         batch_size: int = 1024,
         *,
-        seeds: str | npt.ArrayLike = "train",
+        num_neighbors: Fanouts | None = None,
+        seeds: str | npt.ArrayLike | None = None,
+        input_nodes: str | npt.ArrayLike | None = None,
         form: Literal["pyg", "blocks"] = "pyg",
         shuffle: bool = True,
         seed: int = 0,
@@ -69,12 +102,18 @@ class NeighborLoader:
         threads: int | None = None,
         prefetch: int = 2,
         numpy: bool = False,
+        device: Any = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        **others: NoReturn,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path. Reads all edges once, to check them.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
-        `seeds` is the name of a split, or distinct vertices in any order. `draw_by` names an edge column: in-neighbours
-        are then drawn with probabilities that grow with it. Draws are without replacement.
+        `seeds` is the name of a split (`"train"` unless given), `"all"`, distinct vertices in any order, or a boolean
+        mask of all vertices; arrays and tensors will do. `num_neighbors` and `input_nodes` are PyG's names of these.
+        `draw_by` names an edge column: in-neighbours are then drawn with probabilities that grow with it. Draws are
+        without replacement.
 
         `dtype="stored"` leaves f32, f16 and bf16 features as they are (bf16 in NumPy as the bits of a uint16); i8 rows
         become float32, because each has a scale. `load_features` copies all rows into memory first, on huge pages where
@@ -83,8 +122,16 @@ class NeighborLoader:
         `prefetch` mini-batches are made ahead by a thread of Rust; 0 makes each when it is asked for. `threads` is the
         number that one mini-batch is made with, all processors by default.
 
+        `device` is where tensors are wanted. A GPU copies a mini-batch by way of pinned memory, on a stream of its own,
+        while the one before is in use.
+
         Memory: the mini-batches that are ahead, and with `form="pyg"` 4 bytes a vertex of the graph.
         """
+        _refuse_others(others)
+        fanouts = _either("fanouts", fanouts, "num_neighbors", num_neighbors)
+        if fanouts is None:
+            raise TypeError("fanouts are missing: in-neighbours for a vertex at each layer, as [15, 10, 5]")
+        seeds = _either("seeds", seeds, "input_nodes", input_nodes)
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
         self.fanouts = _text(fanouts)
@@ -98,37 +145,64 @@ class NeighborLoader:
                 raise ValueError(f"{name} {value}, expected at least {least}")
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed {seed}, expected one from 0 to 2^64 - 1")
-        self.seeds = _seeds(self.dataset, seeds)
-        """The vertices that mini-batches are made for: uint32."""
+        if (rank is None) != (world_size is None):
+            raise ValueError("rank and world_size are given together, or neither")
+        ranks = 1 if world_size is None else world_size
+        if rank is not None and not 0 <= rank < ranks:
+            raise ValueError(f"rank {rank} of world_size {ranks}, expected one from 0 to {ranks - 1}")
+        self.seeds = _seeds(self.dataset, "train" if seeds is None else seeds)
+        """The vertices that mini-batches are made for, on all ranks: uint32."""
         self.batch_size = batch_size
-        """Seeds of a mini-batch."""
+        """Seeds of a mini-batch, on this rank."""
         self.epoch = 1
         """The epoch that the next pass draws."""
         self._form = form
-        self._torch = None if numpy else _optional("torch")
-        self._data = _optional("torch_geometric.data") if self._torch is not None and form == "pyg" else None
+        self._numpy = numpy
+        self._device = device
+        self._options = {
+            "batch_size": batch_size * ranks,
+            "drop_last": drop_last,
+            "shuffle": shuffle,
+            "seed": seed,
+            "blocks": form == "blocks",
+            "edge_ids": edge_ids,
+            "draw_by": draw_by,
+            "features": features and self.dataset.has_features,
+            "load_features": load_features,
+            "widen": dtype == "float32",
+            "labels": labels and self.dataset.has_labels,
+            "threads": threads,
+            "prefetch": prefetch,
+            "rank": rank or 0,
+            "ranks": ranks,
+        }
+        self._open()
+
+    def _open(self) -> None:
+        """Finds the frameworks and maps the dataset: what does not pickle."""
+        self._torch: Any = None if self._numpy else _optional("torch")
+        is_pyg = self._torch is not None and self._form == "pyg"
+        self._data = _optional("torch_geometric.data") if is_pyg else None
+        if self._device is not None:
+            if self._torch is None:
+                raise ValueError(f"device {self._device}: NumPy arrays stay in host memory, expected torch")
+            self._device = self._torch.device(self._device)
+            if self._device.type == "cuda" and not self._torch.cuda.is_available():
+                raise ValueError(f"device {self._device}: PyTorch finds no GPU")
         native = _extension()
         try:
-            self._loader: _native.Loader = native.Loader(
-                self.dataset.path,
-                self.fanouts,
-                self.seeds,
-                batch_size=batch_size,
-                drop_last=drop_last,
-                shuffle=shuffle,
-                seed=seed,
-                blocks=form == "blocks",
-                edge_ids=edge_ids,
-                draw_by=draw_by,
-                features=features and self.dataset.has_features,
-                load_features=load_features,
-                widen=dtype == "float32",
-                labels=labels and self.dataset.has_labels,
-                threads=threads,
-                prefetch=prefetch,
-            )
+            self._loader: _native.Loader = native.Loader(self.dataset.path, self.fanouts, self.seeds, **self._options)
         except RuntimeError as error:
             raise _refused(self.dataset, error) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the frameworks and the maps."""
+        return {name: value for name, value in vars(self).items() if name not in ("_torch", "_data", "_loader")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Maps the dataset again."""
+        vars(self).update(state)
+        self._open()
 
     def __len__(self) -> int:
         """Mini-batches of an epoch."""
@@ -142,17 +216,60 @@ class NeighborLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """The mini-batches of the present epoch."""
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and data.get_worker_info() is not None:
+            problem = "each worker of a DataLoader would draw the whole epoch and copy it to the others' process"
+            raise RuntimeError(f"{problem}: pass num_workers=0; {_AHEAD}")
         number = self.epoch
         self.epoch = (number + 1) % _EPOCH_END
-        return self._batches(self._loader.epoch(number))
+        batches = self._batches(self._loader.epoch(number))
+        return batches if self._device is None else self._moved(batches)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Refused: a DataLoader would ask for single mini-batches."""
+        raise TypeError(f"a loader is iterated over, not indexed, and needs no DataLoader around it: {_AHEAD}")
 
     def _batches(self, epoch: _native.Epoch) -> Iterator[Any]:
         make = self._blocks if self._form == "blocks" else self._subgraph
+        process = os.getpid()
         try:
-            for batch in epoch:
+            while True:
+                if os.getpid() != process:
+                    raise RuntimeError(
+                        "this pass began before the fork, which copied none of its threads: begin another"
+                    )
+                try:
+                    batch = next(epoch, None)
+                except RuntimeError as error:
+                    raise _refused(self.dataset, error) from error
+                if batch is None:
+                    return
                 yield make(batch)
-        except RuntimeError as error:
-            raise _refused(self.dataset, error) from error
+        finally:
+            if os.getpid() == process:
+                epoch.close()
+
+    def _moved(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The mini-batches on the device; a GPU is copying one while that before it is in use."""
+        torch, device = self._torch, self._device
+        if device.type != "cuda":
+            yield from (batch.to(device) for batch in batches)
+            return
+        side, under_way = torch.cuda.Stream(device), None
+        for batch in batches:
+            with torch.cuda.stream(side):
+                moved = batch.pin_memory().to(device, non_blocking=True)
+                before, under_way = under_way, (moved, side.record_event())
+            if before is not None:
+                yield self._arrived(*before)
+        if under_way is not None:
+            yield self._arrived(*under_way)
+
+    def _arrived(self, batch: Any, copied: Any) -> Any:
+        stream = self._torch.cuda.current_stream(self._device)
+        stream.wait_event(copied)
+        batch.record_stream(stream)
+        return batch
 
     def _subgraph(self, batch: _native.Batch) -> Any:
         fields: dict[str, Any] = {
@@ -210,16 +327,41 @@ def _optional(module: str) -> Any:
         return None
 
 
+def _refuse_others(given: Mapping[str, object]) -> None:
+    """Refuses keywords of PyG's and PyTorch's loaders, but for values that change nothing."""
+    for name, value in given.items():
+        if name not in _ELSEWHERE:
+            raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
+        same, reason = _ELSEWHERE[name]
+        if value is not None and getattr(value, "value", value) not in same:
+            raise TypeError(f"gsplit's NeighborLoader has no {name}={value!r:.40}: {reason}")
+
+
+def _either(name: str, value: Any, alias: str, other: Any) -> Any:
+    if value is not None and other is not None:
+        raise TypeError(f"{name} and {alias} are two names of the same: give one of them")
+    return other if value is None else value
+
+
 def _text(fanouts: Fanouts) -> str:
     if isinstance(fanouts, str):
         return fanouts
+    if isinstance(fanouts, Mapping):
+        raise TypeError("fanouts by type of edge: a dataset has one type, expected a list of numbers")
     return ",".join(str(fanout) for fanout in fanouts)
 
 
 def _seeds(ds: Dataset, seeds: str | npt.ArrayLike) -> npt.NDArray[np.uint32]:
     if isinstance(seeds, str):
-        return np.asarray(ds.split(seeds))
-    given = np.asarray(seeds)
+        return np.arange(ds.num_vertices, dtype=np.uint32) if seeds == "all" else np.asarray(ds.split(seeds))
+    if isinstance(seeds, tuple) and seeds and isinstance(seeds[0], str):
+        raise TypeError(f"seeds of the type {seeds[0]!r}: vertices have one type here, expected them alone")
+    # A tensor may lie on a GPU.
+    given = np.asarray(seeds.cpu() if hasattr(seeds, "cpu") else seeds)
+    if given.dtype == np.bool_:
+        if given.shape != (ds.num_vertices,):
+            raise ValueError(f"mask of shape {given.shape}, expected one value for each of {ds.num_vertices} vertices")
+        given = np.flatnonzero(given)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ValueError(f"seeds of type {given.dtype} and shape {given.shape}, expected a list of vertices")
     if given.size and (int(given.min()) < 0 or int(given.max()) >= ds.num_vertices):
