@@ -95,6 +95,7 @@ def single(data: Path) -> dict[str, Any]:
 def test_differential_ranks_learn_as_one_does(data: Path, single: dict[str, Any], ranks: int, parallelism: str) -> None:
     found = run(data, ranks, "mean", parallelism=parallelism, partition=partition(ranks))[0]
     np.testing.assert_allclose(found["losses"], single["losses"], rtol=1e-5)
+    np.testing.assert_allclose(found["gradients"], single["gradients"], rtol=1e-4, atol=1e-7)
     for (edges, loaded, exchanged), (single_edges, single_loaded, _) in zip(found["counts"], single["counts"]):
         if parallelism == "split":
             assert (edges, loaded) == (single_edges, single_loaded) and exchanged > 0

@@ -67,7 +67,10 @@ def train(
     assert ds.num_classes is not None
     convs = layers_of(model, [ds.features[:1].shape[1], 8, 8, ds.num_classes])
     optimizer = torch.optim.Adam(convs.parameters(), 0.01)
-    losses, counts, without_seeds = [], [], 0
+    losses: list[float] = []
+    gradients: list[float] = []
+    counts: list[list[int]] = []
+    without_seeds = 0
     for _ in range(epochs):
         edges = loaded = exchanged = 0
         for batch in loader:
@@ -91,11 +94,14 @@ def train(
             loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
             loss.backward()
             sum_gradients(convs)
+            if not losses:
+                gradients = torch.cat([p.grad.reshape(-1) for p in convs.parameters()]).tolist()
             optimizer.step()
             optimizer.zero_grad()
             losses.append(total(loss.detach().clone()).item())
         counts.append(total(torch.tensor([edges, loaded, exchanged])).tolist())
-    return {"losses": losses, "counts": counts, "without_seeds": without_seeds, "mini_batches": len(loader)}
+    found = {"losses": losses, "gradients": gradients, "counts": counts}
+    return {**found, "without_seeds": without_seeds, "mini_batches": len(loader)}
 
 
 def rows(ds: gsplit.Dataset) -> dict[str, Any]:
