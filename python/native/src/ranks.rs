@@ -30,8 +30,8 @@ struct Place {
     size: usize,
 }
 
-/// Messages between the ranks, by a function of Python's: `exchange(bytes, lengths to each rank, lengths from each rank)`, which returns the
-/// bytes that came.
+/// Messages between the ranks, by a function of Python's: `exchange(bytes, lengths to each rank, lengths from each
+/// rank)`, which returns the bytes that came.
 struct Carried {
     place: Place,
     exchange: Option<Py<PyAny>>,

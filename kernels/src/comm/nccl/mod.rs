@@ -1,15 +1,17 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`) each rank first tells the
-//! others over the host, by one message, how much it will send them. So ranks in different collectives and messages of
-//! another size are noticed; NCCL itself would wait for ever for these. Then all ranks are here, and each launches one
-//! group of sends and receives, and goes on: the stream orders what comes behind. It waits for the group before it announces the next.
+//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`) each
+//! rank first tells the others over the host, by one message, how much it will send them. So ranks in different
+//! collectives and messages of another size are noticed; NCCL itself would wait for ever for these. Then all ranks are
+//! here, and each launches one group of sends and receives, and goes on: the stream orders what comes behind. It waits
+//! for the group before it announces the next.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
 //! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
 //! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank has the
 //! communicators of NCCL, on one stream.
-//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait for its GPU meanwhile: where a
-//! rank has failed, or the group takes too long, it gives up the communicator, whose kernels then end.
+//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait for
+//! its GPU meanwhile: where a rank has failed, or the group takes too long, it gives up the communicator, whose kernels
+//! then end.
 //! Cost: a message to each other rank; a look at a flag ten times a second.
 
 mod transfers;

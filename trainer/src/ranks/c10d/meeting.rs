@@ -108,8 +108,8 @@ impl Board {
         chain.pop().unwrap_or(other)
     }
 
-    /// The failure of a run where the connection to `other` has ended: the end of its process, unless somebody knows better. Gloo ends all of a
-    /// rank's connections where one of its waits took too long, before that rank can say so.
+    /// The failure of a run where the connection to `other` has ended: the end of its process, unless somebody knows
+    /// better. Gloo ends all of a rank's connections where one of its waits took too long, before that rank can say so.
     pub fn cut(&self, other: usize) -> CommError {
         let since = Instant::now();
         let is_told = || -> std::result::Result<bool, String> {

@@ -51,7 +51,8 @@ impl Place {
     }
 }
 
-/// The place of this process in `test`, if it is a rank. Otherwise processes of `size` ranks pass, but the one that the fake stops with words.
+/// The place of this process in `test`, if it is a rank. Otherwise processes of `size` ranks pass, but the one that the
+/// fake stops with words.
 fn rank(test: &str, size: usize, stopped: Option<(usize, &str)>, variables: &[(&str, &str)]) -> Option<Place> {
     let devices = size.to_string();
     let variables: Vec<_> = variables.iter().copied().chain([("FAKE_CUDA_DEVICES", devices.as_str())]).collect();
