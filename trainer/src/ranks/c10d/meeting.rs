@@ -127,6 +127,11 @@ impl Board {
         }
     }
 
+    /// Whether the store answers, soon.
+    pub fn answers(&self) -> bool {
+        self.add("is failed".to_string(), 0).is_ok()
+    }
+
     /// The failure that this process has told of or been told.
     pub fn known(&self) -> Option<CommError> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -20,8 +20,10 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
 
@@ -53,6 +55,9 @@ pub struct C10d {
     seat: Seat,
     board: Arc<Board>,
     limit: Limit,
+    timeout: Duration,
+    /// How many have ended without a limit.
+    exchanges: AtomicU64,
     waits: Waits,
     /// Why this rank takes no part any more.
     left: Mutex<Option<CommError>>,
@@ -96,6 +101,8 @@ impl C10d {
             seat,
             board,
             limit: Limit::new(Some(timeout)),
+            timeout,
+            exchanges: AtomicU64::new(0),
             waits: Waits::default(),
             left: Mutex::default(),
             ends: Mutex::new(Some(Ends { next: (0..seat.size).map(|_| None).collect(), group })),
@@ -108,6 +115,20 @@ impl C10d {
         self.failed()
             .or_else(|| wait.expired(self.name(self.seat.rank), called, missing))
             .unwrap_or_else(|| self.board.cut(self.name(other)))
+    }
+
+    /// Ends the waits of the exchange under way where the store, in the process of rank 0, does not answer for as long as a rank may wait.
+    fn watch_store(&self, exchange: u64) {
+        let mut answered = Instant::now();
+        while self.exchanges.load(Ordering::Acquire) == exchange {
+            thread::park_timeout(Duration::from_secs(1));
+            if self.board.answers() {
+                answered = Instant::now();
+            } else if answered.elapsed() > self.timeout {
+                self.board.failed(0, "its process does not answer");
+                return self.waits.give_up();
+            }
+        }
     }
 
     fn exchange_by<'a>(
@@ -216,7 +237,18 @@ impl Messages for C10d {
             return Err(failed);
         }
         match &mut *lock(&self.ends) {
-            Some(ends) => self.exchange_by(ends, called, outgoing, expected, recv),
+            Some(ends) if self.limit.start().left().is_some() => {
+                self.exchange_by(ends, called, outgoing, expected, recv)
+            }
+            // Rank 0 alone is at work, and may take long: its store answers all the same.
+            Some(ends) => thread::scope(|scope| {
+                let exchange = self.exchanges.load(Ordering::Acquire);
+                let watch = scope.spawn(move || self.watch_store(exchange));
+                let exchanged = self.exchange_by(ends, called, outgoing, expected, recv);
+                self.exchanges.fetch_add(1, Ordering::Release);
+                watch.thread().unpark();
+                exchanged
+            }),
             None => Err(CommError::PeerFailed { rank: self.name(self.seat.rank), reason: "it has left".to_string() }),
         }
     }
