@@ -48,7 +48,7 @@ pub use attention::{
 pub use comm::{
     Communicator, Counted, DeviceExchange, Limit, Nccl, Route, Seat, Sent, SentByRoute, Solo, Threads, Wait,
     all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v, in_phase,
-    messages::{Messages, check_message},
+    messages::{Messages, check_message, exchange_in_place},
 };
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{

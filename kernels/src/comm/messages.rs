@@ -63,6 +63,28 @@ pub trait Messages: Send + Sync {
     fn leave(&self, reason: &str);
 }
 
+/// [`Messages::exchange`] of a group that receives in place: by its [`Messages::exchange_into`].
+///
+/// # Errors
+/// Errors of that.
+pub fn exchange_in_place<'a>(
+    comm: &dyn Messages,
+    called: &'static str,
+    outgoing: &dyn Fn(usize) -> &'a [u8],
+    expected: &dyn Fn(usize) -> usize,
+    incoming: &mut dyn FnMut(usize, &[u8]),
+) -> Result<(), CommError> {
+    let mut received = vec![0; (0..comm.size()).map(expected).sum()];
+    comm.exchange_into(called, outgoing, expected, &mut received)?;
+    let mut rest = &received[..];
+    for from in 0..comm.size() {
+        let (message, tail) = rest.split_at(expected(from));
+        incoming(from, message);
+        rest = tail;
+    }
+    Ok(())
+}
+
 /// Refuses a message of another size than expected.
 ///
 /// # Errors

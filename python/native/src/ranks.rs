@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use gsplit_kernels::schedule::{Step, epoch_seeds};
-use gsplit_kernels::{CommError, Limit, Messages, Sampler};
+use gsplit_kernels::{CommError, Limit, Messages, Sampler, exchange_in_place};
 use gsplit_sample::{Frontiers, HostLayer, HostSample, HostSampler, Ownership, SampleError, Seeds};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
@@ -79,15 +79,7 @@ impl Messages for Carried {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let mut received = vec![0; (0..self.place.size).map(expected).sum()];
-        self.exchange_into(called, outgoing, expected, &mut received)?;
-        let mut rest = &received[..];
-        for from in 0..self.place.size {
-            let (message, tail) = rest.split_at(expected(from));
-            incoming(from, message);
-            rest = tail;
-        }
-        Ok(())
+        exchange_in_place(self, called, outgoing, expected, incoming)
     }
 
     fn exchange_into<'a>(

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message};
+use gsplit_kernels::{CommError, Limit, Messages, Seat, check_message, exchange_in_place};
 
 use meeting::Board;
 pub use meeting::Meeting;
@@ -215,15 +215,7 @@ impl Messages for C10d {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let mut received = vec![0; (0..self.seat.size).map(expected).sum()];
-        self.exchange_into(called, outgoing, expected, &mut received)?;
-        let mut rest = &received[..];
-        for from in 0..self.seat.size {
-            let (message, tail) = rest.split_at(expected(from));
-            incoming(from, message);
-            rest = tail;
-        }
-        Ok(())
+        exchange_in_place(self, called, outgoing, expected, incoming)
     }
 
     fn exchange_into<'a>(
