@@ -81,6 +81,11 @@ impl HostEdges {
         &self.sources
     }
 
+    /// Both lists.
+    pub fn into_lists(self) -> (Vec<u32>, Vec<u32>) {
+        (self.indptr, self.sources)
+    }
+
     /// The edges of `target`, as positions in [`HostEdges::sources`].
     ///
     /// # Panics

@@ -23,6 +23,7 @@ import writer
 from conftest import PACKAGE
 
 import gsplit
+from gsplit._epochs import on_device
 
 pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
 Run = Callable[..., str]
@@ -297,7 +298,7 @@ def test_an_interrupt_ends_a_pass(ds: gsplit.Dataset) -> None:
     assert told.endswith("KeyboardInterrupt\n") and "panicked" not in told
 
 
-def test_mini_batches_go_to_a_gpu_one_ahead(ds: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mini_batches_go_to_a_gpu_one_ahead() -> None:
     """No GPU here: the calls are followed."""
     told: list[str] = []
 
@@ -323,10 +324,8 @@ def test_mini_batches_go_to_a_gpu_one_ahead(ds: gsplit.Dataset, monkeypatch: pyt
         stream=lambda stream: told.append("on side") or nullcontext(),  # type: ignore[func-returns-value]
         current_stream=lambda device: present,
     )
-    batches = loader(ds)
-    monkeypatch.setattr(batches, "_torch", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(batches, "_device", SimpleNamespace(type="cuda"))
-    for batch in batches._moved(iter([Batch(0), Batch(1)])):
+    torch, device = SimpleNamespace(cuda=cuda), SimpleNamespace(type="cuda")
+    for batch in on_device(torch, iter([Batch(0), Batch(1)]), device):
         told.append(f"use {batch.number}")
     first = ["on side", "copy 0", "on side", "copy 1", "wait copy 0", "keep 0", "use 0"]
     assert told == [*first, "wait copy 1", "keep 1", "use 1"]
@@ -493,4 +492,4 @@ def test_without_the_extension_all_else_works(ds: gsplit.Dataset) -> None:
         [sys.executable, "-c", script, ds.path], capture_output=True, text=True, check=False, env=environment
     )
     assert done.stdout == "300\n"
-    assert "ImportError: NeighborLoader needs the extension gsplit._native: `pip install ./python`" in done.stderr
+    assert "ImportError: mini-batches need the extension gsplit._native: `pip install ./python`" in done.stderr

@@ -40,6 +40,7 @@ def data(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nodes.csv").write_text("id,a,b,c,d,e,f,group\n" + "\n".join(nodes) + "\n")
     options = ["--nodes", "nodes.csv", "--label-column", "group", "--directed", "--random-split", "0.5,0.2,0.3"]
     run("convert", "edges.csv", *options, "--edge-columns", "kind", "--out", "ds")
+    run("presample", "ds", "--fanouts", "3,2", "--key", "hot")
     for parts in ("2", "3", "4"):
         run("partition", "ds", "--parts", parts, "--partitioner", "random", "--key", f"even-{parts}")
     uneven = "\n".join("2" if v == 5 else "1" if v < 40 else "0" for v in range(700))
@@ -162,17 +163,17 @@ def test_ranks_that_make_other_loaders_are_told_so(data: Path) -> None:
 
 def test_what_does_not_fit_is_refused(data: Path) -> None:
     from gsplit.torch import SplitLoader
-    from gsplit.torch._loader import _owners
+    from gsplit.torch._loader import _partition
 
     ds = gsplit.open(data / "ds")
     with pytest.raises(ValueError, match="parallelism 'both', expected split, owned or data"):
         SplitLoader(ds, [2], parallelism="both")  # type: ignore[arg-type]
     with pytest.raises(gsplit.DatasetError, match="has several partitions into 3 parts: even-3, uneven-3"):
-        _owners(ds, None, 3)
+        _partition(ds, None, 3)
     with pytest.raises(gsplit.DatasetError, match=r"no partition into 7 parts .* `gsplit partition .* --parts 7`"):
-        _owners(ds, None, 7)
+        _partition(ds, None, 7)
     with pytest.raises(gsplit.DatasetError, match="partition even-2 has 2 parts, the ranks are 4"):
-        _owners(ds, "even-2", 4)
+        _partition(ds, "even-2", 4)
     with pytest.raises(ValueError, match="prefetch -1, expected at least 0"):
         SplitLoader(ds, [2], prefetch=-1)
 
@@ -222,3 +223,28 @@ def test_mini_batches_do_not_depend_on_how_they_are_made(data: Path) -> None:
         return [[layer.edge_index.tolist() for layer in batch.layers] + batch.x.tolist() for batch in batches]
 
     assert content() == content(prefetch=0, threads=2) == content(prefetch=3)
+    assert content() == content(cache="30%") == content(cache="100%", prefetch=0) == content(cache=0)
+
+
+@pytest.mark.parametrize("parallelism", ["split", "owned"])
+def test_differential_rows_of_a_cache_are_those_of_the_host(data: Path, parallelism: str) -> None:
+    kept, all_read = (
+        run(data, 2, "mean", parallelism=parallelism, partition="even-2", epochs=1, **options)
+        for options in ({"cache": "20%"}, {})
+    )
+    assert kept == all_read
+
+
+def test_a_cache_has_the_hottest_rows_that_fit(data: Path) -> None:
+    from gsplit.torch._cache import hottest
+
+    ds = gsplit.open(data / "ds")
+    loads = ds.presample("hot").input
+    kept = hottest(ds, 6 * 4 * 10 + 1, True, None, 0, None)
+    assert len(kept) == 10 and loads[kept].min() >= np.sort(loads)[-10]
+    assert hottest(ds, "10%", True, "even-2", 1, None).tolist() == ds.partition("even-2").vertices(1)[:70].tolist()
+    for cache in ("20", "-1%", "101%", "x%", -1, True):
+        with pytest.raises(ValueError, match=r"expected a number of bytes or a percentage of the rows, as '20%'"):
+            hottest(ds, cache, True, None, 0, None)
+    with pytest.raises(gsplit.DatasetError, match="has no presample `cold`"):
+        hottest(ds, "20%", True, None, 0, "cold")

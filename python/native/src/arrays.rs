@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::SampledCsc;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use crate::batch::{Edges, Made, Plan};
+use crate::batch::{Block, Edges, Made, Plan};
 use crate::memory::{Memory, Pool};
-use crate::rows::{Classes, Features, Kind};
+use crate::rows::{Classes, Features, Hits, Kind, Rows};
 
 /// A mini-batch.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Batch {
-    /// int64: all vertices, the seeds first.
+    /// Number in the epoch.
+    step: u32,
+    /// Seeds of all ranks that sample together.
+    num_seeds: usize,
+    /// int64: the vertex of each feature row; of a rank alone all vertices, the seeds first.
     n_id: Py<PyArray1<i64>>,
-    /// int64: where each seed lies in the list of seeds.
+    /// int64: where each seed lies in the list of seeds; empty of ranks that sample together.
     input_id: Py<PyArray1<i64>>,
     /// int64 [2, edges] of a subgraph.
     edge_index: Option<Py<PyArray2<i64>>>,
@@ -27,58 +29,72 @@ pub struct Batch {
     num_sampled_nodes: Vec<usize>,
     /// Edges of a subgraph, by layer.
     num_sampled_edges: Vec<usize>,
-    /// Blocks, the one that reads features first.
+    /// Layers, the one that reads features first.
     layers: Vec<Py<Layer>>,
-    /// Feature rows.
+    /// Feature rows, but for those in the cache.
     x: Option<Py<PyAny>>,
     /// Whether `x` holds the bits of bf16.
     bf16: bool,
+    /// int64: positions of the rows of `x`, positions of the others, places of those in the cache; `None` without a cache.
+    hits: Option<[Py<PyArray1<i64>>; 3]>,
     /// Labels.
     y: Option<Py<PyAny>>,
 }
 
-/// A block.
+/// A layer, and the rows that move below it.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Layer {
     /// int32 [targets + 1].
     indptr: Py<PyArray1<i32>>,
-    /// int32 [edges].
+    /// int32 [edges]: positions in `src`.
     indices: Py<PyArray1<i32>>,
     /// int64 [edges], if asked for.
     e_id: Option<Py<PyArray1<i64>>>,
-    /// Vertices that it reads.
-    num_src: usize,
-    /// Vertices that it computes.
+    /// float32 [edges]: factors of edges that were drawn by weight.
+    factors: Option<Py<PyArray1<f32>>>,
+    /// int64: the vertex of each row that it reads.
+    src: Py<PyArray1<i64>>,
+    /// Rows that it computes: the first of those that it reads.
     num_dst: usize,
+    /// int64: the rows of the layer below that go to other ranks, by rank; `None` where nothing moves.
+    asked: Option<Py<PyArray1<i64>>>,
+    /// Rows to each rank.
+    sent: Vec<usize>,
+    /// Rows from each rank.
+    received: Vec<usize>,
 }
 
 impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
-        let edge_ids = plan.edge_ids;
-        let Made { vertices, inputs, edges, features, labels } = made;
+        let Made { step, num_seeds, vertices, inputs, edges, rows, labels } = made;
+        let (gathered, hits) = rows.map_or((None, None), |Rows { gathered, hits }| (Some(gathered), hits));
+        let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
+            step,
+            num_seeds,
             num_sampled_nodes: vec![inputs.len()],
-            n_id: vertices.into_pyarray(py).unbind(),
-            input_id: inputs.into_pyarray(py).unbind(),
+            n_id: array(vertices),
+            input_id: array(inputs),
             edge_index: None,
             e_id: None,
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
-            bf16: features.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
-            x: features.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            bf16: gathered.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
+            x: gathered.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            hits: hits.map(|Hits { missed, found, places }| [missed, found, places].map(array)),
             y: labels.map(|labels| classes(py, labels)).transpose()?,
         };
         match edges {
             Edges::Subgraph(found) => {
                 let count = found.ends.len() / 2;
                 batch.edge_index = Some(found.ends.into_pyarray(py).reshape([2, count])?.unbind());
-                batch.e_id = edge_ids.then(|| signed(py, found.ids));
+                batch.e_id = plan.edge_ids.then(|| signed(py, found.ids));
                 batch.num_sampled_nodes.extend(found.new_vertices);
                 batch.num_sampled_edges = found.num_edges;
             }
-            Edges::Blocks(layers) => {
-                let layers = layers.into_iter().rev().map(|(layer, read)| Layer::new(py, layer, read, edge_ids));
-                batch.layers = layers.map(|layer| Py::new(py, layer?)).collect::<PyResult<_>>()?;
+            Edges::Blocks(blocks) => {
+                let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)));
+                batch.layers = layers.collect::<PyResult<_>>()?;
             }
         }
         Ok(batch)
@@ -86,24 +102,27 @@ impl Batch {
 }
 
 impl Layer {
-    fn new(py: Python<'_>, layer: SampledCsc, num_src: usize, edge_ids: bool) -> PyResult<Self> {
-        let num_dst = layer.num_vertices();
-        if i32::try_from(layer.num_edges().max(num_src)).is_err() {
-            return Err(PyOverflowError::new_err("a layer of 2^31 edges or more: ask for smaller mini-batches"));
-        }
+    fn new(py: Python<'_>, block: Block, edge_ids: bool) -> Self {
+        // Fewer than 2^31, as `batch` has checked.
         let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind();
-        Ok(Self {
-            indptr: of_i32(layer.indptr),
-            indices: of_i32(layer.local),
-            e_id: edge_ids.then(|| signed(py, layer.edges)),
-            num_src,
-            num_dst,
-        })
+        let (asked, counts) = block.moved.unzip();
+        let (sent, received) = counts.map_or_else(Default::default, |counts| (counts.send, counts.receive));
+        Self {
+            indptr: of_i32(block.indptr),
+            indices: of_i32(block.indices),
+            e_id: edge_ids.then(|| signed(py, block.edge_ids)),
+            factors: (!block.factors.is_empty()).then(|| block.factors.into_pyarray(py).unbind()),
+            src: block.src.into_pyarray(py).unbind(),
+            num_dst: block.num_dst,
+            asked: asked.map(|asked| asked.into_pyarray(py).unbind()),
+            sent,
+            received,
+        }
     }
 }
 
 /// Positions as int64: there are fewer than 2^63.
-pub fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
+fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
     bytemuck::cast_vec::<u64, i64>(ids).into_pyarray(py).unbind()
 }
 
@@ -122,7 +141,7 @@ pub fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyR
     Ok(values.call_method1("reshape", (rows, dim))?.unbind())
 }
 
-pub fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
+fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
     Ok(match labels {
         Classes::One(classes) => classes.into_pyarray(py).into_any(),
         Classes::Number(numbers) => numbers.into_pyarray(py).into_any(),

@@ -1,18 +1,23 @@
 //! The mini-batches of one epoch, one after another.
 //!
 //! Returns: a mini-batch's vertices, its edges and its rows. Input: the number of the epoch. Idea: the seeds in the order of the epoch,
-//! cut into runs of the batch size; the sampler of training, layer after layer from the seeds down; the feature rows of all vertices.
+//! cut into runs of the batch size; the sampler of training (`gsplit_sample`), layer after layer from the seeds down, together with the
+//! other ranks where there are any; the feature rows of all vertices that this rank loads.
 //! A mini-batch is a function of (seed, epoch, step), whatever prepared it.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler, StreamKey};
+use gsplit_kernels::{Communicator, Graph, KernelError, Sampler};
+use gsplit_sample::{Frontiers, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable};
-use rayon::ThreadPool;
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::{Py, PyAny, PyErr};
 
+use crate::carried::Place;
 use crate::memory::Pool;
-use crate::rows::{Classes, Features, Labels, gather};
+use crate::rows::{Cached, Classes, Labels, Rows, gather};
 use crate::subgraph::{Numbering, Subgraph};
 
 /// Plan that all epochs of a loader share.
@@ -22,9 +27,12 @@ pub struct Plan {
     pub seeds: Vec<u32>,
     /// Seeds of a mini-batch, on all ranks.
     pub batch_size: usize,
-    /// This rank, and how many there are: each takes its portion of a mini-batch.
-    pub rank: usize,
-    pub ranks: usize,
+    /// This rank, and how many there are.
+    pub place: Place,
+    /// Function of Python that carries messages, where the ranks sample together; else each takes its portion of a mini-batch.
+    pub exchange: Option<Py<PyAny>>,
+    /// Ownership of vertices, if a partition says it.
+    pub split: Option<Split>,
     pub drop_last: bool,
     pub shuffle: bool,
     pub seed: u64,
@@ -34,10 +42,18 @@ pub struct Plan {
     pub weights: Option<EdgeWeights>,
     /// With whether rows become f32, whatever they are stored in.
     pub features: Option<(FeatureTable, bool)>,
+    /// Rows that Python has, which are not gathered.
+    pub cached: Option<Cached>,
     pub labels: Option<Labels>,
     pub threads: usize,
     /// Memory for feature rows.
     pub pool: Arc<Pool>,
+}
+
+/// Ownership of rows: the part of each vertex, and whether layers below the seeds are split by it.
+pub struct Split {
+    pub owners: Vec<u16>,
+    pub is_of_all: bool,
 }
 
 impl Plan {
@@ -51,10 +67,10 @@ impl Plan {
 
     /// This rank's portion of a mini-batch, never empty: of fewer seeds than ranks some are taken twice.
     fn portion<'a>(&self, batch: &'a [u32]) -> &'a [u32] {
-        let (count, rank) = (batch.len(), self.rank);
-        match count < self.ranks {
+        let (count, Place { rank, size }) = (batch.len(), self.place);
+        match count < size {
             true => &batch[rank % count..=rank % count],
-            false => &batch[count * rank / self.ranks..count * (rank + 1) / self.ranks],
+            false => &batch[count * rank / size..count * (rank + 1) / size],
         }
     }
 
@@ -64,18 +80,59 @@ impl Plan {
         let graph = Graph::new(topology.indptr(), topology.indices())?;
         self.weights.as_ref().map_or(Ok(graph), |weights| graph.with_weights(weights))
     }
+
+    fn frontiers(&self) -> Frontiers<'_> {
+        let layers = self.fanouts.len();
+        match &self.split {
+            Some(split) => Frontiers::split_below(&split.owners, layers, if split.is_of_all { layers } else { 0 }),
+            None => Frontiers::all(Ownership::Mine, layers),
+        }
+    }
 }
 
-/// A mini-batch in Rust's memory.
+/// A reason why there is no mini-batch.
+pub enum Problem {
+    Data(String),
+    /// Between the ranks.
+    Ranks(String),
+}
+
+impl From<KernelError> for Problem {
+    fn from(error: KernelError) -> Self {
+        Self::Data(error.to_string())
+    }
+}
+
+impl From<SampleError> for Problem {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::Comm(error) => Self::Ranks(error.to_string()),
+            SampleError::Kernel(error) => error.into(),
+        }
+    }
+}
+
+impl From<Problem> for PyErr {
+    fn from(problem: Problem) -> Self {
+        match problem {
+            Problem::Data(line) => PyRuntimeError::new_err(line),
+            Problem::Ranks(line) => PyConnectionError::new_err(line),
+        }
+    }
+}
+
+/// A rank's part of a mini-batch, in Rust's memory.
 pub struct Made {
-    /// All vertices, the seeds first.
+    pub step: u32,
+    /// Seeds of all ranks that sample together.
+    pub num_seeds: usize,
+    /// Vertices whose rows it has; of a rank alone all vertices, the seeds first.
     pub vertices: Vec<i64>,
-    /// Position of each seed in the list of seeds.
+    /// Position of each seed in the list of seeds; none of ranks that sample together.
     pub inputs: Vec<i64>,
-    /// Its edges.
     pub edges: Edges,
     /// Feature rows of all vertices.
-    pub features: Option<Features>,
+    pub rows: Option<Rows>,
     /// Labels: of all vertices of a subgraph, of the seeds of blocks.
     pub labels: Option<Classes>,
 }
@@ -84,103 +141,138 @@ pub struct Made {
 pub enum Edges {
     /// One graph.
     Subgraph(Subgraph),
-    /// A bipartite graph for each layer, from the seeds down, with the number of vertices that each reads.
-    Blocks(Vec<(SampledCsc, usize)>),
+    /// A bipartite graph for each layer, from the seeds down.
+    Blocks(Vec<Block>),
 }
 
-/// Makes the mini-batches of one epoch.
-pub struct Maker {
+/// A layer.
+pub struct Block {
+    /// Starts of the edges of each target.
+    pub indptr: Vec<u32>,
+    /// Source of each edge, as a position in `src`.
+    pub indices: Vec<u32>,
+    /// The position of each edge in the graph's `indices`; empty unless asked for.
+    pub edge_ids: Vec<u64>,
+    /// Factor of each edge; empty where all are 1.
+    pub factors: Vec<f32>,
+    /// Vertices that it reads, the targets first.
+    pub src: Vec<i64>,
+    /// Number of targets.
+    pub num_dst: usize,
+    /// Rows of the layer below that go to other ranks, by rank, and how many go and come; `None` where nothing moves.
+    pub moved: Option<(Vec<i64>, RowCounts)>,
+}
+
+/// Makes a mini-batch of epoch `epoch` for each permit that is `granted`, until there are no more. Collective where ranks sample together.
+pub fn draw(
+    plan: &Plan,
     epoch: u32,
-    step: usize,
-    /// Positions in the list of seeds, in the order of the epoch.
-    order: Vec<u32>,
-    sampler: Sampler,
-    numbering: Numbering,
-    pool: ThreadPool,
-}
-
-impl Maker {
-    pub fn new(plan: &Plan, epoch: u32) -> Result<Self, String> {
-        let count = u32::try_from(plan.seeds.len()).map_err(|_| "more than 2^32 - 1 seeds".to_string())?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).thread_name(|_| "gsplit".into()).build();
-        let pool = pool.map_err(|error| format!("threads {}: {error}; ask for fewer", plan.threads))?;
-        let positions: Vec<u32> = (0..count).collect();
-        let order = match plan.shuffle {
-            // On the epoch's own threads: rayon's shared ones would be missing in a forked process.
-            true => pool.install(|| epoch_seeds(&positions, plan.seed, epoch)).map_err(|error| error.to_string())?,
-            false => positions,
-        };
-        let (sampler, numbering) = (Sampler::new(plan.threads), Numbering::default());
-        Ok(Self { epoch, step: 0, order, sampler, numbering, pool })
-    }
-
-    /// The next mini-batch, `None` after the last.
-    pub fn next(&mut self, plan: &Plan) -> Option<Result<Made, String>> {
-        if self.step >= plan.num_batches() {
-            return None;
-        }
-        let Self { epoch, step, order, sampler, numbering, pool } = self;
-        let from = *step * plan.batch_size;
-        let positions = plan.portion(&order[from..(from + plan.batch_size).min(order.len())]);
-        let key = Step { seed: plan.seed, epoch: *epoch, step: *step as u32 };
-        let made = pool.install(|| make(plan, positions, key, sampler, numbering));
-        *step += 1;
-        Some(made.map_err(|error| error.to_string()))
-    }
-}
-
-fn make(
-    plan: &Plan,
-    positions: &[u32],
-    step: Step,
-    sampler: &mut Sampler,
-    numbering: &mut Numbering,
-) -> Result<Made, KernelError> {
-    let graph = plan.graph()?;
-    let seeds: Vec<u32> = positions.iter().map(|&position| plan.seeds[position as usize]).collect();
-    let (vertices, edges) = match plan.blocks {
-        true => {
-            let layers = sample_blocks(plan, &graph, &seeds, step, sampler)?;
-            (sampler.mixed().to_vec(), Edges::Blocks(layers))
-        }
-        false => {
-            let (vertices, subgraph) = numbering.sample(plan, &graph, seeds, step, sampler)?;
-            (vertices, Edges::Subgraph(subgraph))
-        }
+    comm: &dyn Communicator,
+    granted: &Receiver<()>,
+    made: &Sender<Result<Made, Problem>>,
+) -> Result<(), Problem> {
+    let count = u32::try_from(plan.seeds.len()).map_err(|_| Problem::Data("more than 2^32 - 1 seeds".into()))?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).thread_name(|_| "gsplit".into()).build();
+    let pool = pool.map_err(|error| Problem::Data(format!("threads {}: {error}; ask for fewer", plan.threads)))?;
+    let positions: Vec<u32> = (0..count).collect();
+    let order = match plan.shuffle {
+        // On the epoch's own threads: rayon's shared ones would be missing in a forked process.
+        true => pool.install(|| epoch_seeds(&positions, plan.seed, epoch))?,
+        false => positions,
     };
-    let labelled = if plan.blocks { positions.len() } else { vertices.len() };
-    Ok(Made {
-        inputs: positions.iter().map(|&position| position.into()).collect(),
-        features: plan
-            .features
-            .as_ref()
-            .map(|(table, widen)| gather(table, *widen, &vertices, &plan.pool))
-            .transpose()?,
-        labels: plan.labels.as_ref().map(|labels| labels.of(&vertices[..labelled])),
-        vertices: vertices.iter().map(|&v| v.into()).collect(),
-        edges,
-    })
-}
-
-/// Draws of each layer: its key, its in-edges, and whether their ids are kept.
-pub fn draws(plan: &Plan, step: Step) -> impl Iterator<Item = (StreamKey, Draw<'static>, EdgeIds<'static>)> {
-    let ids = |keep| if keep { EdgeIds::Keep } else { EdgeIds::Drop };
-    step.layers(&plan.fanouts).map(move |(key, fanout)| (key, Draw::new(fanout), ids(plan.edge_ids)))
-}
-
-fn sample_blocks(
-    plan: &Plan,
-    graph: &Graph<'_>,
-    seeds: &[u32],
-    step: Step,
-    sampler: &mut Sampler,
-) -> Result<Vec<(SampledCsc, usize)>, KernelError> {
-    sampler.start(seeds);
-    let mut layers = Vec::with_capacity(plan.fanouts.len());
-    for (key, draw, ids) in draws(plan, step) {
-        let mut layer = SampledCsc::default();
-        sampler.layer(graph, &draw, &key, ids, &mut layer)?;
-        layers.push((layer, sampler.mixed().len()));
+    let mut maker = Maker::new(plan, comm)?;
+    for (step, batch) in (0..).zip(order.chunks(plan.batch_size).take(plan.num_batches())) {
+        if granted.recv().is_err() {
+            break;
+        }
+        let part = pool.install(|| maker.make(batch, Step { seed: plan.seed, epoch, step }));
+        let is_last = part.is_err();
+        let is_unwanted = made.send(part).is_err();
+        // Nobody may want it any more: where ranks sample together, the others wait for this one's part all the same.
+        if is_last || (is_unwanted && plan.exchange.is_none()) {
+            break;
+        }
     }
-    Ok(layers)
+    Ok(())
+}
+
+/// Makes mini-batches; it keeps memory from one to the next.
+struct Maker<'p> {
+    plan: &'p Plan,
+    comm: &'p dyn Communicator,
+    frontiers: Frontiers<'p>,
+    drawn: Drawn<'p>,
+}
+
+/// A sampler for the form of mini-batch that is asked for.
+enum Drawn<'p> {
+    Blocks(HostSampler<'p>),
+    Subgraph(Graph<'p>, Box<Sampler>, Numbering),
+}
+
+impl<'p> Maker<'p> {
+    fn new(plan: &'p Plan, comm: &'p dyn Communicator) -> Result<Self, Problem> {
+        let (graph, sampler) = (plan.graph()?, Sampler::new(plan.threads));
+        let drawn = match (plan.blocks, plan.edge_ids) {
+            (true, true) => Drawn::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
+            (true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
+            (false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
+        };
+        Ok(Self { plan, comm, frontiers: plan.frontiers(), drawn })
+    }
+
+    /// The mini-batch of the seeds at the positions `batch`, which are those of all ranks.
+    fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
+        let Self { plan, comm, frontiers, drawn } = self;
+        let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
+        let (inputs, seeds) = match plan.exchange {
+            None => (plan.portion(batch).to_vec(), Seeds { local: at(plan.portion(batch)), excluded: None }),
+            Some(_) => {
+                let global: Vec<u32> = at(batch);
+                (Vec::new(), Seeds::of(&global, frontiers.seeds(), comm.rank(), comm.size()))
+            }
+        };
+        let (vertices, labels, edges) = match drawn {
+            Drawn::Blocks(sampler) => {
+                let sample = sampler.sample(seeds, &plan.fanouts, step, frontiers, *comm)?;
+                let labels = plan.labels.as_ref().map(|labels| labels.of(sample.frontier(0)));
+                let (blocks, input) = blocks(sample)?;
+                (input, labels, Edges::Blocks(blocks))
+            }
+            Drawn::Subgraph(graph, sampler, numbering) => {
+                let (vertices, subgraph) = numbering.sample(plan, graph, seeds.local, step, sampler)?;
+                let labels = plan.labels.as_ref().map(|labels| labels.of(&vertices));
+                (vertices, labels, Edges::Subgraph(subgraph))
+            }
+        };
+        let rows = plan.features.as_ref().map(|features| gather(features, plan.cached.as_ref(), &vertices, &plan.pool));
+        Ok(Made {
+            step: step.step,
+            num_seeds: batch.len(),
+            vertices: wide(&vertices),
+            inputs: wide(&inputs),
+            edges,
+            rows: rows.transpose()?,
+            labels,
+        })
+    }
+}
+
+/// The layers of `sample`, from the seeds down, and the vertices that are loaded.
+fn blocks(sample: HostSample) -> Result<(Vec<Block>, Vec<u32>), Problem> {
+    let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
+    let block = |(layer, src): (HostLayer, Vec<i64>)| {
+        let HostLayer { frontier, edges, factors, edge_ids, exchange, .. } = layer;
+        if i32::try_from(edges.num_edges().max(src.len())).is_err() {
+            return Err(Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into()));
+        }
+        let (indptr, indices) = edges.into_lists();
+        let moved = exchange.map(|exchange| (wide(&exchange.asked), exchange.counts));
+        Ok(Block { indptr, indices, edge_ids, factors, src, num_dst: frontier.len(), moved })
+    };
+    Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, _>>()?, sample.input))
+}
+
+fn wide(numbers: &[u32]) -> Vec<i64> {
+    numbers.iter().map(|&number| number.into()).collect()
 }

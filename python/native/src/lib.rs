@@ -1,10 +1,10 @@
-//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` is made of.
+//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` and `gsplit.torch.SplitLoader` are made of.
 //!
 //! ```text
 //! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
 //! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
-//! ranks.rs    a rank's part of a mini-batch    memory.rs    memory of rows that is used again
+//! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -12,9 +12,9 @@
 
 mod arrays;
 mod batch;
+mod carried;
 mod loader;
 mod memory;
-mod ranks;
 mod rows;
 mod subgraph;
 
@@ -27,6 +27,4 @@ mod _native {
     use crate::arrays::{Batch, Layer};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
-    #[pymodule_export]
-    use crate::ranks::{RankBatch, RankEpoch, RankLayer, RankLoader};
 }

@@ -1,40 +1,75 @@
 //! Objects that Python holds: a loader, and its epochs, which are iterators.
 //!
-//! With `prefetch` above 0 a thread of its own stays up to so many mini-batches ahead of Python; with 0 a mini-batch is made when it is
-//! asked for. Both give the same. Threads begin with an epoch and end with it, so a loader can be copied into another process by `fork`.
+//! A thread makes the mini-batches of an epoch, one for each permit. With `prefetch` above 0 there are so many permits before Python asks
+//! for the first mini-batch, and one more for each that it takes; with 0 there is one whenever it asks. Both give the same.
+//! Threads begin with an epoch and end with it, so a loader can be copied into another process by `fork`.
+//!
+//! Where ranks sample together, permits follow from how many mini-batches were taken, which is equal on all ranks: where all leave an
+//! epoch early, their threads have taken part in the same exchanges, and the next epoch finds the group as it was.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gsplit_kernels::KernelError;
+use gsplit_kernels::{Communicator, KernelError, Solo};
 use gsplit_store::Dataset;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arrays::Batch;
-use crate::batch::{Made, Maker, Plan};
+use crate::arrays::{Batch, feature_rows};
+use crate::batch::{Made, Plan, Problem, Split, draw};
+use crate::carried::{Carried, Place};
 use crate::memory::Pool;
-use crate::rows::Labels;
+use crate::rows::{Cached, Kind, Labels, Rows, gather};
 
 /// How long Python waits for a mini-batch before it looks for Ctrl-C.
-pub const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Draws the mini-batches of a dataset.
 #[pyclass(frozen, module = "gsplit._native")]
 pub struct Loader {
     plan: Arc<Plan>,
     prefetch: usize,
+    /// The last epoch of ranks that sample together: there is one at a time.
+    last: Mutex<Option<Arc<Drawing>>>,
+}
+
+/// The thread of an epoch, and what lets it go on.
+struct Drawing {
+    permits: Mutex<Option<Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drawing {
+    /// Lets the thread make one more.
+    fn permit(&self) {
+        if let Some(permits) = &*locked(&self.permits) {
+            let _ = permits.send(());
+        }
+    }
+
+    /// Ends the thread, once what it has permits for is done; where nobody receives it, once the mini-batch that it is at is done.
+    fn end(&self) {
+        *locked(&self.permits) = None;
+        let thread = locked(&self.thread).take();
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[pymethods]
 impl Loader {
+    /// A loader of rank `rank` of `ranks`. With `exchange` ranks sample together, seeds are dealt by `owners`, the part of each vertex,
+    /// if it is given, and with `split` so are all vertices. Without, each has its portion of a mini-batch.
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
@@ -56,9 +91,15 @@ impl Loader {
         prefetch: usize,
         rank: usize,
         ranks: usize,
+        owners: Option<PyReadonlyArray1<'_, u16>>,
+        split: bool,
+        exchange: Option<Py<PyAny>>,
+        cached: Option<PyReadonlyArray1<'_, u32>>,
     ) -> PyResult<Self> {
         let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
         let seeds = seeds.as_slice()?.to_vec();
+        let owners = owners.map(|owners| owners.as_slice().map(<[u16]>::to_vec)).transpose()?;
+        let cached = cached.map(|cached| cached.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let plan = py.detach(|| -> gsplit_store::Result<Plan> {
             // As in an epoch, not on rayon's shared threads.
@@ -71,7 +112,6 @@ impl Loader {
                     let problem = |error| gsplit_store::Error::Invalid(format!("load_features: {error}; leave it out"));
                     table = Some(mapped.in_memory().map_err(problem)?);
                 }
-                let features = table.map(|table| (table, widen));
                 let labels = match (labels, dataset.manifest().multi_label) {
                     (false, _) => None,
                     (true, false) if dataset.manifest().numeric_label => {
@@ -81,19 +121,21 @@ impl Loader {
                     (true, true) => Some(Labels::Several(dataset.multi_labels()?)),
                 };
                 Ok(Plan {
-                    dataset,
                     fanouts,
                     seeds,
                     batch_size,
-                    rank,
-                    ranks,
+                    place: Place { rank, size: ranks },
+                    exchange,
+                    split: owners.map(|owners| Split { owners, is_of_all: split }),
                     drop_last,
                     shuffle,
                     seed,
                     blocks,
                     edge_ids,
                     weights,
-                    features,
+                    features: table.map(|table| (table, widen)),
+                    cached: cached.map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
+                    dataset,
                     labels,
                     threads,
                     // One that Python shows, one that it is about to drop.
@@ -102,7 +144,7 @@ impl Loader {
             })
         });
         let plan = plan.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(Self { plan: Arc::new(plan), prefetch })
+        Ok(Self { plan: Arc::new(plan), prefetch, last: Mutex::default() })
     }
 
     /// Mini-batches of an epoch.
@@ -110,35 +152,47 @@ impl Loader {
         self.plan.num_batches()
     }
 
-    /// The mini-batches of epoch `number`, in order.
-    fn epoch(&self, number: u32) -> PyResult<Epoch> {
+    /// Feature rows of `vertices`, and whether they hold the bits of bf16.
+    fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
+        let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0)));
+        let features = self.plan.features.as_ref().ok_or_else(|| PyValueError::new_err("no features are read"))?;
+        let rows = py.detach(|| gather(features, None, &vertices, &pool));
+        let Rows { gathered, .. } = rows.map_err(Problem::from)?;
+        let is_bf16 = gathered.kind == Kind::Bf16;
+        Ok((feature_rows(py, gathered, &pool)?, is_bf16))
+    }
+
+    /// The mini-batches of epoch `number`, in order. Collective where ranks sample together.
+    fn epoch(&self, py: Python<'_>, number: u32) -> PyResult<Epoch> {
+        self.end(py);
         let plan = Arc::clone(&self.plan);
-        let mut maker = Maker::new(&plan, number).map_err(PyRuntimeError::new_err)?;
-        if self.prefetch == 0 {
-            return Ok(Epoch { plan, source: Mutex::new(Source::Here(Box::new(maker))) });
-        }
-        // One more is being made, and one waits to be put in.
-        let (sender, receiver) = sync_channel(self.prefetch - 1);
-        let making = Arc::clone(&plan);
+        let (permits, granted) = channel();
+        let (sender, made) = channel();
+        let comm: Box<dyn Communicator + Send> = match &plan.exchange {
+            Some(exchange) => Box::new(Carried::new(plan.place, exchange.clone_ref(py))),
+            None => Box::new(Solo),
+        };
+        let drawn = Arc::clone(&plan);
         let work = move || {
-            while let Some(made) = maker.next(&making) {
-                let last = made.is_err();
-                // The receiver is gone once Python has dropped the epoch.
-                if sender.send(made).is_err() || last {
-                    break;
-                }
+            if let Err(problem) = draw(&drawn, number, &*comm, &granted, &sender) {
+                let _ = sender.send(Err(problem));
             }
         };
         let thread = std::thread::Builder::new().name("gsplit-loader".into()).spawn(work);
         let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("no thread for the loader: {error}")))?;
-        Ok(Epoch { plan, source: Mutex::new(Source::Ahead { receiver, received: 0, thread }) })
+        let drawing = Arc::new(Drawing { permits: Mutex::new(Some(permits)), thread: Mutex::new(Some(thread)) });
+        (0..self.prefetch).for_each(|_| drawing.permit());
+        if plan.exchange.is_some() {
+            *locked(&self.last) = Some(Arc::clone(&drawing));
+        }
+        let under_way = Mutex::new(UnderWay { made: Some(made), left: plan.num_batches() });
+        Ok(Epoch { plan, is_ahead: self.prefetch > 0, under_way, drawing })
     }
-}
 
-impl Loader {
-    /// The plan of all epochs.
-    pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.plan)
+    /// Ends the epoch under way of ranks that sample together.
+    fn end(&self, py: Python<'_>) {
+        let last = locked(&self.last).take();
+        py.detach(|| last.iter().for_each(|drawing| drawing.end()));
     }
 }
 
@@ -156,18 +210,16 @@ fn on_threads<T: Send>(
 #[pyclass(frozen, module = "gsplit._native")]
 pub struct Epoch {
     plan: Arc<Plan>,
-    source: Mutex<Source>,
+    is_ahead: bool,
+    under_way: Mutex<UnderWay>,
+    drawing: Arc<Drawing>,
 }
 
-enum Source {
-    Here(Box<Maker>),
-    /// With the number of those that came.
-    Ahead {
-        receiver: Receiver<Result<Made, String>>,
-        received: usize,
-        thread: JoinHandle<()>,
-    },
-    Closed,
+struct UnderWay {
+    /// `None` once the epoch is closed.
+    made: Option<Receiver<Result<Made, Problem>>>,
+    /// Mini-batches that are to come.
+    left: usize,
 }
 
 #[pymethods]
@@ -177,12 +229,16 @@ impl Epoch {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        if !self.is_ahead {
+            self.drawing.permit();
+        }
         loop {
-            let waited = py.detach(|| self.wait());
-            match waited {
+            match py.detach(|| self.wait()) {
                 Poll::Ready(Some(made)) => {
-                    let made = made.map_err(PyRuntimeError::new_err)?;
-                    return Batch::new(py, made, &self.plan).map(Some);
+                    if self.is_ahead {
+                        self.drawing.permit();
+                    }
+                    return Batch::new(py, made?, &self.plan).map(Some);
                 }
                 Poll::Ready(None) => return Ok(None),
                 Poll::Pending => py.check_signals()?,
@@ -190,38 +246,28 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch and its thread.
+    /// Ends the epoch and its thread; where ranks sample together, once the mini-batches that are under way on all of them are done.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Source::Ahead { receiver, thread, .. } = std::mem::replace(&mut *source, Source::Closed) {
-                // The thread ends with the mini-batch that it is at.
-                drop(receiver);
-                let _ = thread.join();
-            }
+            locked(&self.under_way).made = None;
+            self.drawing.end();
         });
     }
 }
 
 impl Epoch {
     /// The next mini-batch, `None` after the last; pending where there is none yet.
-    fn wait(&self) -> Poll<Option<Result<Made, String>>> {
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *source {
-            Source::Here(maker) => Poll::Ready(maker.next(&self.plan)),
-            Source::Closed => Poll::Ready(None),
-            Source::Ahead { receiver, received, .. } => match receiver.recv_timeout(PATIENCE) {
-                Ok(made) => {
-                    *received = if made.is_ok() { *received + 1 } else { self.plan.num_batches() };
-                    Poll::Ready(Some(made))
-                }
-                Err(RecvTimeoutError::Timeout) => Poll::Pending,
-                Err(RecvTimeoutError::Disconnected) if *received < self.plan.num_batches() => {
-                    *received = self.plan.num_batches();
-                    Poll::Ready(Some(Err("preparing a mini-batch panicked, see the line above".into())))
-                }
-                Err(RecvTimeoutError::Disconnected) => Poll::Ready(None),
-            },
-        }
+    fn wait(&self) -> Poll<Option<Result<Made, Problem>>> {
+        let mut under_way = locked(&self.under_way);
+        let UnderWay { made: Some(receiver), left: 1.. } = &*under_way else { return Poll::Ready(None) };
+        let made = match receiver.recv_timeout(PATIENCE) {
+            Ok(made) => made,
+            Err(RecvTimeoutError::Timeout) => return Poll::Pending,
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Problem::Data("preparing a mini-batch panicked, see the line above".into()))
+            }
+        };
+        under_way.left = if made.is_ok() { under_way.left - 1 } else { 0 };
+        Poll::Ready(Some(made))
     }
 }

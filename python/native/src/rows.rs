@@ -8,6 +8,67 @@ use rayon::prelude::*;
 
 use crate::memory::Pool;
 
+/// Vertices whose rows Python has, by the place of each there.
+pub struct Cached {
+    places: Vec<u32>,
+}
+
+impl Cached {
+    /// Rows of `vertices` of `num_vertices`, in this order.
+    pub fn new(vertices: &[u32], num_vertices: usize) -> Self {
+        let mut places = vec![u32::MAX; num_vertices];
+        for (place, &v) in (0..).zip(vertices) {
+            places[v as usize] = place;
+        }
+        Self { places }
+    }
+}
+
+/// The feature rows of a mini-batch's vertices.
+pub struct Rows {
+    /// Those that are not cached.
+    pub gathered: Features,
+    /// Cached ones, if there is a cache.
+    pub hits: Option<Hits>,
+}
+
+/// Rows of a mini-batch in a cache, and the others.
+#[derive(Default)]
+pub struct Hits {
+    /// Positions of the rows that are gathered.
+    pub missed: Vec<i64>,
+    /// Positions of the others.
+    pub found: Vec<i64>,
+    /// Their places in the cache.
+    pub places: Vec<i64>,
+}
+
+/// Rows of `vertices` that are not `cached`, and the places of those that are.
+pub fn gather(
+    (table, widen): &(FeatureTable, bool),
+    cached: Option<&Cached>,
+    vertices: &[u32],
+    pool: &Pool,
+) -> Result<Rows, KernelError> {
+    let Some(cached) = cached else {
+        return Ok(Rows { gathered: copied(table, *widen, vertices, pool)?, hits: None });
+    };
+    let (mut hits, mut missed) = (Hits::default(), Vec::new());
+    for (position, &v) in (0..).zip(vertices) {
+        match cached.places[v as usize] {
+            u32::MAX => {
+                missed.push(v);
+                hits.missed.push(position);
+            }
+            place => {
+                hits.found.push(position);
+                hits.places.push(place.into());
+            }
+        }
+    }
+    Ok(Rows { gathered: copied(table, *widen, &missed, pool)?, hits: Some(hits) })
+}
+
 /// The feature rows of some vertices.
 pub struct Features {
     /// A buffer that begins with the rows, one after the other.
@@ -32,7 +93,7 @@ pub enum Kind {
 
 /// The feature rows of `vertices`, in memory of `pool`. As they are stored, or f32 with `widen`; i8 always becomes f32, because each
 /// row has a scale.
-pub fn gather(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, KernelError> {
+fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, KernelError> {
     let (rows, dim) = (vertices.len(), table.dim());
     let count = rows * dim;
     let kind = match table.dtype() {

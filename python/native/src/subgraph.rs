@@ -7,9 +7,9 @@
 //! Cost: that of sampling; 4 bytes a vertex of the graph, and one pass over the edges.
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Graph, KernelError, SampledCsc, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};
 
-use crate::batch::{Plan, draws};
+use crate::batch::Plan;
 
 const UNSEEN: u32 = u32::MAX;
 
@@ -65,10 +65,11 @@ impl Numbering {
         let mut found = Subgraph::default();
         let mut layers = Vec::with_capacity(plan.fanouts.len());
         let mut first = 0;
-        for (key, draw, ids) in draws(plan, step) {
+        for (key, fanout) in step.layers(&plan.fanouts) {
             let mut layer = SampledCsc::default();
+            let ids = if plan.edge_ids { EdgeIds::Keep } else { EdgeIds::Drop };
             sampler.start(&vertices[first..]);
-            sampler.layer(graph, &draw, &key, ids, &mut layer)?;
+            sampler.layer(graph, &Draw::new(fanout), &key, ids, &mut layer)?;
             let before = vertices.len();
             self.of_layer.clear();
             self.of_layer.extend(first as u32..before as u32);

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-_Batch = TypeVar("_Batch", bound="_Tensors")
+_Batch = TypeVar("_Batch", bound="Tensors")
 
 
-class _Tensors:
+class Tensors:
     """A mini-batch whose tensors move together, by the names that PyG's `Data` has."""
 
     def to(self: _Batch, device: Any, non_blocking: bool = False) -> _Batch:
@@ -37,11 +37,11 @@ def _each(value: Any, do: Callable[[Any], Any]) -> Any:
         return [_each(item, do) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{field.name: _each(getattr(value, field.name), do) for field in fields(value)})
-    return value if value is None or isinstance(value, int) else do(value)
+    return do(value) if hasattr(value, "record_stream") else value
 
 
 @dataclass
-class Subgraph(_Tensors):
+class Subgraph(Tensors):
     """A mini-batch as one graph, with the attributes of PyG's `Data`; NumPy arrays, or torch tensors without PyG."""
 
     n_id: Any
@@ -82,7 +82,7 @@ class Block:
 
 
 @dataclass
-class MiniBatch(_Tensors):
+class MiniBatch(Tensors):
     """A mini-batch as blocks."""
 
     blocks: list[Block]

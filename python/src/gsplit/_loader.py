@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 import numpy as np
 import numpy.typing as npt
 
+from . import _epochs
 from ._batches import Block, MiniBatch, Subgraph
 from ._dataset import Dataset, open_dataset
-from ._errors import DatasetError
 
 if TYPE_CHECKING:
     from . import _native
 
 Fanouts = Union[str, Sequence[Union[int, str]]]
 _Path = Union[str, "os.PathLike[str]"]
-
-_EPOCH_END = 2**32
 
 _AHEAD = "the loader makes mini-batches ahead itself, in threads of Rust: see prefetch and threads"
 _TEMPORAL = "vertices and edges have no times here"
@@ -47,7 +45,7 @@ _ELSEWHERE: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 
 
-class NeighborLoader:
+class NeighborLoader(_epochs.Epochs):
     """The mini-batches of a dataset: neighbours sampled, feature rows and labels gathered, in Rust, ahead of their use.
 
     ```python
@@ -140,11 +138,7 @@ class NeighborLoader:
             raise ValueError(f"form {form!r}, expected pyg or blocks")
         if dtype not in ("stored", "float32"):
             raise ValueError(f"dtype {dtype!r}, expected stored or float32")
-        for name, value, least in (("batch_size", batch_size, 1), ("prefetch", prefetch, 0), ("threads", threads, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} {value}, expected at least {least}")
-        if not 0 <= seed < 2**64:
-            raise ValueError(f"seed {seed}, expected one from 0 to 2^64 - 1")
+        _epochs.check_counts(batch_size, prefetch, threads, seed)
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size are given together, or neither")
         ranks = 1 if world_size is None else world_size
@@ -154,8 +148,6 @@ class NeighborLoader:
         """The vertices that mini-batches are made for, on all ranks: uint32."""
         self.batch_size = batch_size
         """Seeds of a mini-batch, on this rank."""
-        self.epoch = 1
-        """The epoch that the next pass draws."""
         self._form = form
         self._numpy = numpy
         self._device = device
@@ -189,11 +181,7 @@ class NeighborLoader:
             self._device = self._torch.device(self._device)
             if self._device.type == "cuda" and not self._torch.cuda.is_available():
                 raise ValueError(f"device {self._device}: PyTorch finds no GPU")
-        native = _extension()
-        try:
-            self._loader: _native.Loader = native.Loader(self.dataset.path, self.fanouts, self.seeds, **self._options)
-        except RuntimeError as error:
-            raise _refused(self.dataset, error) from error
+        self._loader = _epochs.loader(self.dataset, self.fanouts, self.seeds, **self._options)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the frameworks and the maps."""
@@ -208,68 +196,19 @@ class NeighborLoader:
         """Mini-batches of an epoch."""
         return len(self._loader)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that the next pass draws, from 0; each pass after it draws the next one."""
-        if not 0 <= epoch < _EPOCH_END:
-            raise ValueError(f"epoch {epoch}, expected one from 0 to 2^32 - 1")
-        self.epoch = epoch
-
     def __iter__(self) -> Iterator[Any]:
         """The mini-batches of the present epoch."""
         data = sys.modules.get("torch.utils.data")
         if data is not None and data.get_worker_info() is not None:
             problem = "each worker of a DataLoader would draw the whole epoch and copy it to the others' process"
             raise RuntimeError(f"{problem}: pass num_workers=0; {_AHEAD}")
-        number = self.epoch
-        self.epoch = (number + 1) % _EPOCH_END
-        batches = self._batches(self._loader.epoch(number))
-        return batches if self._device is None else self._moved(batches)
+        make = self._blocks if self._form == "blocks" else self._subgraph
+        batches = map(make, _epochs.mini_batches(self.dataset, self._loader.epoch(self._next_epoch())))
+        return batches if self._device is None else _epochs.on_device(self._torch, batches, self._device)
 
     def __getitem__(self, index: Any) -> NoReturn:
         """Refused: a DataLoader would ask for single mini-batches."""
         raise TypeError(f"a loader is iterated over, not indexed, and needs no DataLoader around it: {_AHEAD}")
-
-    def _batches(self, epoch: _native.Epoch) -> Iterator[Any]:
-        make = self._blocks if self._form == "blocks" else self._subgraph
-        process = os.getpid()
-        try:
-            while True:
-                if os.getpid() != process:
-                    raise RuntimeError(
-                        "this pass began before the fork, which copied none of its threads: begin another"
-                    )
-                try:
-                    batch = next(epoch, None)
-                except RuntimeError as error:
-                    raise _refused(self.dataset, error) from error
-                if batch is None:
-                    return
-                yield make(batch)
-        finally:
-            if os.getpid() == process:
-                epoch.close()
-
-    def _moved(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The mini-batches on the device; a GPU is copying one while that before it is in use."""
-        torch, device = self._torch, self._device
-        if device.type != "cuda":
-            yield from (batch.to(device) for batch in batches)
-            return
-        side, under_way = torch.cuda.Stream(device), None
-        for batch in batches:
-            with torch.cuda.stream(side):
-                moved = batch.pin_memory().to(device, non_blocking=True)
-                before, under_way = under_way, (moved, side.record_event())
-            if before is not None:
-                yield self._arrived(*before)
-        if under_way is not None:
-            yield self._arrived(*under_way)
-
-    def _arrived(self, batch: Any, copied: Any) -> Any:
-        stream = self._torch.cuda.current_stream(self._device)
-        stream.wait_event(copied)
-        batch.record_stream(stream)
-        return batch
 
     def _subgraph(self, batch: _native.Batch) -> Any:
         fields: dict[str, Any] = {
@@ -292,7 +231,7 @@ class NeighborLoader:
     def _blocks(self, batch: _native.Batch) -> MiniBatch:
         tensor = self._tensor
         blocks = [
-            Block(tensor(layer.indptr), tensor(layer.indices), layer.num_src, layer.num_dst, tensor(layer.e_id))
+            Block(tensor(layer.indptr), tensor(layer.indices), len(layer.src), layer.num_dst, tensor(layer.e_id))
             for layer in batch.layers
         ]
         n_id, input_id = tensor(batch.n_id), tensor(batch.input_id)
@@ -302,22 +241,14 @@ class NeighborLoader:
         return array if self._torch is None or array is None else self._torch.from_numpy(array)
 
     def _rows(self, batch: _native.Batch) -> Any:
-        if batch.x is not None and batch.bf16 and self._torch is not None:
-            return self._torch.from_numpy(batch.x.view(np.int16)).view(self._torch.bfloat16)
-        return self._tensor(batch.x)
+        if batch.x is None or self._torch is None:
+            return batch.x
+        return _epochs.rows_as_tensor(self._torch, batch.x, batch.bf16)
 
     def __repr__(self) -> str:
         """What is drawn from what."""
         name, seeds = self.dataset.name, len(self.seeds)
         return f"<gsplit.NeighborLoader of {name!r}: {seeds} seeds, fanouts {self.fanouts}, {len(self)} mini-batches>"
-
-
-def _extension() -> Any:
-    try:
-        return importlib.import_module("gsplit._native")
-    except ImportError as error:
-        remedy = "`pip install ./python` builds it where Rust is installed, `make wheel` makes a wheel of it"
-        raise ImportError(f"NeighborLoader needs the extension gsplit._native: {remedy} ({error})") from error
 
 
 def _optional(module: str) -> Any:
@@ -372,7 +303,3 @@ def _seeds(ds: Dataset, seeds: str | npt.ArrayLike) -> npt.NDArray[np.uint32]:
         values, counts = np.unique(vertices, return_counts=True)
         raise ValueError(f"vertex {values[counts.argmax()]} is there {counts.max()} times, expected distinct seeds")
     return vertices
-
-
-def _refused(ds: Dataset, error: RuntimeError) -> DatasetError:
-    return DatasetError(ds.path, str(error), "`gsplit verify` tells whether the dataset is damaged")

@@ -9,18 +9,24 @@ import numpy.typing as npt
 
 @final
 class Layer:
-    """A block: an int32 CSC whose columns are the first `num_dst` vertices and whose rows are the first `num_src`."""
+    """A layer: an int32 CSC whose columns are the first `num_dst` rows of `src`; and the rows that move below it."""
 
     indptr: npt.NDArray[np.int32]
     indices: npt.NDArray[np.int32]
     e_id: npt.NDArray[np.int64] | None
-    num_src: int
+    factors: npt.NDArray[np.float32] | None
+    src: npt.NDArray[np.int64]
     num_dst: int
+    asked: npt.NDArray[np.int64] | None
+    sent: list[int]
+    received: list[int]
 
 @final
 class Batch:
-    """A mini-batch. A subgraph has `edge_index`, blocks have `layers`."""
+    """A mini-batch, or a rank's part of one. A subgraph has `edge_index`, blocks have `layers`."""
 
+    step: int
+    num_seeds: int
     n_id: npt.NDArray[np.int64]
     input_id: npt.NDArray[np.int64]
     edge_index: npt.NDArray[np.int64] | None
@@ -30,6 +36,7 @@ class Batch:
     layers: list[Layer]
     x: npt.NDArray[Any] | None
     bf16: bool
+    hits: list[npt.NDArray[np.int64]] | None
     y: npt.NDArray[Any] | None
 
 @final
@@ -65,59 +72,12 @@ class Loader:
         prefetch: int,
         rank: int = 0,
         ranks: int = 1,
+        owners: npt.NDArray[np.uint16] | None = None,
+        split: bool = False,
+        exchange: Callable[[npt.NDArray[np.uint8], list[int], list[int]], npt.NDArray[np.uint8]] | None = None,
+        cached: npt.NDArray[np.uint32] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
+    def rows(self, vertices: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[Any], bool]: ...
     def epoch(self, number: int) -> Epoch: ...
-
-@final
-class RankLayer:
-    """A layer of a rank, and the rows that move below it."""
-
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int64]
-    e_id: npt.NDArray[np.int64] | None
-    factors: npt.NDArray[np.float32] | None
-    dst: npt.NDArray[np.int64]
-    src: npt.NDArray[np.int64]
-    asked: npt.NDArray[np.int64] | None
-    sent: list[int]
-    received: list[int]
-
-@final
-class RankBatch:
-    """A rank's part of a mini-batch."""
-
-    step: int
-    num_seeds: int
-    seeds: npt.NDArray[np.int64]
-    n_id: npt.NDArray[np.int64]
-    layers: list[RankLayer]
-    x: npt.NDArray[Any] | None
-    bf16: bool
-    y: npt.NDArray[Any] | None
-
-@final
-class RankEpoch:
-    """The mini-batches of an epoch, in order."""
-
-    def __iter__(self) -> RankEpoch: ...
-    def __next__(self) -> RankBatch: ...
-    def close(self) -> None: ...
-
-@final
-class RankLoader:
-    """Draws one rank's mini-batches."""
-
-    def __new__(
-        cls,
-        loader: Loader,
-        *,
-        rank: int,
-        size: int,
-        owners: npt.NDArray[np.uint16] | None,
-        split: bool,
-        exchange: Callable[[npt.NDArray[np.uint8], list[int], list[int]], npt.NDArray[np.uint8]] | None,
-        prefetch: int,
-    ) -> RankLoader: ...
-    def epoch(self, number: int) -> RankEpoch: ...
     def end(self) -> None: ...

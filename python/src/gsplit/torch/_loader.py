@@ -8,23 +8,29 @@ import json
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from .. import _epochs
+from .._batches import Tensors
 from .._dataset import Dataset, open_dataset
 from .._errors import DatasetError
-from .._loader import _EPOCH_END, Fanouts, _extension, _Path, _refused, _seeds, _text
+from .._loader import Fanouts, _Path, _seeds, _text
+from ._cache import hottest
 from ._exchange import Messages, Read, place
+
+if TYPE_CHECKING:
+    from .. import _native
 
 Parallelism = Literal["split", "owned", "data"]
 
 
-class SplitLoader:
+class SplitLoader(_epochs.Epochs):
     """This rank's part of every mini-batch, sampled by all ranks together in Rust, one mini-batch ahead.
 
     Under `parallelism="split"` a vertex of a layer is computed by the rank that has its part, once; what a layer reads
@@ -58,17 +64,25 @@ class SplitLoader:
         threads: int | None = None,
         prefetch: int = 1,
         device: str | torch.device = "cpu",
+        cache: str | int | None = None,
+        presample: str | None = None,
         group: Any = None,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
-        every rank makes the same loader, but for `threads` and `device`.
+        every rank makes the same loader, but for `threads`, `device` and `cache`.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
         `partition` names a partition of as many parts as there are ranks, by default the only one. `seeds`, `draw_by`,
         `features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by default this
         rank's portion of the host's processors.
 
-        `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own.
+        `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own. A
+        GPU as `device` copies a mini-batch by way of pinned memory, on a stream of its own, while the one before is in
+        use.
+
+        `cache` is how much of `device`'s memory keeps feature rows, the others come from the host: a number of bytes,
+        or a percentage of the dataset's rows, as `"20%"`. They are the hottest of this rank's part under `"split"`, by
+        the partition's cache order; else the hottest of all, by the presample `presample` or the only one.
         """
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
@@ -78,49 +92,23 @@ class SplitLoader:
         """This rank, and how many there are."""
         self.device = torch.device(device)
         """Where tensors lie."""
-        self.epoch = 1
-        """The epoch that the next pass draws."""
         if parallelism not in ("split", "owned", "data"):
             raise ValueError(f"parallelism {parallelism!r}, expected split, owned or data")
-        for name, value, least in (("batch_size", batch_size, 1), ("prefetch", prefetch, 0), ("threads", threads, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} {value}, expected at least {least}")
+        _epochs.check_counts(batch_size, prefetch, threads, seed)
         self.parallelism = parallelism if self.size > 1 else "data"
         """As it is done: of one rank all are `data`."""
         self.seeds = _seeds(self.dataset, seeds)
         """The vertices that mini-batches are made for, on all ranks: uint32."""
         self._group = group
         self._process = os.getpid()
-        native = _extension()
-        owners = None if self.parallelism == "data" else _owners(self.dataset, partition, self.size)
-        self._owners = owners
-        try:
-            drawn = native.Loader(
-                self.dataset.path,
-                self.fanouts,
-                self.seeds,
-                batch_size=batch_size,
-                drop_last=drop_last,
-                shuffle=shuffle,
-                seed=seed,
-                blocks=True,
-                edge_ids=True,
-                draw_by=draw_by,
-                features=features and self.dataset.has_features,
-                load_features=False,
-                widen=dtype == "float32",
-                labels=labels and self.dataset.has_labels,
-                threads=_threads(self.size) if threads is None else threads,
-                prefetch=prefetch,
-            )
-        except RuntimeError as error:
-            raise _refused(self.dataset, error) from error
+        key = None if self.parallelism == "data" else _partition(self.dataset, partition, self.size)
+        self._owners = None if key is None else np.ascontiguousarray(self.dataset.partition(key).assignment)
         exchange = None
         if self.size > 1:
             exchange = Messages(group)
             exchange.check_alike(
                 dataset=_digest(json.dumps(self.dataset.manifest["files"]).encode()),
-                partition=None if owners is None else _digest(owners.tobytes()),
+                partition=None if self._owners is None else _digest(self._owners.tobytes()),
                 parallelism=parallelism,
                 fanouts=self.fanouts,
                 batch_size=batch_size,
@@ -131,16 +119,39 @@ class SplitLoader:
                 draw_by=draw_by,
                 prefetch=prefetch,
             )
-        self._length = len(drawn)
-        self._loader = native.RankLoader(
-            drawn,
+        is_read = features and self.dataset.has_features
+        kept = None
+        if is_read and cache is not None:
+            by_part = key if self.parallelism == "split" else None
+            kept = hottest(self.dataset, cache, dtype == "float32", by_part, self.rank, presample)
+        self._loader = _epochs.loader(
+            self.dataset,
+            self.fanouts,
+            self.seeds,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            shuffle=shuffle,
+            seed=seed,
+            blocks=True,
+            edge_ids=True,
+            draw_by=draw_by,
+            features=is_read,
+            load_features=False,
+            widen=dtype == "float32",
+            labels=labels and self.dataset.has_labels,
+            threads=_threads(self.size) if threads is None else threads,
+            prefetch=prefetch,
             rank=self.rank,
-            size=self.size,
-            owners=owners,
+            ranks=self.size,
+            owners=self._owners,
             split=self.parallelism == "split",
             exchange=exchange,
-            prefetch=prefetch,
+            cached=kept,
         )
+        self._length = len(self._loader)
+        self._kept = None
+        if kept is not None:
+            self._kept = _epochs.rows_as_tensor(torch, *self._loader.rows(kept)).to(self.device)
 
         # A thread that came back to Python after its end would not return.
         weakref.finalize(self, self._loader.end)
@@ -155,12 +166,6 @@ class SplitLoader:
             return np.arange(self.dataset.num_vertices, dtype=np.int64)
         return np.flatnonzero(self._owners == self.rank)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that the next pass draws, from 0; each pass after it draws the next one."""
-        if not 0 <= epoch < _EPOCH_END:
-            raise ValueError(f"epoch {epoch}, expected one from 0 to 2^32 - 1")
-        self.epoch = epoch
-
     def __iter__(self) -> Iterator[SplitBatch]:
         """The mini-batches of the present epoch. Collective: all ranks take equally many."""
         if os.getpid() != self._process:
@@ -168,29 +173,35 @@ class SplitLoader:
                 "a SplitLoader draws in the process that made it, since its ranks are connected there: iterate over it "
                 "itself, without a DataLoader's workers; a thread of its own is ahead already"
             )
-        number = self.epoch
-        self.epoch = (number + 1) % _EPOCH_END
-        epoch = self._loader.epoch(number)
-        try:
-            for batch in epoch:
-                yield self._batch(batch)
-        except ConnectionError:
-            raise
-        except RuntimeError as error:
-            raise _refused(self.dataset, error) from error
-        finally:
-            epoch.close()
+        batches = map(self._batch, _epochs.mini_batches(self.dataset, self._loader.epoch(self._next_epoch())))
+        return map(self._with_kept, _epochs.on_device(torch, batches, self.device))
 
-    def _batch(self, batch: Any) -> SplitBatch:
-        layers = [SplitLayer(layer, self._group, self.device) for layer in batch.layers]
-        x = batch.x
-        if x is not None:
-            x = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if batch.bf16 else torch.from_numpy(x)
-        x, y, seeds, n_id = (
-            None if tensor is None else torch.as_tensor(tensor).to(self.device)
-            for tensor in (x, batch.y, batch.seeds, batch.n_id)
+    def _batch(self, batch: _native.Batch) -> SplitBatch:
+        layers = [self._layer(layer) for layer in batch.layers]
+        x, y = (None if array is None else torch.as_tensor(array) for array in (batch.x, batch.y))
+        if batch.x is not None:
+            x = _epochs.rows_as_tensor(torch, batch.x, batch.bf16)
+        hits = None if batch.hits is None else [torch.from_numpy(positions) for positions in batch.hits]
+        return SplitBatch(x, y, layers, batch.num_seeds, torch.from_numpy(batch.n_id), batch.step, hits)
+
+    def _layer(self, layer: _native.Layer) -> SplitLayer:
+        indptr, indices, edge_ids, factors, src, asked = (
+            None if array is None else torch.from_numpy(array)
+            for array in (layer.indptr, layer.indices, layer.e_id, layer.factors, layer.src, layer.asked)
         )
-        return SplitBatch(x, y, layers, batch.num_seeds, seeds, n_id, batch.step)
+        counts = (layer.sent, layer.received)
+        return SplitLayer(
+            indptr, indices, edge_ids, factors, src, len(layer.src), layer.num_dst, asked, counts, self._group
+        )
+
+    def _with_kept(self, batch: SplitBatch) -> SplitBatch:
+        """The mini-batch with the rows that the device has."""
+        if self._kept is None or batch._hits is None:
+            return batch
+        missed, found, places = batch._hits
+        x = torch.empty((len(batch.n_id), self._kept.shape[1]), dtype=self._kept.dtype, device=self.device)
+        x.index_copy_(0, missed, batch.x).index_copy_(0, found, self._kept.index_select(0, places))
+        return replace(batch, x=x, _hits=None)
 
     def __reduce__(self) -> Any:
         """Refuses to be copied into another process."""
@@ -204,7 +215,7 @@ class SplitLoader:
 
 
 @dataclass
-class SplitBatch:
+class SplitBatch(Tensors):
     """A rank's part of a mini-batch."""
 
     x: Any
@@ -215,69 +226,53 @@ class SplitBatch:
     """One for each layer; the first reads the features, the last computes the seeds."""
     num_seeds: int
     """Seeds of the whole mini-batch, on all ranks."""
-    seeds: torch.Tensor
-    """int64: this rank's seeds."""
     n_id: torch.Tensor
     """int64: the vertex of each row of `x`."""
     step: int
     """Number of the mini-batch in its epoch, from 0."""
+    _hits: Any = None
+    """Positions of the rows of `x`, positions of the others, places of those in the cache."""
+
+    @property
+    def seeds(self) -> torch.Tensor:
+        """int64: this rank's seeds."""
+        return self.layers[-1].dst
 
 
-class SplitLayer:
+@dataclass(eq=False)
+class SplitLayer(Tensors):
     """A layer of a rank: it computes `num_dst` rows of `num_src` rows, of which the first are its own."""
 
-    def __init__(self, layer: Any, group: Any, device: torch.device) -> None:
-        """Of what Rust has sampled."""
-        self._layer = layer
-        self._group = group
-        self._device = device
-        self.num_src: int = len(layer.src)
-        """Rows that it reads."""
-        self.num_dst: int = len(layer.dst)
-        """Rows that it computes: those of the first it reads."""
+    indptr: torch.Tensor
+    """int32 `[num_dst + 1]`: the edges into target `i` are `indptr[i]..indptr[i + 1]`."""
+    indices: torch.Tensor
+    """int32: the source of each edge, as a row of what `read` returns."""
+    edge_ids: torch.Tensor
+    """int64: the position of each edge in `ds.indices`, and so in each of `ds.edge_columns`."""
+    factors: torch.Tensor | None
+    """float32: the factor of each edge's message that corrects draws by weight; `None` where all are 1."""
+    src: torch.Tensor
+    """int64: the vertex of each row that it reads."""
+    num_src: int
+    """Rows that it reads."""
+    num_dst: int
+    """Rows that it computes: those of the first it reads."""
+    _asked: torch.Tensor | None
+    """int64: rows that go to other ranks, by rank."""
+    _counts: tuple[list[int], list[int]]
+    """Rows to each rank, and from each."""
+    _group: Any
 
-    def _tensor(self, array: Any) -> torch.Tensor:
-        return torch.from_numpy(array).to(self._device)
-
-    @cached_property
-    def indptr(self) -> torch.Tensor:
-        """int64 `[num_dst + 1]`: the edges into target `i` are `indptr[i]..indptr[i + 1]`."""
-        return self._tensor(self._layer.indptr)
-
-    @cached_property
-    def indices(self) -> torch.Tensor:
-        """int64: the source of each edge, as a row of what `read` returns."""
-        return self._tensor(self._layer.indices)
+    @property
+    def dst(self) -> torch.Tensor:
+        """int64: the vertex of each row that it computes."""
+        return self.src[: self.num_dst]
 
     @cached_property
     def edge_index(self) -> torch.Tensor:
         """int64 `[2, m]`: source and target row of each edge, as PyG's bipartite layers take them."""
-        targets = torch.repeat_interleave(torch.arange(self.num_dst, device=self._device), self.indptr.diff())
-        return torch.stack([self.indices, targets])
-
-    @cached_property
-    def edge_ids(self) -> torch.Tensor:
-        """int64: the position of each edge in `ds.indices`, and so in each of `ds.edge_columns`."""
-        return self._tensor(self._layer.e_id)
-
-    @cached_property
-    def factors(self) -> torch.Tensor | None:
-        """float32: the factor of each edge's message that corrects draws by weight; `None` where all are 1."""
-        return None if self._layer.factors is None else self._tensor(self._layer.factors)
-
-    @cached_property
-    def dst(self) -> torch.Tensor:
-        """int64: the vertex of each row that it computes."""
-        return self._tensor(self._layer.dst)
-
-    @cached_property
-    def src(self) -> torch.Tensor:
-        """int64: the vertex of each row that it reads."""
-        return self._tensor(self._layer.src)
-
-    @cached_property
-    def _asked(self) -> torch.Tensor:
-        return self._tensor(self._layer.asked)
+        targets = torch.arange(self.num_dst, device=self.indices.device)
+        return torch.stack([self.indices.long(), torch.repeat_interleave(targets, self.indptr.diff())])
 
     def read(self, *rows: torch.Tensor) -> Any:
         """The rows that the layer reads: this rank's, from the layer below, then those of other ranks. Collective.
@@ -285,11 +280,9 @@ class SplitLayer:
         Each of `rows` is `[rows of this rank, ...]`, of any type; with several a tuple is returned. Gradients flow back
         to the rank that has the row. Where nothing crosses the rows are returned as they are.
         """
-        layer = self._layer
-        if layer.asked is None:
+        if self._asked is None:
             return rows if len(rows) > 1 else rows[0]
-        counts = (layer.sent, layer.received)
-        read = tuple(Read.apply(tensor, self._asked, counts, self._group) for tensor in rows)
+        read = tuple(Read.apply(tensor, self._asked, self._counts, self._group) for tensor in rows)
         return read if len(read) > 1 else read[0]
 
     def to_dgl(self) -> Any:
@@ -298,12 +291,12 @@ class SplitLayer:
             dgl: Any = importlib.import_module("dgl")
         except ImportError as error:
             raise ImportError(f"SplitLayer.to_dgl needs dgl: run `pip install dgl` ({error})") from error
-        edges = ("csc", (self.indptr, self.indices, torch.empty(0, dtype=torch.int64, device=self._device)))
+        edges = ("csc", (self.indptr, self.indices, self.indices.new_empty(0)))
         return dgl.create_block(edges, num_src_nodes=self.num_src, num_dst_nodes=self.num_dst)
 
 
-def _owners(ds: Dataset, key: str | None, ranks: int) -> npt.NDArray[np.uint16]:
-    """The part of each vertex, by the partition `key` or the only one of as many parts as ranks."""
+def _partition(ds: Dataset, key: str | None, ranks: int) -> str:
+    """The partition `key`, or the only one of as many parts as ranks."""
     made = f"`gsplit partition {ds.path} --parts {ranks}` makes one"
     if key is None:
         parts = {name: ds.partition(name).num_parts for name in ds.partitions}
@@ -319,7 +312,7 @@ def _owners(ds: Dataset, key: str | None, ranks: int) -> npt.NDArray[np.uint16]:
     found = ds.partition(key)
     if found.num_parts != ranks:
         raise DatasetError(ds.path, f"partition {key} has {found.num_parts} parts, the ranks are {ranks}", made)
-    return np.ascontiguousarray(found.assignment)
+    return key
 
 
 def _threads(ranks: int) -> int:

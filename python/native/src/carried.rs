@@ -1,0 +1,102 @@
+//! Messages between ranks that a Python function carries: PyTorch's `all_to_all_single`, on a group of its own.
+
+use std::sync::{Mutex, PoisonError};
+
+use gsplit_kernels::{CommError, Limit, Messages, exchange_in_place};
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A rank among its group.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub rank: usize,
+    pub size: usize,
+}
+
+/// Messages between the ranks, by a function of Python's: `exchange(bytes, lengths to each rank, lengths from each
+/// rank)`, which returns the bytes that came.
+pub struct Carried {
+    place: Place,
+    exchange: Py<PyAny>,
+    limit: Limit,
+    failed: Mutex<Option<CommError>>,
+}
+
+impl Carried {
+    pub fn new(place: Place, exchange: Py<PyAny>) -> Self {
+        Self { place, exchange, limit: Limit::new(None), failed: Mutex::default() }
+    }
+
+    fn carry(&self, send: Vec<u8>, to: Vec<usize>, recv: &mut [u8], from: Vec<usize>) -> PyResult<()> {
+        Python::attach(|py| {
+            let came = self.exchange.call1(py, (send.into_pyarray(py), to, from))?;
+            let came: PyReadonlyArray1<'_, u8> = came.extract(py)?;
+            let came = came.as_slice()?;
+            if came.len() != recv.len() {
+                let problem = format!("exchange returned {} bytes, expected {}", came.len(), recv.len());
+                return Err(PyValueError::new_err(problem));
+            }
+            recv.copy_from_slice(came);
+            Ok(())
+        })
+    }
+}
+
+impl Messages for Carried {
+    fn rank(&self) -> usize {
+        self.place.rank
+    }
+
+    fn size(&self) -> usize {
+        self.place.size
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        rank
+    }
+
+    fn exchange<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), CommError> {
+        exchange_in_place(self, called, outgoing, expected, incoming)
+    }
+
+    fn exchange_into<'a>(
+        &self,
+        _called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        recv: &mut [u8],
+    ) -> Result<(), CommError> {
+        if let Some(failed) = self.failed() {
+            return Err(failed);
+        }
+        let ranks = 0..self.place.size;
+        let send: Vec<u8> = ranks.clone().flat_map(outgoing).copied().collect();
+        let to = ranks.clone().map(|rank| outgoing(rank).len()).collect();
+        self.carry(send, to, recv, ranks.map(expected).collect()).map_err(|error| {
+            let said = Python::attach(|py| error.value(py).to_string());
+            let line = said.lines().next().unwrap_or_default();
+            CommError::Start { reason: format!("rank {}, which samples with the others: {line}", self.place.rank) }
+        })
+    }
+
+    fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    fn failed(&self) -> Option<CommError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The others learn it from PyTorch, when this process ends or their time is over.
+    fn leave(&self, reason: &str) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert_with(|| CommError::PeerFailed { rank: self.place.rank, reason: reason.to_string() });
+    }
+}

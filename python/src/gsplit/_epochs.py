@@ -1,0 +1,115 @@
+"""What the loaders share: the extension, an epoch's mini-batches, their way to a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ._dataset import Dataset
+from ._errors import DatasetError
+
+if TYPE_CHECKING:
+    from . import _native
+
+EPOCH_END = 2**32
+
+
+def extension() -> Any:
+    """The extension `gsplit._native`."""
+    try:
+        return importlib.import_module("gsplit._native")
+    except ImportError as error:
+        remedy = "`pip install ./python` builds it where Rust is installed, `make wheel` makes a wheel of it"
+        raise ImportError(f"mini-batches need the extension gsplit._native: {remedy} ({error})") from error
+
+
+def loader(ds: Dataset, *place: Any, **options: Any) -> _native.Loader:
+    """The extension's loader of `ds`."""
+    native = extension()
+    try:
+        made: _native.Loader = native.Loader(ds.path, *place, **options)
+    except RuntimeError as error:
+        raise _refused(ds, error) from error
+    return made
+
+
+def check_counts(batch_size: int, prefetch: int, threads: int | None, seed: int) -> None:
+    """Refuses numbers that no loader takes."""
+    for name, value, least in (("batch_size", batch_size, 1), ("prefetch", prefetch, 0), ("threads", threads, 1)):
+        if value is not None and value < least:
+            raise ValueError(f"{name} {value}, expected at least {least}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed {seed}, expected one from 0 to 2^64 - 1")
+
+
+class Epochs:
+    """Counts the epochs of a loader: each pass draws the next one."""
+
+    epoch = 1
+    """The epoch that the next pass draws."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch that the next pass draws, from 0; each pass after it draws the next one."""
+        if not 0 <= epoch < EPOCH_END:
+            raise ValueError(f"epoch {epoch}, expected one from 0 to 2^32 - 1")
+        self.epoch = epoch
+
+    def _next_epoch(self) -> int:
+        number = self.epoch
+        self.epoch = (number + 1) % EPOCH_END
+        return number
+
+
+def mini_batches(ds: Dataset, epoch: _native.Epoch) -> Iterator[_native.Batch]:
+    """The mini-batches of `epoch`, which ends with the pass."""
+    process = os.getpid()
+    try:
+        while True:
+            if os.getpid() != process:
+                raise RuntimeError("this pass began before the fork, which copied none of its threads: begin another")
+            try:
+                batch = next(epoch, None)
+            except RuntimeError as error:
+                raise _refused(ds, error) from error
+            if batch is None:
+                return
+            yield batch
+    finally:
+        if os.getpid() == process:
+            epoch.close()
+
+
+def on_device(torch: Any, batches: Iterator[Any], device: Any) -> Iterator[Any]:
+    """The mini-batches on `device`; a GPU is copying one while that before it is in use."""
+    if device.type != "cuda":
+        yield from (batch.to(device) for batch in batches)
+        return
+    side, under_way = torch.cuda.Stream(device), None
+    for batch in batches:
+        with torch.cuda.stream(side):
+            moved = batch.pin_memory().to(device, non_blocking=True)
+            before, under_way = under_way, (moved, side.record_event())
+        if before is not None:
+            yield _arrived(torch, device, *before)
+    if under_way is not None:
+        yield _arrived(torch, device, *under_way)
+
+
+def _arrived(torch: Any, device: Any, batch: Any, copied: Any) -> Any:
+    stream = torch.cuda.current_stream(device)
+    stream.wait_event(copied)
+    batch.record_stream(stream)
+    return batch
+
+
+def rows_as_tensor(torch: Any, rows: Any, bf16: bool) -> Any:
+    """Feature rows as torch has them: bf16 comes as its bits."""
+    if bf16:
+        return torch.from_numpy(rows.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(rows)
+
+
+def _refused(ds: Dataset, error: RuntimeError) -> DatasetError:
+    return DatasetError(ds.path, str(error), "`gsplit verify` tells whether the dataset is damaged")
