@@ -141,6 +141,18 @@ def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: 
     assert run(data, 2, "mean", partition="even-2")[0]["counts"] == expected
 
 
+def test_differential_a_model_in_pytorch_learns_as_the_trainer_does(data: Path, binary: Path) -> None:
+    """The loss of an epoch and the parameters after it, from the parameters before it."""
+    model = "--model sage --layers 3 --fanouts 4,3,3 --hidden 8 --batch-size 64 --epochs 2 --dropout 0"
+    optimizer = "--optimizer sgd --lr 0.05 --momentum 0 --checkpoint run --threads 2 --json"
+    words = ["train", "ds", *model.split(), *optimizer.split()]
+    said = subprocess.run([binary, *words], cwd=data, capture_output=True, text=True, check=True).stdout
+    expected = json.loads(said)["summary"]["epochs"][1]["loss"]
+    for ranks in (1, 2):
+        found = run(data, ranks, "go_on", run="run")[0]
+        assert found["loss"] == pytest.approx(expected, rel=1e-5) and found["off"] < 1e-5
+
+
 def test_an_epoch_that_all_ranks_leave_does_not_disturb_the_next(data: Path) -> None:
     one, two = (run(data, ranks, "mean", leave=1, partition=partition(ranks))[0] for ranks in (1, 2))
     assert len(two["losses"]) == 2
