@@ -5,7 +5,8 @@ A PyTorch of the pinned version that is already installed is linked. Otherwise p
 libtorch.lock, checks their hashes, and only what the build needs is unpacked. Nothing is imported from torch.
 
 Everything is prepared in a sibling folder and renamed into place, so a run that is killed leaves nothing half done.
-The stamp inside names the lock file it was made from: a second run sees it and stops.
+The stamp inside names the lock file it was made from: a second run sees it and stops, unless what is there was fetched, which is for
+the CPU alone, and a PyTorch for CUDA has been installed since.
 """
 
 import argparse
@@ -78,11 +79,11 @@ def set_up(destination, must_fetch):
         pins = lock.read()
         version = re.search(rb"^torch==(\S+)", pins, re.MULTILINE).group(1).decode()
         key = hashlib.sha256(pins).hexdigest()
-        if is_current(destination, key, must_fetch):
-            return say(f"PyTorch {version} is ready in {destination}")
+        if is_current(destination, version, key, must_fetch):
+            return say(f"PyTorch {version} is ready in {destination} ({origin_of(destination)})")
         fcntl.flock(lock, fcntl.LOCK_EX)  # two set-ups at once: the second waits here, then finds it done
-        if is_current(destination, key, must_fetch):
-            return say(f"PyTorch {version} is ready in {destination}")
+        if is_current(destination, version, key, must_fetch):
+            return say(f"PyTorch {version} is ready in {destination} ({origin_of(destination)})")
         if destination.exists() and not (destination / STAMP).is_file():
             raise SetupError(
                 f"{destination} was not made by `make setup`: move it away, or export LIBTORCH={destination}"
@@ -104,17 +105,35 @@ def set_up(destination, must_fetch):
             tree.rename(destination)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    say(f"PyTorch {version} is ready in {destination} ({origin})")
+    say(f"PyTorch {version} is ready in {destination} ({origin_of(destination)})")
 
 
-def is_current(destination, key, must_fetch):
+def is_current(destination, version, key, must_fetch):
     try:
-        made_from, origin = (destination / STAMP).read_text().strip().split(" ", 1)
+        made_from, origin = stamp(destination)
     except (OSError, ValueError):
         return False
     # A linked PyTorch may have been uninstalled since.
-    there = (destination / "lib" / "libtorch_cpu.so").is_file()
-    return there and made_from == key and (origin == "fetched" or not must_fetch)
+    if made_from != key or not (destination / "lib" / "libtorch_cpu.so").is_file():
+        return False
+    if origin != "fetched":
+        return not must_fetch
+    return must_fetch or torch_to_link(version, must_have_cuda=True) is None
+
+
+def stamp(destination):
+    """The key that `destination` was made from, and its origin."""
+    return (destination / STAMP).read_text().strip().split(" ", 1)
+
+
+def origin_of(destination):
+    """Where `destination` came from, and what it is for."""
+    what = "with CUDA" if has_cuda(destination) else "for the CPU alone"
+    return f"{stamp(destination)[1]}, {what}"
+
+
+def has_cuda(torch):
+    return (torch / "lib" / "libtorch_cuda.so").is_file()
 
 
 # --- a PyTorch that is already installed ---
@@ -122,21 +141,28 @@ def is_current(destination, key, must_fetch):
 
 def link_installed(tree, version):
     """Link an installed PyTorch of this version into `tree` and say where it is; None where there is none to use."""
-    torch = installed_torch()
+    torch = torch_to_link(version)
     if torch is None:
-        return None
-    found = re.search(r"^__version__ = '([^'+]*)", (torch / "version.py").read_text(), re.MULTILINE)
-    if found is None or found.group(1) != version:
         return None
     tree.mkdir()
     for folder in ("lib", "include"):
         (tree / folder).symlink_to(torch / folder)
-    fault = fault_of(tree)
-    if fault is None:
-        return f"linked to {torch}"
-    say(f"not using the PyTorch in {torch}: {fault}")
-    shutil.rmtree(tree)
-    return None
+    return f"linked to {torch}"
+
+
+def torch_to_link(version, must_have_cuda=False):
+    """The package folder of an installed PyTorch of this version that the build can use; None without one."""
+    torch = installed_torch()
+    if torch is None or (must_have_cuda and not has_cuda(torch)):
+        return None
+    found = re.search(r"^__version__ = '([^'+]*)", (torch / "version.py").read_text(), re.MULTILINE)
+    if found is None or found.group(1) != version:
+        return None
+    fault = fault_of(torch)
+    if fault is not None:
+        say(f"not using the PyTorch in {torch}: {fault}")
+        return None
+    return torch
 
 
 def installed_torch():

@@ -33,6 +33,7 @@ mod processes;
 mod report;
 #[cfg(feature = "train")]
 mod run;
+mod setup;
 mod shard;
 mod support;
 #[cfg(feature = "train")]

@@ -1,0 +1,56 @@
+//! `make setup`: which libtorch it links.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// The last line of scripts/libtorch.py for `destination`, where `torch` is the PyTorch that Python finds.
+fn set_up(destination: &Path, python_path: &Path) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/libtorch.py");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(destination).env("PYTHONPATH", python_path);
+    let done = command.env_remove("LIBTORCH").env_remove("GSPLIT_PYTHON").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let said = String::from_utf8(done.stdout).unwrap();
+    said.lines().last().unwrap().to_string()
+}
+
+#[test]
+fn a_pytorch_for_cuda_that_comes_later_is_linked() {
+    let libtorch = Path::new(env!("CARGO_MANIFEST_DIR")).join("libtorch");
+    if !libtorch.join("set-up-from").is_file() {
+        eprintln!("skipped: libtorch is not that of `make setup`");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (fetched, torch) = (folder.path().join("fetched"), folder.path().join("site/torch"));
+    fs::create_dir_all(torch.join("lib")).unwrap();
+    fs::create_dir(&fetched).unwrap();
+    let stamp = fs::read_to_string(libtorch.join("set-up-from")).unwrap();
+    let key = stamp.split(' ').next().unwrap();
+    fs::write(fetched.join("set-up-from"), format!("{key} fetched\n")).unwrap();
+    symlink(libtorch.join("lib"), fetched.join("lib")).unwrap();
+    // A PyTorch of the same libraries.
+    fs::write(torch.join("__init__.py"), "").unwrap();
+    fs::write(torch.join("version.py"), "__version__ = '2.11.0+cu130'\n").unwrap();
+    symlink(libtorch.join("include"), torch.join("include")).unwrap();
+    for library in fs::read_dir(libtorch.join("lib")).unwrap().map(Result::unwrap) {
+        let name = library.file_name();
+        if name != "libtorch_cuda.so" {
+            symlink(library.path(), torch.join("lib").join(name)).unwrap();
+        }
+    }
+    let site = folder.path().join("site");
+    assert!(set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"), "one for the CPU is no reason to link");
+
+    let cuda = torch.join("lib/libtorch_cuda.so");
+    let built = Command::new("cc").args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&cuda).status().unwrap();
+    assert!(built.success());
+    let linked = format!("(linked to {}, with CUDA)", torch.display());
+    for _ in 0..2 {
+        let said = set_up(&fetched, &site);
+        assert!(said.ends_with(&linked), "{said}");
+    }
+    assert_eq!(fs::read_link(fetched.join("lib")).unwrap(), torch.join("lib"));
+}
