@@ -1,8 +1,8 @@
 //! Finding CUDA's libraries when a program runs.
 //!
 //! `cudarc` opens them by their plain names, and panics without them. So they are looked for first, also where the
-//! system does not look: beside torch's libraries, where PyPI puts NVIDIA's. What was opened by its path answers to its
-//! plain name from then on.
+//! system does not look: beside torch's libraries, where PyPI puts NVIDIA's, be they loaded or those that the program's
+//! neighbour loads. What was opened by its path answers to its plain name from then on.
 //!
 //! Unsafe code of this file: opening libraries, which runs their initialisers; setting variables of the environment.
 #![allow(unsafe_code)]
@@ -176,11 +176,47 @@ fn folders() -> &'static [PathBuf] {
         };
         let toolkit = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
         let toolkit = toolkit.chain([PathBuf::from("/usr/local/cuda")]).map(|root| root.join("lib64"));
-        loaded_torch().into_iter().chain(libtorch).flat_map(beside).chain(toolkit).collect()
+        let of_program =
+            std::env::current_exe().ok().and_then(|program| Some(near(program.canonicalize().ok()?.parent()?)));
+        let torch = loaded_torch().into_iter().chain(libtorch).chain(of_program.into_iter().flatten());
+        torch.flat_map(beside).chain(toolkit).collect()
     })
+}
+
+/// Folders that may have the libtorch of a program in the folder `programs`, which need not have loaded it: of a build, of what is packed
+/// with it, of the environment of Python that it is installed in.
+fn near(programs: &Path) -> Vec<PathBuf> {
+    let mut found = vec![programs.join("../../libtorch/lib"), programs.join("../lib")];
+    let pythons = std::fs::read_dir(programs.join("../lib")).into_iter().flatten().flatten();
+    let pythons = pythons.filter(|entry| entry.file_name().to_string_lossy().starts_with("python3"));
+    found.extend(pythons.map(|python| python.path().join("site-packages/torch/lib")));
+    found
 }
 
 /// The folder that this process has libtorch from.
 fn loaded_torch() -> Option<PathBuf> {
     Some(loaded("libtorch_cpu.so")?.parent()?.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_sought_by_what_is_beside_the_program() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in
+            ["target/release", "libtorch/lib", "opt/env/bin", "opt/env/lib/python3.12/site-packages/torch/lib"]
+        {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let there = |programs: &str| -> Vec<PathBuf> {
+            let root = root.path().canonicalize().unwrap();
+            let found = near(&root.join(programs)).into_iter().filter_map(|folder| folder.canonicalize().ok());
+            found.map(|folder| folder.strip_prefix(&root).unwrap().to_path_buf()).collect()
+        };
+        assert_eq!(there("target/release"), [Path::new("libtorch/lib")]);
+        let packages = Path::new("opt/env/lib/python3.12/site-packages/torch/lib");
+        assert_eq!(there("opt/env/bin"), [Path::new("opt/env/lib"), packages]);
+    }
 }
