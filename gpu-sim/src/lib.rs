@@ -12,4 +12,4 @@ mod fake;
 
 pub use by_host::ByHost;
 pub use emulated::{Emulation, GpuCounts, counts, emulated, under_test};
-pub use fake::{LIBRARIES, give_fake_cuda, give_fake_gpus, happened};
+pub use fake::{LIBRARIES, give_fake_cuda, give_fake_gpus, give_late_gpus, happened};

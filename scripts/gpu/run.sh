@@ -90,7 +90,8 @@ compile() {
     return $status
 }
 kernels() { with_gpu_0 "$here/tests-kernels" cuda device gpu; }
-trainer() { with_gpu_0 "$here/tests-trainer" device gpu operator:: exchange:: narrow::; }
+# torch asks once whether its CUDA part is there, and some test may ask before another has opened it.
+trainer() { with_gpu_0 env LD_PRELOAD="${torch:+$torch/lib/libtorch_cuda.so}" "$here/tests-trainer" device gpu operator:: exchange:: narrow::; }
 bench() { "$here/bench"; }
 
 # A graph, counters that the GPU and the CPU must make alike, and a partition map.

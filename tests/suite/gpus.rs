@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use gsplit_gpu_sim::give_fake_gpus;
+use gsplit_gpu_sim::{give_fake_gpus, give_late_gpus};
 use serde_json::Value;
 
 use crate::support::{command, community, content, json, losses, ok};
@@ -58,6 +58,22 @@ fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
     let by_cpu = json(folder, &words(&infer("cpu")));
     let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());
     assert_eq!(by_gpu["summary"], by_cpu["summary"]);
+}
+
+#[test]
+fn the_cuda_part_of_torch_is_opened_where_libtorch_lies() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    community(folder.path(), 1200);
+    let libtorch = Path::new(env!("CARGO_MANIFEST_DIR")).join("libtorch/lib").canonicalize();
+    let run = format!("{TRAIN} --hidden 8 --parallelism single");
+    let expected = losses(&json(folder.path(), &words(&run)));
+    let mut program = command(folder.path(), &words(&format!("{run} --device cuda --json")));
+    let given = libtorch.map_err(|error| error.to_string());
+    let given = given.and_then(|libtorch| give_late_gpus(&mut program, &libtorch, &folder.path().join("torch/lib")));
+    match given {
+        Ok(()) => assert_close(&losses(&printed(&program.output().unwrap())), &expected, "opened late"),
+        Err(missing) => println!("skipped: {missing}"),
+    }
 }
 
 #[test]

@@ -43,6 +43,31 @@ pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
     give_fake_cuda(program.env("LD_PRELOAD", TORCH))
 }
 
+/// The same as on a machine with PyTorch for CUDA, where the program itself opens torch's CUDA part when it needs it: `folder`, which is
+/// made, has it beside the libraries in `libtorch`.
+///
+/// # Errors
+/// A line that says what is missing here.
+pub fn give_late_gpus(program: &mut Command, libtorch: &Path, folder: &Path) -> Result<(), String> {
+    check_is_here(TORCH)?;
+    let of = |error: std::io::Error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(of)?;
+    std::fs::copy(TORCH, folder.join("libtorch_cuda.so")).map_err(of)?;
+    for library in std::fs::read_dir(libtorch).map_err(of)? {
+        let library = library.map_err(of)?;
+        let place = folder.join(library.file_name());
+        // A process knows a library by the path that it has, so a symbolic link would lead it away from the folder.
+        if !place.exists() {
+            std::fs::hard_link(library.path(), place).map_err(of)?;
+        }
+    }
+    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = [folder.to_path_buf(), PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
+    give_fake_cuda(program)?;
+    program.env("LD_LIBRARY_PATH", std::env::join_paths(folders).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
 unsafe extern "C" {
     fn dlopen(name: *const c_char, how: c_int) -> *mut c_void;
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;

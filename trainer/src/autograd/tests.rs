@@ -239,10 +239,3 @@ fn products_of_every_orientation() {
         assert!(refused.is_err());
     }
 }
-
-#[test]
-fn without_a_gpu_there_is_no_memory_to_give_back() {
-    if tch::Cuda::device_count() == 0 {
-        assert!(give_back_memory().is_err());
-    }
-}
