@@ -55,6 +55,7 @@ def start(folder: Path, ranks: int, task: str, **options: Any) -> list[subproces
         port = str(free.getsockname()[1])
     words = [sys.executable, str(PACKAGE / "tests" / "torch_ranks.py"), "ds", task, json.dumps(options)]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "PYTHONDONTWRITEBYTECODE": "1"}
+    place["DGLBACKEND"] = "pytorch"
 
     def one(rank: int) -> subprocess.Popen[str]:
         environment = {**os.environ, **place, "RANK": str(rank)}
@@ -111,10 +112,11 @@ def test_ranks_without_seeds_take_part(data: Path, single: dict[str, Any]) -> No
     assert {rank["mini_batches"] for rank in found} == {single["mini_batches"]}
 
 
-@pytest.mark.parametrize("model", ["relations", "sage", "gat"])
+@pytest.mark.parametrize("model", ["relations", "sage", "gat", "dgl"])
 def test_differential_models_learn_alike(data: Path, model: str) -> None:
-    if model != "relations":
-        pytest.importorskip("torch_geometric")
+    needed = {"sage": "torch_geometric", "gat": "torch_geometric", "dgl": "dgl"}.get(model)
+    if needed:
+        pytest.importorskip(needed)
     one, two = (run(data, ranks, model, partition=partition(ranks))[0] for ranks in (1, 2))
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
 

@@ -45,6 +45,10 @@ def layers_of(name: str, dims: list[int], relations: int = 3) -> torch.nn.Module
         return torch.nn.ModuleList([Mean(*pair) for pair in pairs])
     if name == "relations":
         return torch.nn.ModuleList([Mean(*pair, relations=relations) for pair in pairs])
+    if name == "dgl":
+        from dgl.nn import SAGEConv as DglSAGEConv
+
+        return torch.nn.ModuleList([DglSAGEConv(*pair, "mean") for pair in pairs])
     from torch_geometric.nn import GATConv, SAGEConv
 
     if name == "gat":
@@ -88,6 +92,8 @@ def train(
                 if model in ("mean", "relations"):
                     kinds = torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]) if model == "relations" else None
                     h = conv(rows, layer, kinds)
+                elif model == "dgl":
+                    h = conv(layer.to_dgl(), (rows, rows[: layer.num_dst]))
                 else:
                     h = conv((rows, rows[: layer.num_dst]), layer.edge_index)
                 h = h.relu() if conv is not convs[-1] else h
