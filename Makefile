@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -110,6 +110,9 @@ bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTor
 
 bench-loader: wheel $(if $(GSPLIT),,build) ## time the loader for Python beside those of PyG, DGL and GraphBolt (6 GB of disk, 4 GB of memory, 40 minutes)
 	@python3 bench/loader/run.py $(ARGS)
+
+bench-torch: wheel $(if $(GSPLIT),,build) ## time training in PyTorch with gsplit's loaders, PyG's and DGL's (6 GB of disk, 6 GB of memory, 60 minutes)
+	@python3 bench/torch/run.py $(ARGS)
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import os
 import resource
 import shutil
@@ -32,6 +33,14 @@ TUNED = {
 
 class BenchError(Exception):
     """One line: what went wrong, and what to do about it."""
+
+
+def script(path):
+    """The script `path` below bench/ as a module."""
+    spec = importlib.util.spec_from_file_location(path.replace("/", "_").removesuffix(".py"), ROOT / "bench" / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def binary():

@@ -7,21 +7,13 @@ square root of two), on sampled mini-batches of the training split; after each e
 ids DGL 2.1.0's fused sampler returns edges that are not there, silently.
 """
 
-import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 
-TRAIN = Path(__file__).resolve().parent.parent / "train" / "peer.py"
-
-
-def train_peer():
-    """bench/train/peer.py."""
-    spec = importlib.util.spec_from_file_location("train_peer", TRAIN)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import measure  # noqa: E402
 
 
 def main(dataset, model, hidden, fanouts, batch_size, epochs, learning_rate, seed, threads):
@@ -36,7 +28,7 @@ def main(dataset, model, hidden, fanouts, batch_size, epochs, learning_rate, see
     dgl.utils.set_num_threads(threads)
     torch.manual_seed(seed)
     dgl.seed(seed)
-    peer = train_peer()
+    peer = measure.script("train/peer.py")
     graph, rows, label = peer.graph(dataset), peer.features(dataset), peer.integers(dataset / "nodes" / "label.npy")
     train, valid, test = (peer.integers(dataset / "splits" / f"{name}.npy") for name in ("train", "valid", "test"))
     sampler = dgl.dataloading.NeighborSampler(fanouts[::-1], fused=True)

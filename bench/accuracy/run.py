@@ -11,7 +11,6 @@ Ends with one JSON line: gsplit's mean test accuracy over DGL's. It is no measur
 """
 
 import argparse
-import importlib.util
 import json
 import statistics
 import sys
@@ -25,14 +24,6 @@ from measure import BenchError  # noqa: E402
 GRAPH, MODEL, HIDDEN, FANOUTS, BATCH_SIZE, THREADS = "ogbn-arxiv", "sage", 256, "15,10,5", 1024, 2
 LEARNING_RATE, EPOCHS, SEEDS = 0.003, 5, (0, 1, 2)
 PEER = "DGL 2.1.0"
-
-
-def train_bench():
-    """bench/train/run.py, whose graph this is."""
-    spec = importlib.util.spec_from_file_location("train", HERE.parent / "train" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def ours(folder, seed, epochs):
@@ -65,7 +56,7 @@ def main():
     args = parser.parse_args()
     seeds, epochs = (SEEDS[:1], 2) if args.quick else (SEEDS, EPOCHS)
     try:
-        train = train_bench()
+        train = measure.script("train/run.py")
         gsplit, python, dgl = measure.binary(), measure.environment(), measure.dgl_environment()
         if dgl is None:
             raise BenchError("the environment of DGL could not be made: there is nothing to compare with")

@@ -9,7 +9,6 @@ Ends with one JSON line: the ratio of gsplit's GB/s from memory to those of the 
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
@@ -26,14 +25,6 @@ GRAPH, ROWS, ROUNDS, THREADS, TURNS = "products-like", 300_000, 12, 2, 5
 PEER = "PyTorch 2.2.1"
 
 
-def train_bench():
-    """bench/train/run.py, whose graph this is."""
-    spec = importlib.util.spec_from_file_location("train", HERE.parent / "train" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main():
     argparse.ArgumentParser(description="Time gathering of feature rows beside PyTorch.").parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
@@ -44,7 +35,7 @@ def main():
         gsplit, python, peer = measure.binary(), measure.environment(), measure.dgl_environment()
         if peer is None:
             raise BenchError("the environment with PyTorch could not be made: there is nothing to compare with")
-        train = train_bench()
+        train = measure.script("train/run.py")
         (graph,) = (graph for graph in train.GRAPHS if graph.name == GRAPH)
         with measure.alone():
             folder = train.dataset(gsplit, python, graph)

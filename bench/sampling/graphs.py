@@ -9,14 +9,15 @@ float32, each class around a centre of its own. With a folder of OGB's, edges an
 those of its CSV files. The same bytes every time; about 60 bytes of memory an edge.
 """
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import measure  # noqa: E402
+
 CHUNK = 1 << 16
-CONVERT = Path(__file__).resolve().parent.parent / "convert" / "inputs.py"
 
 
 def write_features(file, label, width, rng):
@@ -31,10 +32,7 @@ def write_features(file, label, width, rng):
 
 def generated(vertices, edges, rng):
     """Edges and classes of a generated graph."""
-    spec = importlib.util.spec_from_file_location("inputs", CONVERT)
-    inputs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(inputs)
-    u, v, label = inputs.graph(vertices, edges, rng)
+    u, v, label = measure.script("convert/inputs.py").graph(vertices, edges, rng)
     return np.stack((u, v)), label
 
 

@@ -12,7 +12,6 @@ to lose little. With owned seeds a rank computes the neighbourhoods of the seeds
 Ends with one JSON line: the least ratio over graphs and ranks of data's seconds to split's (medians).
 """
 
-import importlib.util
 import json
 import os
 import statistics
@@ -42,14 +41,6 @@ class Run(NamedTuple):
     rows_loaded: int
     rows_exchanged: int
     loss: float
-
-
-def train_bench():
-    """bench/train/run.py, whose graphs these are."""
-    spec = importlib.util.spec_from_file_location("train", HERE.parent / "train" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def prepare(gsplit, folder):
@@ -103,7 +94,7 @@ def show(name, runs):
 
 
 def main():
-    train = train_bench()
+    train = measure.script("train/run.py")
     args = measure.arguments("Time split parallelism beside data parallelism and one rank.", "one round", train.GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     found = []

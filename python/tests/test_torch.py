@@ -55,6 +55,7 @@ def start(folder: Path, ranks: int, task: str, **options: Any) -> list[subproces
         port = str(free.getsockname()[1])
     words = [sys.executable, str(PACKAGE / "tests" / "torch_ranks.py"), "ds", task, json.dumps(options)]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "PYTHONDONTWRITEBYTECODE": "1"}
+    place["DGLBACKEND"] = "pytorch"
 
     def one(rank: int) -> subprocess.Popen[str]:
         environment = {**os.environ, **place, "RANK": str(rank)}
@@ -111,10 +112,11 @@ def test_ranks_without_seeds_take_part(data: Path, single: dict[str, Any]) -> No
     assert {rank["mini_batches"] for rank in found} == {single["mini_batches"]}
 
 
-@pytest.mark.parametrize("model", ["relations", "sage", "gat"])
+@pytest.mark.parametrize("model", ["relations", "sage", "gat", "dgl"])
 def test_differential_models_learn_alike(data: Path, model: str) -> None:
-    if model != "relations":
-        pytest.importorskip("torch_geometric")
+    needed = {"sage": "torch_geometric", "gat": "torch_geometric", "dgl": "dgl"}.get(model)
+    if needed:
+        pytest.importorskip(needed)
     one, two = (run(data, ranks, model, partition=partition(ranks))[0] for ranks in (1, 2))
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
 
@@ -129,6 +131,74 @@ def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: i
     found = run(data, ranks, "infer")
     assert sorted(v for rank in found for v in rank["vertices"]) == list(range(700))
     assert max(rank["off"] for rank in found) < 1e-5
+
+
+@pytest.fixture(scope="module")
+def mag(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 papers, 120 authors and 20 institutions, by relation; what is known of a paper and of an author."""
+    folder = tmp_path_factory.mktemp("mag")
+    rng = np.random.default_rng(5)
+    counts = 300, 120, 20
+    paper, author, institution = np.split(np.arange(sum(counts)), np.cumsum(counts)[:2])
+    pairs = {
+        0: (rng.choice(paper, 900), rng.choice(paper, 900)),
+        1: (rng.choice(author, 600), rng.choice(paper, 600)),
+        3: (rng.choice(institution, 120), author),
+    }
+    both = {**pairs, 2: pairs[1][::-1], 4: pairs[3][::-1]}
+    rows = sorted({(int(u), int(v), kind) for kind, (us, vs) in both.items() for u, v in zip(us, vs) if u != v})
+    (folder / "edges.csv").write_text("source,target,kind\n" + "".join(f"{u},{v},{kind}\n" for u, v, kind in rows))
+    kinds = np.repeat(range(3), counts)
+    nodes = (f"{v},{kind},{'' if kind else f'{v % 4},train'}{',' if kind else ''}\n" for v, kind in enumerate(kinds))
+    (folder / "nodes.csv").write_text("id,type,venue,split\n" + "".join(nodes))
+    for name, shape in (("papers", (300, 7)), ("authors", (120, 3))):
+        np.save(folder / f"{name}.npy", rng.standard_normal(shape, dtype=np.float32))
+    options = ["--label-column", "venue", "--feature-columns", "none", "--edge-columns", "kind", "--directed"]
+    for words in (
+        ["convert", "edges.csv", "--nodes", "nodes.csv", *options, "--out", "ds"],
+        ["partition", "ds", "--parts", "2", "--partitioner", "random"],
+    ):
+        subprocess.run([binary, *words], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_differential_types_of_vertices_learn_alike(mag: Path) -> None:
+    (one,), two = run(mag, 1, "typed"), run(mag, 2, "typed")
+    np.testing.assert_allclose(two[0]["losses"], one["losses"], rtol=1e-5)
+    assert one["losses"][-1] < one["losses"][0]
+    rows = dict(pair for rank in two for pair in zip(rank["vertices"], rank["rows"]))
+    np.testing.assert_allclose([rows[v] for v in range(440)], one["rows"], atol=1e-5)
+
+
+def test_types_of_vertices_have_tables_of_their_own() -> None:
+    import torch
+
+    from gsplit.torch import VertexTypes
+
+    types = VertexTypes(np.array([1, 0, 1, 3, 0], np.int8))
+    assert types.counts == [2, 2, 0, 1]
+    found = types.split(torch.tensor([4, 3, 0, 4]))
+    assert [(at.tolist(), rows.tolist()) for at, rows in found] == [([0, 3], [1, 1]), ([2], [0]), ([], []), ([1], [0])]
+    tables = [torch.nn.Embedding(count, 2) for count in types.counts]
+    tables[2] = torch.nn.Embedding(1, 2)
+    h = types.encode(torch.tensor([4, 3, 0, 4]), tables)
+    assert h.tolist() == torch.stack([tables[t].weight[row] for t, row in ((0, 1), (3, 0), (1, 0), (0, 1))]).tolist()
+    h.sum().backward()
+    gradient = tables[0].weight.grad
+    assert gradient is not None and gradient.tolist() == [[0, 0], [2, 2]]
+    with pytest.raises(ValueError, match="2 encoders, expected one for each of 4 types"):
+        types.encode(torch.tensor([0]), tables[:2])
+    with pytest.raises(ValueError, match="vertex 1 has type -2, expected types from 0"):
+        VertexTypes([0, -2])
+    with pytest.raises(ValueError, match=r"types float64 \[1\], expected a whole number for each vertex"):
+        VertexTypes([0.5])
+
+
+def test_inference_without_features_is_refused(mag: Path) -> None:
+    from gsplit.torch import inference
+
+    with pytest.raises(gsplit.DatasetError, match="has no features; pass features="):
+        inference(lambda k, rows, layer: rows, mag / "ds", 1)
 
 
 def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: Path) -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 
 import gsplit
-from gsplit.torch import SplitLoader, inference, sum_gradients
+from gsplit.torch import SplitLoader, VertexTypes, inference, sum_gradients
 
 RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -38,13 +38,17 @@ class Mean(torch.nn.Module):  # type: ignore[misc]
         return out
 
 
-def layers_of(name: str, dims: list[int]) -> torch.nn.ModuleList:
+def layers_of(name: str, dims: list[int], relations: int = 3) -> torch.nn.ModuleList:
     torch.manual_seed(0)
     pairs = list(zip(dims, dims[1:]))
     if name == "mean":
         return torch.nn.ModuleList([Mean(*pair) for pair in pairs])
     if name == "relations":
-        return torch.nn.ModuleList([Mean(*pair, relations=3) for pair in pairs])
+        return torch.nn.ModuleList([Mean(*pair, relations=relations) for pair in pairs])
+    if name == "dgl":
+        from dgl.nn import SAGEConv as DglSAGEConv
+
+        return torch.nn.ModuleList([DglSAGEConv(*pair, "mean") for pair in pairs])
     from torch_geometric.nn import GATConv, SAGEConv
 
     if name == "gat":
@@ -134,6 +138,8 @@ def train(
                 if model in ("mean", "relations"):
                     kinds = torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]) if model == "relations" else None
                     h = conv(rows, layer, kinds)
+                elif model == "dgl":
+                    h = conv(layer.to_dgl(), (rows, rows[: layer.num_dst]))
                 else:
                     h = conv((rows, rows[: layer.num_dst]), layer.edge_index)
                 h = h.relu() if conv is not convs[-1] else h
@@ -204,13 +210,51 @@ def infer(ds: gsplit.Dataset) -> dict[str, Any]:
     return {"vertices": vertices.tolist(), "off": off}
 
 
+def typed(ds: gsplit.Dataset) -> dict[str, Any]:
+    """An RGCN of papers, authors and institutions: features of two widths, and an embedding of the vertices without."""
+    types = VertexTypes(ds.columns["type"])
+    papers, authors = (torch.from_numpy(np.load(f"{name}.npy")) for name in ("papers", "authors"))
+    assert ds.num_classes is not None
+    convs = layers_of("relations", [8, 8, ds.num_classes], relations=5)
+    of_papers, of_authors = torch.nn.Linear(papers.shape[1], 8), torch.nn.Linear(authors.shape[1], 8)
+    of_institutions = torch.nn.Embedding(types.counts[2], 8)
+    model = torch.nn.ModuleList([convs, of_papers, of_authors, of_institutions])
+
+    def encode(n_id: torch.Tensor) -> torch.Tensor:
+        return types.encode(
+            n_id, [lambda rows: of_papers(papers[rows]), lambda rows: of_authors(authors[rows]), of_institutions]
+        )
+
+    def step(k: int, rows: torch.Tensor, layer: Any) -> torch.Tensor:
+        h: torch.Tensor = convs[k](rows, layer, torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]))
+        return h.relu() if k == 0 else h
+
+    loader = SplitLoader(ds, [6, 6], 32, threads=1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    losses = []
+    for _ in range(2):
+        for batch in loader:
+            assert batch.x is None and (types._types[batch.seeds] == 0).all()
+            h = encode(batch.n_id)
+            for k, layer in enumerate(batch.layers):
+                h = step(k, layer.read(h), layer)
+            loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
+            loss.backward()
+            sum_gradients(model)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(total(loss.detach().clone()).item())
+    vertices, rows = inference(step, ds, 2, features=encode, batch_size=64)
+    return {"losses": losses, "vertices": vertices.tolist(), "rows": rows.tolist()}
+
+
 def main() -> None:
     dataset, task, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     torch.set_num_threads(1)
     if SIZE > 1:
         dist.init_process_group("gloo")
     ds = gsplit.open(dataset)
-    tasks: dict[str, Any] = {"rows": rows, "infer": infer, "go_on": go_on}
+    tasks: dict[str, Any] = {"rows": rows, "infer": infer, "typed": typed, "go_on": go_on}
     found = tasks[task](ds, **options) if task in tasks else train(ds, task, **options)
     Path(f"found-{RANK}.json").write_text(json.dumps(found))
     if SIZE > 1:

@@ -23,5 +23,6 @@ The same script runs in one process, under torchrun and on several hosts; losses
 from ._exchange import sum_gradients
 from ._inference import inference
 from ._loader import SplitBatch, SplitLayer, SplitLoader
+from ._types import VertexTypes
 
-__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "inference", "sum_gradients"]
+__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "VertexTypes", "inference", "sum_gradients"]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .._dataset import Dataset, open_dataset
+from .._errors import DatasetError
 from .._loader import _Path
 from ._loader import SplitLayer, SplitLoader
 
@@ -50,6 +51,7 @@ def inference(
     ds: Dataset | _Path,
     layers: int,
     *,
+    features: Callable[[torch.Tensor], torch.Tensor] | None = None,
     batch_size: int = 4096,
     partition: str | None = None,
     device: str | torch.device = "cpu",
@@ -62,6 +64,8 @@ def inference(
     which the first `layer.num_dst` are those of its targets, it makes theirs. All in-edges are taken, so the result
     does not depend on a seed. Each vertex is computed once a layer, by the rank of its part.
 
+    `features(n_id)` makes the rows that layer 0 reads; without it they are the dataset's features.
+
     `batch_size` vertices are computed at a time, on all ranks together. Rows of two layers lie in files of a temporary
     folder in `folder` (`TMPDIR`); memory holds a mini-batch, and the rows that are returned.
 
@@ -70,6 +74,8 @@ def inference(
     ```
     """
     ds = ds if isinstance(ds, Dataset) else open_dataset(ds)
+    if features is None and not ds.has_features:
+        raise DatasetError(ds.path, "has no features", "pass features=, which makes the rows that layer 0 reads")
     everything = np.arange(ds.num_vertices, dtype=np.uint32)
     with tempfile.TemporaryDirectory(dir=folder, prefix="gsplit-") as name:
         below: _Rows | None = None
@@ -82,7 +88,7 @@ def inference(
                 partition=partition,
                 seeds=everything,
                 shuffle=False,
-                features=below is None,
+                features=below is None and features is None,
                 labels=False,
                 device=device,
                 group=group,
@@ -90,8 +96,11 @@ def inference(
             own, rows = loader.owned(), None
             for batch in loader:
                 (layer,) = batch.layers
-                h = batch.x if below is None else below.read(batch.n_id).to(device)
                 with torch.no_grad():
+                    if below is not None:
+                        h = below.read(batch.n_id).to(device)
+                    else:
+                        h = batch.x if features is None else features(batch.n_id)
                     made = step(k, layer.read(h), layer)
                 if rows is None:
                     rows = _Rows(Path(name), own, made.shape[1], made.dtype)

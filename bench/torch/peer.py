@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Mini-batches of training in PyTorch: peer.py CONTENDER DATASET FANOUTS BATCH_SIZE BATCHES THREADS WORKERS.
+
+Three layers of GraphSAGE-mean, cross entropy, Adam, f32. CONTENDER is a loader and whose layers they are:
+
+    pyg, gsplit-pyg           the loaders of PyG and gsplit; PyG's SAGEConv on one graph, with trim_to_layer, also where
+                              PyG's loader does not tell what that needs
+    split                     gsplit.torch.SplitLoader, PyG's SAGEConv on a bipartite graph for each layer
+    dgl, split-dgl            the loaders of DGL and SplitLoader; DGL's SAGEConv on blocks
+    held-pyg, held-split, held-dgl    the models alone: mini-batches of gsplit-pyg, split, split-dgl that memory holds
+
+Under torchrun the ranks share THREADS. Prints one JSON line: the seconds of BATCHES mini-batches after five that are not timed, the CPU
+seconds that all ranks and workers took in them, and the seconds of each section on rank 0; what all ranks sampled, loaded and
+exchanged in all mini-batches; the last loss.
+"""
+
+import itertools
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import measure  # noqa: E402
+
+WARM_UP, HIDDEN, LEARNING_RATE = 5, 256, 1e-3
+
+
+def split_loader(ds, setting):
+    from gsplit.torch import SplitLoader
+
+    return SplitLoader(ds, setting.fanouts, setting.batch_size, drop_last=True, threads=setting.threads)
+
+
+def pyg_model(sizes):
+    import torch
+    from torch_geometric.nn import SAGEConv
+
+    return torch.nn.ModuleList([SAGEConv(*pair) for pair in sizes])
+
+
+def dgl_model(sizes):
+    import dgl
+    import torch
+
+    return torch.nn.ModuleList([dgl.nn.SAGEConv(*pair, "mean") for pair in sizes])
+
+
+def sampled(batch, layers):
+    """Vertices and edges of each layer, which PyG's loader tells with pyg-lib alone; it lists edges by ascending target."""
+    if hasattr(batch, "num_sampled_nodes"):
+        return batch.num_sampled_nodes, batch.num_sampled_edges
+    source, target = batch.edge_index
+    nodes, edges = [batch.batch_size], [0]
+    for _ in range(layers):
+        # Targets of a layer are what had been reached before it.
+        edges.append(int((target < nodes[-1]).sum()))
+        nodes.append(max(nodes[-1], int(source[: edges[-1]].max()) + 1))
+    return [nodes[0], *(b - a for a, b in itertools.pairwise(nodes))], [b - a for a, b in itertools.pairwise(edges)]
+
+
+def on_a_graph(convs, batch):
+    """Logits, labels, seeds of all ranks, and edges, loaded and exchanged rows of this one."""
+    from torch_geometric.utils import trim_to_layer
+
+    x, edges, count = batch.x, batch.edge_index, batch.batch_size
+    nodes_by_layer, edges_by_layer = sampled(batch, len(convs))
+    for k, conv in enumerate(convs):
+        x, edges, _ = trim_to_layer(k, nodes_by_layer, edges_by_layer, x, edges)
+        x = conv(x, edges)
+        x = x.relu() if k + 1 < len(convs) else x
+    return x[:count], batch.y[:count], count, (batch.edge_index.shape[1], len(batch.x), 0)
+
+
+def by_layers(apply):
+    """The same of a model whose layers read `batch.layers`."""
+
+    def forward(convs, batch):
+        h, exchanged = batch.x, 0
+        for k, (conv, layer) in enumerate(zip(convs, batch.layers, strict=True)):
+            rows = layer.read(h)
+            exchanged += len(rows) - len(h)
+            h = apply(conv, layer, rows)
+            h = h.relu() if k + 1 < len(convs) else h
+        edges = sum(len(layer.indices) for layer in batch.layers)
+        return h, batch.y, batch.num_seeds, (edges, len(batch.x), exchanged)
+
+    return forward
+
+
+def on_dgl_blocks(convs, batch):
+    _, seeds, blocks = batch
+    x = blocks[0].srcdata["feat"]
+    h = x
+    for k, (conv, block) in enumerate(zip(convs, blocks, strict=True)):
+        h = conv(block, h)
+        h = h.relu() if k + 1 < len(convs) else h
+    return h, blocks[-1].dstdata["label"], len(seeds), (sum(block.num_edges() for block in blocks), len(x), 0)
+
+
+on_layers = by_layers(lambda conv, layer, rows: conv((rows, rows[: layer.num_dst]), layer.edge_index))
+on_layers_of_dgl = by_layers(lambda conv, layer, rows: conv(layer.to_dgl(), (rows, rows[: layer.num_dst])))
+
+
+def contender(name, ds, setting):
+    """Its loader, its model and how that is applied."""
+    loaders = measure.script("loader/peer.py")
+    made = {
+        "pyg": (lambda: loaders.pyg_loader(ds, setting)[0], pyg_model, on_a_graph),
+        "gsplit-pyg": (lambda: loaders.gsplit_loader(ds, "pyg", setting)[0], pyg_model, on_a_graph),
+        "split": (lambda: split_loader(ds, setting), pyg_model, on_layers),
+        "dgl": (lambda: loaders.dgl_loader(ds, setting)[0], dgl_model, on_dgl_blocks),
+        "split-dgl": (lambda: split_loader(ds, setting), dgl_model, on_layers_of_dgl),
+    }
+    for held, of in (("held-pyg", "gsplit-pyg"), ("held-split", "split"), ("held-dgl", "split-dgl")):
+        make, *model = made[of]
+        made[held] = (lambda make=make: itertools.cycle(list(itertools.islice(make(), WARM_UP))), *model)
+    make, *model = made[name]
+    return make(), *model
+
+
+def cpu_seconds():
+    """CPU seconds of this process and of its workers."""
+    children = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split()
+    stats = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split() for child in children]
+    ticks = sum(int(field) for stat in stats for field in stat[11:13])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main(name, dataset, *words):
+    setting = measure.script("loader/peer.py").Setting(*words)
+    os.environ["DGLBACKEND"] = "pytorch"
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    setting.threads = max(1, setting.threads // size)
+    os.environ["OMP_NUM_THREADS"] = str(setting.threads)
+    import gsplit
+    import torch
+    import torch.distributed as dist
+    from torch.nn import functional
+
+    torch.set_num_threads(setting.threads)
+    if size > 1:
+        dist.init_process_group("gloo")
+    ds = gsplit.open(dataset)
+    loader, model, forward = contender(name, ds, setting)
+    torch.manual_seed(0)
+    dims = [ds.features.shape[1], *[HIDDEN] * (len(setting.fanouts) - 1), ds.num_classes]
+    convs = model(list(itertools.pairwise(dims)))
+    optimizer = torch.optim.Adam(convs.parameters(), LEARNING_RATE)
+    sections = dict.fromkeys(("load", "forward", "backward", "sum gradients", "step"), 0.0)
+    counts = torch.zeros(3, dtype=torch.int64)
+    done, batches = 0, iter(())
+    while done < WARM_UP + setting.batches:
+        if done == WARM_UP:
+            if size > 1:
+                dist.barrier()
+            sections = dict.fromkeys(sections, 0.0)
+            started, cpu_before = time.perf_counter(), cpu_seconds()
+        times = [time.perf_counter()]
+        batch = next(batches, None)
+        if batch is None:
+            batches = iter(loader)
+            batch = next(batches)
+        times.append(time.perf_counter())
+        logits, labels, seeds, sizes = forward(convs, batch)
+        loss = functional.cross_entropy(logits, labels, reduction="sum") / seeds
+        times.append(time.perf_counter())
+        loss.backward()
+        times.append(time.perf_counter())
+        if size > 1:
+            from gsplit.torch import sum_gradients
+
+            sum_gradients(convs)
+        times.append(time.perf_counter())
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter())
+        counts += torch.tensor(sizes)
+        for section, (start, end) in zip(sections, itertools.pairwise(times), strict=True):
+            sections[section] += end - start
+        done += 1
+    cpu, last = torch.tensor(cpu_seconds() - cpu_before), loss.detach().clone()
+    if size > 1:
+        dist.barrier()
+    seconds = time.perf_counter() - started
+    if size > 1:
+        for of_a_rank in (counts, cpu, last):
+            dist.all_reduce(of_a_rank)
+    if int(os.environ.get("RANK", "0")) == 0:
+        edges, loaded, exchanged = counts.tolist()
+        said = {"seconds": seconds, "cpu_seconds": cpu.item(), "sections": sections, "loss": last.item()}
+        print(json.dumps({**said, "edges": edges, "rows_loaded": loaded, "rows_exchanged": exchanged}), flush=True)
+    if size > 1:
+        dist.barrier()
+    # Workers that are still preparing are not waited for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
