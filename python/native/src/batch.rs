@@ -108,6 +108,7 @@ impl From<SampleError> for Problem {
         match error {
             SampleError::Comm(error) => Self::Ranks(error.to_string()),
             SampleError::Kernel(error) => error.into(),
+            SampleError::Links(line) => Self::Data(line),
         }
     }
 }
