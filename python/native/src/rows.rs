@@ -26,7 +26,7 @@ impl Cached {
 
 /// The feature rows of a mini-batch's vertices.
 pub struct Rows {
-    /// Those that are not cached.
+    /// Rows that are not cached.
     pub gathered: Features,
     /// Cached ones, if there is a cache.
     pub hits: Option<Hits>,

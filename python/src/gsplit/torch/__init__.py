@@ -18,10 +18,12 @@ for batch in loader:
 ```
 
 The same script runs in one process, under torchrun and on several hosts; losses and gradients are equal.
+`LinkLoader` draws mini-batches of edges, for link prediction.
 """
 
 from ._exchange import sum_gradients
 from ._inference import inference
+from ._links import LinkBatch, LinkLoader
 from ._loader import SplitBatch, SplitLayer, SplitLoader
 
-__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "inference", "sum_gradients"]
+__all__ = ["LinkBatch", "LinkLoader", "SplitBatch", "SplitLayer", "SplitLoader", "inference", "sum_gradients"]

@@ -11,7 +11,8 @@ import torch
 
 from .._dataset import Dataset, open_dataset
 from .._loader import _Path
-from ._loader import SplitLayer, SplitLoader
+from ._links import LinkLoader
+from ._loader import Links, SplitLayer, SplitLoader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,7 +48,7 @@ class _Rows:
 
 def inference(
     step: Step,
-    ds: Dataset | _Path,
+    ds: Dataset | _Path | LinkLoader,
     layers: int,
     *,
     batch_size: int = 4096,
@@ -60,7 +61,8 @@ def inference(
 
     `step(k, rows, layer)` is layer `k` of the model, from the features (0) up: from the rows that `layer` reads, of
     which the first `layer.num_dst` are those of its targets, it makes theirs. All in-edges are taken, so the result
-    does not depend on a seed. Each vertex is computed once a layer, by the rank of its part.
+    does not depend on a seed. Each vertex is computed once a layer, by the rank of its part. A `LinkLoader` in place of
+    the dataset gives the graph that it draws from, without held-out edges.
 
     `batch_size` vertices are computed at a time, on all ranks together. Rows of two layers lie in files of a temporary
     folder in `folder` (`TMPDIR`); memory holds a mini-batch, and the rows that are returned.
@@ -69,6 +71,9 @@ def inference(
     vertices, logits = inference(lambda k, rows, layer: model.layer(k, rows, layer), ds, layers=3)
     ```
     """
+    links = None
+    if isinstance(ds, LinkLoader):
+        links, ds = Links(ds._held_out), ds.dataset
     ds = ds if isinstance(ds, Dataset) else open_dataset(ds)
     everything = np.arange(ds.num_vertices, dtype=np.uint32)
     with tempfile.TemporaryDirectory(dir=folder, prefix="gsplit-") as name:
@@ -86,6 +91,7 @@ def inference(
                 labels=False,
                 device=device,
                 group=group,
+                _links=links,
             )
             own, rows = loader.owned(), None
             for batch in loader:
