@@ -287,6 +287,17 @@ def test_what_does_not_fit_is_refused(data: Path) -> None:
         SplitLoader(ds, [2], prefetch=-1)
 
 
+def test_draws_by_weight_go_with_the_edges_and_tell_their_factors(data: Path) -> None:
+    from gsplit.torch import LinkLoader, SplitLoader
+
+    kinds = np.asarray(gsplit.open(data / "ds").edge_columns["kind"])
+    for loader in (SplitLoader(data / "ds", [2], draw_by="kind"), LinkLoader(data / "ds", [2], draw_by="kind")):
+        (layer,) = next(iter(loader)).layers
+        # Edges of weight 0 are never drawn.
+        assert kinds[layer.edge_ids].min() > 0
+        assert layer.factors is not None and layer.factors.shape == layer.edge_ids.shape
+
+
 def loader_threads() -> int:
     names = (task.read_text() for task in Path("/proc/self/task").glob("*/comm"))
     return sum(name == "gsplit-loader\n" for name in names)

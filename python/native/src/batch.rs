@@ -89,7 +89,7 @@ impl Plan {
             Some(links) => links.split.graph()?,
             None => Graph::new(topology.indptr(), topology.indices())?,
         };
-        self.weights.as_ref().map_or(Ok(graph), |weights| graph.with_weights(weights))
+        self.weights.as_ref().map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
     }
 
     fn frontiers(&self) -> Frontiers<'_> {
