@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PACKAGE
+from conftest import PACKAGE, REPOSITORY
 
 import gsplit
 
@@ -26,7 +27,10 @@ TIMEOUT = 120
 
 @pytest.fixture(scope="module")
 def data(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset with kinds of edges, and partitions: even ones, and one whose last parts have almost nothing."""
+    """A dataset with kinds of edges, and partitions: even ones, and one whose last parts have almost nothing.
+
+    Others for links: of users and items (taste), of one edge (few), with a split of links of its own (own).
+    """
     folder = tmp_path_factory.mktemp("torch")
 
     def run(*words: str) -> None:
@@ -46,14 +50,25 @@ def data(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     uneven = "\n".join("2" if v == 5 else "1" if v < 40 else "0" for v in range(700))
     (folder / "uneven.txt").write_text(uneven + "\n")
     run("partition", "ds", "--import", "uneven.txt", "--parts", "3", "--key", "uneven-3")
+    ratings = sorted({(int(u), int(v)) for u, v in rng.integers(0, (120, 60), (2000, 2))})
+    (folder / "ratings.csv").write_text("user,item\n" + "\n".join(f"{u},{v}" for u, v in ratings) + "\n")
+    run("convert", "ratings.csv", "--bipartite", "--symmetrise", "--features", "fastrp:8", "--out", "taste")
+    run("partition", "taste", "--parts", "2", "--partitioner", "random", "--key", "even-2")
+    (folder / "few.csv").write_text("source,target\n0,1\n")
+    run("convert", "few.csv", "--out", "few")
+    shutil.copytree(
+        REPOSITORY / "tests/data/ogb-csv", folder / "raw", ignore=lambda _, names: {"split"}.intersection(names)
+    )
+    shutil.copytree(REPOSITORY / "tests/data/ogb-links/csv", folder / "raw/split/time")
+    run("convert", "raw", "--out", "own")
     return folder
 
 
-def start(folder: Path, ranks: int, task: str, **options: Any) -> list[subprocess.Popen[str]]:
+def start(folder: Path, ranks: int, task: str, ds: str = "ds", **options: Any) -> list[subprocess.Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    words = [sys.executable, str(PACKAGE / "tests" / "torch_ranks.py"), "ds", task, json.dumps(options)]
+    words = [sys.executable, str(PACKAGE / "tests" / "torch_ranks.py"), ds, task, json.dumps(options)]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "PYTHONDONTWRITEBYTECODE": "1"}
     place["DGLBACKEND"] = "pytorch"
 
@@ -74,9 +89,9 @@ def said_by(processes: list[subprocess.Popen[str]]) -> list[str]:
             process.communicate()
 
 
-def run(folder: Path, ranks: int, task: str, **options: Any) -> list[dict[str, Any]]:
+def run(folder: Path, ranks: int, task: str, ds: str = "ds", **options: Any) -> list[dict[str, Any]]:
     """What each rank found."""
-    processes = start(folder, ranks, task, **options)
+    processes = start(folder, ranks, task, ds, **options)
     for process, said in zip(processes, said_by(processes)):
         assert process.returncode == 0, said
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(ranks)]
@@ -126,9 +141,9 @@ def test_oracle_layers_read_the_rows_of_their_sources(data: Path, ranks: int) ->
     assert run(data, ranks, "rows") == [{"wrong": 0}] * ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: int) -> None:
-    found = run(data, ranks, "infer")
+@pytest.mark.parametrize(("ranks", "without"), [(1, 0.0), (4, 0.0), (2, 0.3)])
+def test_oracle_inference_is_the_model_over_the_whole_graph(data: Path, ranks: int, without: float) -> None:
+    found = run(data, ranks, "infer", without=without)
     assert sorted(v for rank in found for v in rank["vertices"]) == list(range(700))
     assert max(rank["off"] for rank in found) < 1e-5
 
@@ -203,11 +218,7 @@ def test_inference_without_features_is_refused(mag: Path) -> None:
 
 def test_differential_mini_batches_are_those_of_the_trainer(data: Path, binary: Path) -> None:
     """Edges, loaded and exchanged rows, epoch by epoch."""
-    model = "--model sage --layers 3 --fanouts 4,3,3 --hidden 8 --batch-size 64 --epochs 2 --threads 2 --json"
-    words = ["train", "ds", *model.split(), "--parallelism", "split", "--partition", "even-2", "--ranks", "2"]
-    said = subprocess.run([binary, *words], cwd=data, capture_output=True, text=True, check=True).stdout
-    epochs = json.loads(said)["summary"]["epochs"]
-    expected = [[epoch["edges"], epoch["rows_loaded"], epoch["rows_exchanged"]] for epoch in epochs]
+    expected = counts_of_the_trainer(binary, data / "ds", "--batch-size 64")
     assert run(data, 2, "mean", partition="even-2")[0]["counts"] == expected
 
 
@@ -221,6 +232,104 @@ def test_differential_a_model_in_pytorch_learns_as_the_trainer_does(data: Path, 
     for ranks in (1, 2):
         found = run(data, ranks, "go_on", run="run")[0]
         assert found["loss"] == pytest.approx(expected, rel=1e-5) and found["off"] < 1e-5
+
+
+def counts_of_the_trainer(binary: Path, ds: Path, options: str) -> list[list[int]]:
+    model = "--model sage --layers 3 --fanouts 4,3,3 --hidden 8 --epochs 2 --threads 2 --json"
+    words = f"{model} --parallelism split --partition even-2 --ranks 2 {options}".split()
+    said = subprocess.run([binary, "train", ds, *words], capture_output=True, text=True, check=True).stdout
+    epochs = json.loads(said)["summary"]["epochs"]
+    return [[epoch["edges"], epoch["rows_loaded"], epoch["rows_exchanged"]] for epoch in epochs]
+
+
+@pytest.fixture(scope="module")
+def single_links(data: Path) -> dict[str, Any]:
+    return run(data, 1, "links")[0]
+
+
+@pytest.mark.parametrize(("ranks", "parallelism"), [(2, "split"), (3, "split"), (2, "owned"), (3, "data")])
+def test_differential_ranks_learn_links_as_one_does(
+    data: Path, single_links: dict[str, Any], ranks: int, parallelism: str
+) -> None:
+    found = run(data, ranks, "links", parallelism=parallelism, partition=partition(ranks))[0]
+    np.testing.assert_allclose(found["losses"], single_links["losses"], rtol=1e-5)
+    np.testing.assert_allclose(found["gradients"], single_links["gradients"], rtol=1e-4, atol=1e-7)
+    if parallelism == "split":
+        assert [counts[:2] for counts in found["counts"]] == [counts[:2] for counts in single_links["counts"]]
+
+
+def test_ranks_without_ends_of_pairs_take_part(data: Path, single_links: dict[str, Any]) -> None:
+    found = run(data, 3, "links", partition="uneven-3", epochs=1)
+    np.testing.assert_allclose(found[0]["losses"], single_links["losses"][: len(found[0]["losses"])], rtol=1e-5)
+    assert found[2]["without_seeds"] > 0
+
+
+@pytest.mark.parametrize("ds", ["ds", "taste"])
+def test_differential_mini_batches_of_edges_are_those_of_the_trainer(data: Path, binary: Path, ds: str) -> None:
+    """Edges, loaded and exchanged rows, epoch by epoch: of one kind of vertices and of two."""
+    options = "--task link --negatives 2 --batch-size 300 --edge-seed 3 --test-edges 0.2"
+    expected = counts_of_the_trainer(binary, data / ds, options)
+    found = run(data, 2, "links", ds, partition="even-2", edge_seed=3, test_edges=0.2)
+    assert found[0]["counts"] == expected
+
+
+@pytest.mark.parametrize(("ds", "ranks"), [("ds", 1), ("ds", 3), ("taste", 2)])
+def test_oracle_pairs_and_what_is_sampled_for_them(data: Path, ds: str, ranks: int) -> None:
+    from torch_ranks import edges_of
+
+    found = run(data, ranks, "pairs", ds, partition=partition(ranks))
+    for rank in found:
+        assert not any(rank["wrong"].values()), rank["wrong"]
+    # Each edge once, but for those held out; of two directions one.
+    edges, out = edges_of(gsplit.open(data / ds)), held_out(data / ds)
+    of_all, used = set(map(frozenset, edges)), [frozenset(edges[e]) for e in found[0]["learnt"]]
+    used += map(frozenset, out)
+    assert set(used) == of_all and len(used) == len(of_all)
+    assert 0.1 < len(out) / len(of_all) < 0.2
+
+
+def held_out(ds: Path, **options: Any) -> list[tuple[int, int]]:
+    from gsplit.torch import LinkLoader
+
+    loader = LinkLoader(ds, [1], **options)
+    return [(u, v) for split in ("valid", "test") for u, v in loader.held_out(split).T.tolist()]
+
+
+def test_held_out_edges_follow_from_the_options(data: Path) -> None:
+    from gsplit.torch import LinkLoader
+
+    both = LinkLoader(data / "ds", [1])
+    assert both.held_out("valid").shape[0] == 2 and both.held_out("valid").shape[1] < both.held_out("test").shape[1]
+    assert held_out(data / "ds") == held_out(data / "ds", threads=1) != held_out(data / "ds", edge_seed=1)
+    assert held_out(data / "ds", valid_edges=0, test_edges=0) == []
+    assert set(held_out(data / "ds", test_edges=0)) == set(held_out(data / "ds")[: both.held_out("valid").shape[1]])
+    # The dataset's own.
+    own = LinkLoader(data / "own", [1], 2)
+    pairs = [np.load(data / "own" / "links" / f"{split}.npy").T.tolist() for split in ("valid", "test")]
+    assert [own.held_out("valid").tolist(), own.held_out("test").tolist()] == pairs
+    assert sum(len(batch.edge_ids) for batch in own) == len(np.load(data / "own" / "links" / "train.npy"))
+
+
+def test_links_that_make_no_sense_are_refused(data: Path) -> None:
+    from gsplit.torch import LinkLoader
+
+    for options, line in (
+        ({"negatives": 0}, "negatives 0, expected 1 to 1000"),
+        ({"valid_edges": 0.95}, "valid_edges 0.95 and test_edges 0.1, expected shares from 0 on, together below 1"),
+        ({"test_edges": float("nan")}, "together below 1"),
+        ({"edge_seed": -1}, r"edge_seed -1, expected one from 0 to 2\^64 - 1"),
+        ({"batch_size": 0}, "batch_size 0, expected at least 1"),
+    ):
+        with pytest.raises(ValueError, match=line):
+            LinkLoader(data / "ds", [2], **options)
+    with pytest.raises(
+        ValueError, match=r"valid_edges 0\.2: the dataset has a split of links of its own: leave it out"
+    ):
+        LinkLoader(data / "own", [2], valid_edges=0.2)
+    with pytest.raises(ValueError, match="split 'train', expected valid or test"):
+        LinkLoader(data / "ds", [2]).held_out("train")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^no edge is left to train on: hold out fewer for valid and test, or"):
+        LinkLoader(data / "few", [2], valid_edges=0.5, test_edges=0.499999)
 
 
 def test_an_epoch_that_all_ranks_leave_does_not_disturb_the_next(data: Path) -> None:
@@ -258,6 +367,17 @@ def test_what_does_not_fit_is_refused(data: Path) -> None:
         _partition(ds, "even-2", 4)
     with pytest.raises(ValueError, match="prefetch -1, expected at least 0"):
         SplitLoader(ds, [2], prefetch=-1)
+
+
+def test_draws_by_weight_go_with_the_edges_and_tell_their_factors(data: Path) -> None:
+    from gsplit.torch import LinkLoader, SplitLoader
+
+    kinds = np.asarray(gsplit.open(data / "ds").edge_columns["kind"])
+    for loader in (SplitLoader(data / "ds", [2], draw_by="kind"), LinkLoader(data / "ds", [2], draw_by="kind")):
+        (layer,) = next(iter(loader)).layers
+        # Edges of weight 0 are never drawn.
+        assert kinds[layer.edge_ids].min() > 0
+        assert layer.factors is not None and layer.factors.shape == layer.edge_ids.shape
 
 
 def loader_threads() -> int:

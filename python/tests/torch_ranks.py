@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 
 import gsplit
-from gsplit.torch import SplitLoader, VertexTypes, inference, sum_gradients
+from gsplit.torch import LinkLoader, SplitLoader, VertexTypes, inference, sum_gradients
 
 RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -62,6 +62,26 @@ def total(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
+def rows_up(ds: gsplit.Dataset, model: str, convs: torch.nn.ModuleList, batch: Any) -> tuple[torch.Tensor, list[int]]:
+    """The rows of the last layer; edges, and rows that were loaded and exchanged."""
+    h = batch.x
+    counts = [0, len(h), 0]
+    for conv, layer in zip(convs, batch.layers):
+        rows = layer.read(h)
+        assert rows.shape[0] == layer.num_src
+        counts[2] += len(rows) - len(h)
+        counts[0] += layer.indices.shape[0]
+        if model in ("mean", "relations"):
+            kinds = torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]) if model == "relations" else None
+            h = conv(rows, layer, kinds)
+        elif model == "dgl":
+            h = conv(layer.to_dgl(), (rows, rows[: layer.num_dst]))
+        else:
+            h = conv((rows, rows[: layer.num_dst]), layer.edge_index)
+        h = h.relu() if conv is not convs[-1] else h
+    return h, counts
+
+
 def stored(folder: str) -> dict[str, torch.Tensor]:
     """The parameters of a checkpoint of `gsplit train`."""
     content = Path(folder, "model.safetensors").read_bytes()
@@ -94,10 +114,7 @@ def go_on(ds: gsplit.Dataset, run: str) -> dict[str, Any]:
     loader.set_epoch(2)
     loss, seeds = torch.zeros(1), 0
     for batch in loader:
-        h = batch.x
-        for conv, layer in zip(convs, batch.layers):
-            h = conv(layer.read(h), layer, None)
-            h = h.relu() if conv is not convs[-1] else h
+        h, _ = rows_up(ds, "mean", convs, batch)
         summed = F.cross_entropy(h, batch.y, reduction="sum")
         (summed / batch.num_seeds).backward()
         sum_gradients(convs)
@@ -113,37 +130,34 @@ def train(
 ) -> dict[str, Any]:
     if options.pop("other_seed", None) == RANK:
         options["seed"] = 7
-    loader = SplitLoader(ds, [4, 3, 3], 64, threads=1, **options)
-    assert ds.num_classes is not None
-    convs = layers_of(model, [ds.features[:1].shape[1], 8, 8, ds.num_classes])
+    is_link = model == "links"
+    loader: Any
+    if is_link:
+        model, loader = "mean", LinkLoader(ds, [4, 3, 3], 300, threads=1, negatives=2, **options)
+    else:
+        loader = SplitLoader(ds, [4, 3, 3], 64, threads=1, **options)
+    convs = layers_of(model, [ds.features[:1].shape[1], 8, 8, 8 if is_link else ds.num_classes or 0])
     optimizer = torch.optim.Adam(convs.parameters(), 0.01)
     losses: list[float] = []
     gradients: list[float] = []
     counts: list[list[int]] = []
     without_seeds = 0
     for _ in range(epochs):
-        edges = loaded = exchanged = 0
+        of_epoch = torch.zeros(3, dtype=torch.int64)
         for batch in loader:
             if batch.step == leave:
                 break
             if dies == RANK:
                 os._exit(9)
-            h, without_seeds = batch.x, without_seeds + int(len(batch.seeds) == 0)
-            loaded += len(h)
-            for conv, layer in zip(convs, batch.layers):
-                rows = layer.read(h)
-                assert rows.shape[0] == layer.num_src
-                exchanged += len(rows) - len(h)
-                edges += layer.indices.shape[0]
-                if model in ("mean", "relations"):
-                    kinds = torch.from_numpy(ds.edge_columns["kind"][layer.edge_ids]) if model == "relations" else None
-                    h = conv(rows, layer, kinds)
-                elif model == "dgl":
-                    h = conv(layer.to_dgl(), (rows, rows[: layer.num_dst]))
-                else:
-                    h = conv((rows, rows[: layer.num_dst]), layer.edge_index)
-                h = h.relu() if conv is not convs[-1] else h
-            loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
+            without_seeds += int(len(batch.seeds) == 0)
+            h, found = rows_up(ds, model, convs, batch)
+            of_epoch += torch.tensor(found)
+            if is_link:
+                source, target = batch.read(h)[batch.pairs]
+                scores = (source * target).sum(1)
+                loss = F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / batch.num_pairs
+            else:
+                loss = F.cross_entropy(h, batch.y, reduction="sum") / batch.num_seeds
             loss.backward()
             sum_gradients(convs)
             if not losses:
@@ -151,9 +165,50 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
             losses.append(total(loss.detach().clone()).item())
-        counts.append(total(torch.tensor([edges, loaded, exchanged])).tolist())
-    found = {"losses": losses, "gradients": gradients, "counts": counts}
-    return {**found, "without_seeds": without_seeds, "mini_batches": len(loader)}
+        counts.append(total(of_epoch).tolist())
+    said = {"losses": losses, "gradients": gradients, "counts": counts}
+    return {**said, "without_seeds": without_seeds, "mini_batches": len(loader)}
+
+
+def edges_of(ds: gsplit.Dataset) -> list[tuple[int, int]]:
+    """Source and target of each edge."""
+    indptr = ds.indptr.astype(np.int64)
+    return list(zip(ds.indices.tolist(), np.arange(ds.num_vertices).repeat(indptr[1:] - indptr[:-1]).tolist()))
+
+
+def gathered(values: torch.Tensor) -> Any:
+    """The lists of all ranks, one after another."""
+    found: list[Any] = [None] * SIZE
+    if SIZE > 1:
+        dist.all_gather_object(found, values.tolist())
+    else:
+        found = [values.tolist()]
+    return [value for values in found for value in values]
+
+
+def pairs(ds: gsplit.Dataset, **options: Any) -> dict[str, Any]:
+    """Faults of the pairs of an epoch and of what is sampled for them; the edges that are learnt, by position."""
+    loader = LinkLoader(ds, ["all", "all"], 300, negatives=3, threads=1, features=False, **options)
+    held_out = {(u, v) for split in ("valid", "test") for u, v in loader.held_out(split).T.tolist()}
+    edges = np.array(edges_of(ds)).T
+    is_target = np.asarray(ds.columns["kind"]) == 1 if "kind" in ds.columns else np.ones(ds.num_vertices, bool)
+    wrong: dict[str, int] = dict.fromkeys(["ends", "negatives", "labels", "count", "layers", "sampled"], 0)
+    learnt: list[int] = []
+    for batch in loader:
+        source, target = batch.read(batch.seeds)[batch.pairs].reshape(2, -1, 4)
+        ends = torch.stack([source[:, 0], target[:, 0]]).numpy()
+        wrong["ends"] += int((ends != edges[:, batch.edge_ids]).sum())
+        wrong["negatives"] += int((source != source[:, :1]).sum()) + int((~is_target[target.numpy()]).sum())
+        wrong["labels"] += int((batch.labels.reshape(-1, 4) != torch.tensor([1.0, 0, 0, 0])).sum())
+        of_all = gathered(batch.edge_ids)
+        wrong["count"] += int(batch.num_pairs != 4 * len(of_all))
+        learnt += of_all
+        hidden = {(int(u), int(v)) for u, v in edges[:, of_all].T} | held_out
+        for layer in batch.layers:
+            sampled = torch.stack([layer.src[layer.edge_index[0]], layer.dst[layer.edge_index[1]]]).numpy()
+            wrong["layers"] += int((sampled != edges[:, layer.edge_ids]).sum())
+            wrong["sampled"] += sum((u, v) in hidden or (v, u) in hidden for u, v in sampled.T.tolist())
+    return {"wrong": wrong, "learnt": sorted(learnt)}
 
 
 def rows(ds: gsplit.Dataset) -> dict[str, Any]:
@@ -183,10 +238,14 @@ def rows(ds: gsplit.Dataset) -> dict[str, Any]:
     return {"wrong": wrong}
 
 
-def infer(ds: gsplit.Dataset) -> dict[str, Any]:
-    """Rows by `inference`, beside those over the whole graph at once."""
+def infer(ds: gsplit.Dataset, without: float = 0.0) -> dict[str, Any]:
+    """Rows by `inference`, beside those over the whole graph at once; of that `without` a share of the edges."""
     assert ds.num_classes is not None
     convs = layers_of("mean", [ds.features.shape[1], 8, ds.num_classes])
+    loader = LinkLoader(ds, [1], valid_edges=0, test_edges=without)
+    out = {(u, v) for u, v in loader.held_out("test").T.tolist()}
+    out |= {(v, u) for u, v in out}
+    kept = [edge for edge in edges_of(ds) if edge not in out]
 
     def layer_of(k: int, rows: torch.Tensor, layer: Any) -> torch.Tensor:
         h = convs[k](rows, layer, None)
@@ -194,14 +253,9 @@ def infer(ds: gsplit.Dataset) -> dict[str, Any]:
 
     class Whole:
         num_dst = ds.num_vertices
-        edge_index = torch.stack(
-            [
-                torch.from_numpy(ds.indices.astype(np.int64)),
-                torch.arange(num_dst).repeat_interleave(torch.from_numpy(ds.indptr.astype(np.int64)).diff()),
-            ]
-        )
+        edge_index = torch.tensor(kept).T
 
-    vertices, found = inference(layer_of, ds, 2, batch_size=100)
+    vertices, found = inference(layer_of, loader if without else ds, 2, batch_size=100)
     with torch.no_grad():
         h = torch.from_numpy(ds.features[:])
         for k in (0, 1):
@@ -254,7 +308,7 @@ def main() -> None:
     if SIZE > 1:
         dist.init_process_group("gloo")
     ds = gsplit.open(dataset)
-    tasks: dict[str, Any] = {"rows": rows, "infer": infer, "typed": typed, "go_on": go_on}
+    tasks: dict[str, Any] = {"rows": rows, "infer": infer, "typed": typed, "go_on": go_on, "pairs": pairs}
     found = tasks[task](ds, **options) if task in tasks else train(ds, task, **options)
     Path(f"found-{RANK}.json").write_text(json.dumps(found))
     if SIZE > 1:

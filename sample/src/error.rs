@@ -8,6 +8,9 @@ pub enum SampleError {
     /// The sampler refused its input.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The edges give no links to learn.
+    #[error("{0}")]
+    Links(String),
     /// The group of ranks broke.
     #[error(transparent)]
     Comm(#[from] CommError),

@@ -12,6 +12,8 @@
 //! draw, and each vertex of a layer is on exactly one rank (GSplit, MLSys 2025, section 5, Algorithm 1). [`Frontiers`] says who holds
 //! which rows. Where the next frontier is [`Ownership::Mine`], nothing is exchanged: the next local frontier is the mixed frontier.
 //!
+//! Mini-batches of edges, for link prediction, have seeds of their own: the ends of pairs ([`links`]).
+//!
 //! Nothing here knows tensors: who trains makes them of a [`HostSample`], and moves rows as each layer's [`HostExchange`] says.
 //!
 //! ```
@@ -34,6 +36,7 @@
 
 mod error;
 mod frontiers;
+pub mod links;
 mod sampler;
 mod shuffle;
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn crates_meet_in_store_and_kernels_only() {
         ("store", &[][..]),
         ("kernels", &[]),
         ("gpu-sim", &["kernels"]),
-        ("sample", &["kernels"]),
+        ("sample", &both),
         ("preprocess", &both),
         ("partition", &both),
         ("trainer", &to_sample),

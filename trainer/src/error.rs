@@ -114,6 +114,7 @@ impl From<SampleError> for Error {
         match error {
             SampleError::Kernel(error) => error.into(),
             SampleError::Comm(error) => error.into(),
+            SampleError::Links(problem) => Self::Option(format!("--task link: {problem}")),
         }
     }
 }

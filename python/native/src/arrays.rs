@@ -6,7 +6,8 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use crate::batch::{Block, Edges, Made, Plan};
+use crate::batch::{Block, Edges, Made, MovedRows, Plan};
+use crate::links::EdgePairs;
 use crate::memory::{Memory, Pool};
 use crate::rows::{Classes, Features, Hits, Kind, Rows};
 
@@ -31,6 +32,8 @@ pub struct Batch {
     num_sampled_edges: Vec<usize>,
     /// Layers, the one that reads features first.
     layers: Vec<Py<Layer>>,
+    /// Pairs of a mini-batch of edges.
+    pairs: Option<Py<Pairs>>,
     /// Feature rows, but for those in the cache.
     x: Option<Py<PyAny>>,
     /// Whether `x` holds the bits of bf16.
@@ -56,8 +59,26 @@ pub struct Layer {
     src: Py<PyArray1<i64>>,
     /// Rows that it computes: the first of those that it reads.
     num_dst: usize,
-    /// int64: the rows of the layer below that go to other ranks, by rank; `None` where nothing moves.
-    asked: Option<Py<PyArray1<i64>>>,
+    /// Rows of the layer below that move; `None` where nothing does.
+    moved: Option<Py<Moved>>,
+}
+
+/// Pairs of vertices: an edge, then its negatives, and so on.
+#[pyclass(frozen, get_all, module = "gsplit._native")]
+pub struct Pairs {
+    /// int64 [2, pairs]: sources, then targets, as rows of this rank's seeds and of those that move to it.
+    ends: Py<PyArray2<i64>>,
+    /// int64: the position of each edge.
+    e_id: Py<PyArray1<i64>>,
+    /// Rows of the seeds that move; `None` where nothing does.
+    moved: Option<Py<Moved>>,
+}
+
+/// Rows that move between ranks.
+#[pyclass(frozen, get_all, module = "gsplit._native")]
+pub struct Moved {
+    /// int64: this rank's rows that go to others, by rank.
+    asked: Py<PyArray1<i64>>,
     /// Rows to each rank.
     sent: Vec<usize>,
     /// Rows from each rank.
@@ -66,7 +87,7 @@ pub struct Layer {
 
 impl Batch {
     pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
-        let Made { step, num_seeds, vertices, inputs, edges, rows, labels } = made;
+        let Made { step, num_seeds, vertices, inputs, edges, pairs, rows, labels } = made;
         let (gathered, hits) = rows.map_or((None, None), |Rows { gathered, hits }| (Some(gathered), hits));
         let array = |numbers: Vec<i64>| numbers.into_pyarray(py).unbind();
         let mut batch = Self {
@@ -79,6 +100,7 @@ impl Batch {
             e_id: None,
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
+            pairs: pairs.map(|pairs| Py::new(py, Pairs::new(py, pairs)?)).transpose()?,
             bf16: gathered.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
             x: gathered.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
             hits: hits.map(|Hits { missed, found, places }| [missed, found, places].map(array)),
@@ -86,14 +108,13 @@ impl Batch {
         };
         match edges {
             Edges::Subgraph(found) => {
-                let count = found.ends.len() / 2;
-                batch.edge_index = Some(found.ends.into_pyarray(py).reshape([2, count])?.unbind());
+                batch.edge_index = Some(in_two(py, found.ends)?.unbind());
                 batch.e_id = plan.edge_ids.then(|| signed(py, found.ids));
                 batch.num_sampled_nodes.extend(found.new_vertices);
                 batch.num_sampled_edges = found.num_edges;
             }
             Edges::Blocks(blocks) => {
-                let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)));
+                let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
             }
         }
@@ -102,23 +123,44 @@ impl Batch {
 }
 
 impl Layer {
-    fn new(py: Python<'_>, block: Block, edge_ids: bool) -> Self {
+    fn new(py: Python<'_>, block: Block, edge_ids: bool) -> PyResult<Self> {
         // Fewer than 2^31, as `batch` has checked.
         let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind();
-        let (asked, counts) = block.moved.unzip();
-        let (sent, received) = counts.map_or_else(Default::default, |counts| (counts.send, counts.receive));
-        Self {
+        Ok(Self {
             indptr: of_i32(block.indptr),
             indices: of_i32(block.indices),
             e_id: edge_ids.then(|| signed(py, block.edge_ids)),
             factors: (!block.factors.is_empty()).then(|| block.factors.into_pyarray(py).unbind()),
             src: block.src.into_pyarray(py).unbind(),
             num_dst: block.num_dst,
-            asked: asked.map(|asked| asked.into_pyarray(py).unbind()),
-            sent,
-            received,
-        }
+            moved: Moved::new(py, block.moved)?,
+        })
     }
+}
+
+impl Pairs {
+    fn new(py: Python<'_>, pairs: EdgePairs) -> PyResult<Self> {
+        Ok(Self {
+            ends: in_two(py, pairs.ends)?.unbind(),
+            e_id: signed(py, pairs.edge_ids),
+            moved: Moved::new(py, pairs.moved)?,
+        })
+    }
+}
+
+impl Moved {
+    fn new(py: Python<'_>, moved: Option<MovedRows>) -> PyResult<Option<Py<Self>>> {
+        let new = |MovedRows { asked, counts }: MovedRows| {
+            Py::new(py, Self { asked: asked.into_pyarray(py).unbind(), sent: counts.send, received: counts.receive })
+        };
+        moved.map(new).transpose()
+    }
+}
+
+/// Sources and then targets as `[2, count]`.
+pub fn in_two(py: Python<'_>, ends: Vec<i64>) -> PyResult<Bound<'_, PyArray2<i64>>> {
+    let count = ends.len() / 2;
+    ends.into_pyarray(py).reshape([2, count])
 }
 
 /// Positions as int64: there are fewer than 2^63.

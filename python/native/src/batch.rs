@@ -10,12 +10,16 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Communicator, Graph, KernelError, Sampler};
-use gsplit_sample::{Frontiers, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds};
+use gsplit_sample::links::{EdgeBatch, HostPairs};
+use gsplit_sample::{
+    Frontiers, HostExchange, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds,
+};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable};
-use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::{Py, PyAny, PyErr};
 
 use crate::carried::Place;
+use crate::links::{EdgePairs, LinkPlan};
 use crate::memory::Pool;
 use crate::rows::{Cached, Classes, Labels, Rows, gather};
 use crate::subgraph::{Numbering, Subgraph};
@@ -24,6 +28,7 @@ use crate::subgraph::{Numbering, Subgraph};
 pub struct Plan {
     pub dataset: Dataset,
     pub fanouts: Fanouts,
+    /// Vertices, or edges of the graph without those that are held out: positions in its indices.
     pub seeds: Vec<u32>,
     /// Seeds of a mini-batch, on all ranks.
     pub batch_size: usize,
@@ -39,6 +44,9 @@ pub struct Plan {
     /// Layers that expand all they have reached, as training does; else each vertex is expanded once.
     pub blocks: bool,
     pub edge_ids: bool,
+    /// Edges that are held out, if any may be.
+    pub links: Option<LinkPlan>,
+    /// Weights of the graph's edges.
     pub weights: Option<EdgeWeights>,
     /// With whether rows become f32, whatever they are stored in.
     pub features: Option<(FeatureTable, bool)>,
@@ -74,11 +82,14 @@ impl Plan {
         }
     }
 
-    /// The graph, where it is mapped.
+    /// The graph that is drawn from.
     pub fn graph(&self) -> Result<Graph<'_>, KernelError> {
         let topology = self.dataset.topology();
-        let graph = Graph::new(topology.indptr(), topology.indices())?;
-        self.weights.as_ref().map_or(Ok(graph), |weights| graph.with_weights(weights))
+        let graph = match &self.links {
+            Some(links) => links.split.graph()?,
+            None => Graph::new(topology.indptr(), topology.indices())?,
+        };
+        self.weights.as_ref().map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
     }
 
     fn frontiers(&self) -> Frontiers<'_> {
@@ -93,6 +104,8 @@ impl Plan {
 /// A reason why there is no mini-batch.
 pub enum Problem {
     Data(String),
+    /// In the options.
+    Options(String),
     /// Between the ranks.
     Ranks(String),
 }
@@ -103,11 +116,18 @@ impl From<KernelError> for Problem {
     }
 }
 
+impl From<gsplit_store::Error> for Problem {
+    fn from(error: gsplit_store::Error) -> Self {
+        Self::Data(error.to_string())
+    }
+}
+
 impl From<SampleError> for Problem {
     fn from(error: SampleError) -> Self {
         match error {
             SampleError::Comm(error) => Self::Ranks(error.to_string()),
             SampleError::Kernel(error) => error.into(),
+            SampleError::Links(line) => Self::Options(line),
         }
     }
 }
@@ -116,6 +136,7 @@ impl From<Problem> for PyErr {
     fn from(problem: Problem) -> Self {
         match problem {
             Problem::Data(line) => PyRuntimeError::new_err(line),
+            Problem::Options(line) => PyValueError::new_err(line),
             Problem::Ranks(line) => PyConnectionError::new_err(line),
         }
     }
@@ -131,6 +152,8 @@ pub struct Made {
     /// Position of each seed in the list of seeds; none of ranks that sample together.
     pub inputs: Vec<i64>,
     pub edges: Edges,
+    /// Pairs of a mini-batch of edges.
+    pub pairs: Option<EdgePairs>,
     /// Feature rows of all vertices.
     pub rows: Option<Rows>,
     /// Labels: of all vertices of a subgraph, of the seeds of blocks.
@@ -159,8 +182,21 @@ pub struct Block {
     pub src: Vec<i64>,
     /// Number of targets.
     pub num_dst: usize,
-    /// Rows of the layer below that go to other ranks, by rank, and how many go and come; `None` where nothing moves.
-    pub moved: Option<(Vec<i64>, RowCounts)>,
+    /// Rows of the layer below that move; `None` where nothing does.
+    pub moved: Option<MovedRows>,
+}
+
+/// Rows that move between ranks.
+pub struct MovedRows {
+    /// This rank's rows that go to others, by rank.
+    pub asked: Vec<i64>,
+    pub counts: RowCounts,
+}
+
+impl From<HostExchange> for MovedRows {
+    fn from(exchange: HostExchange) -> Self {
+        Self { asked: wide(&exchange.asked), counts: exchange.counts }
+    }
 }
 
 /// Makes a mini-batch of epoch `epoch` for each permit that is `granted`, until there are no more. Collective where ranks sample together.
@@ -225,18 +261,30 @@ impl<'p> Maker<'p> {
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
         let Self { plan, comm, frontiers, drawn } = self;
         let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
-        let (inputs, seeds) = match plan.exchange {
-            None => (plan.portion(batch).to_vec(), Seeds { local: at(plan.portion(batch)), excluded: None }),
-            Some(_) => {
+        let (mut inputs, mut pairs) = (Vec::new(), None);
+        let seeds = match (&plan.links, &plan.exchange) {
+            (Some(links @ LinkPlan { negatives: Some(negatives), .. }), _) => {
+                let edges: Vec<u32> = at(batch);
+                let batch = EdgeBatch { edges: &edges, of_group: 0..edges.len(), negatives: *negatives };
+                let (seeds, found) = HostPairs::new(&links.split, &batch, step, frontiers.seeds(), *comm)?;
+                let mine = &edges[batch.portion(comm.rank(), comm.size())];
+                pairs = Some(EdgePairs::new(found, links.in_dataset(mine.iter().copied().map(u64::from).collect())));
+                seeds
+            }
+            (_, None) => {
+                inputs = plan.portion(batch).to_vec();
+                Seeds { local: at(&inputs), excluded: None }
+            }
+            (_, Some(_)) => {
                 let global: Vec<u32> = at(batch);
-                (Vec::new(), Seeds::of(&global, frontiers.seeds(), comm.rank(), comm.size()))
+                Seeds::of(&global, frontiers.seeds(), comm.rank(), comm.size())
             }
         };
         let (vertices, labels, edges) = match drawn {
             Drawn::Blocks(sampler) => {
                 let sample = sampler.sample(seeds, &plan.fanouts, step, frontiers, *comm)?;
                 let labels = plan.labels.as_ref().map(|labels| labels.of(sample.frontier(0)));
-                let (blocks, input) = blocks(sample)?;
+                let (blocks, input) = blocks(sample, plan.links.as_ref())?;
                 (input, labels, Edges::Blocks(blocks))
             }
             Drawn::Subgraph(graph, sampler, numbering) => {
@@ -252,6 +300,7 @@ impl<'p> Maker<'p> {
             vertices: wide(&vertices),
             inputs: wide(&inputs),
             edges,
+            pairs,
             rows: rows.transpose()?,
             labels,
         })
@@ -259,7 +308,7 @@ impl<'p> Maker<'p> {
 }
 
 /// The layers of `sample`, from the seeds down, and the vertices that are loaded.
-fn blocks(sample: HostSample) -> Result<(Vec<Block>, Vec<u32>), Problem> {
+fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, Vec<u32>), Problem> {
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
     let block = |(layer, src): (HostLayer, Vec<i64>)| {
         let HostLayer { frontier, edges, factors, edge_ids, exchange, .. } = layer;
@@ -267,12 +316,16 @@ fn blocks(sample: HostSample) -> Result<(Vec<Block>, Vec<u32>), Problem> {
             return Err(Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into()));
         }
         let (indptr, indices) = edges.into_lists();
-        let moved = exchange.map(|exchange| (wide(&exchange.asked), exchange.counts));
+        let edge_ids = match links {
+            Some(links) => links.in_dataset(edge_ids),
+            None => edge_ids,
+        };
+        let moved = exchange.map(MovedRows::from);
         Ok(Block { indptr, indices, edge_ids, factors, src, num_dst: frontier.len(), moved })
     };
     Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, _>>()?, sample.input))
 }
 
-fn wide(numbers: &[u32]) -> Vec<i64> {
+pub fn wide(numbers: &[u32]) -> Vec<i64> {
     numbers.iter().map(|&number| number.into()).collect()
 }

@@ -1,10 +1,11 @@
-//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` and `gsplit.torch.SplitLoader` are made of.
+//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` and the loaders of `gsplit.torch` are made of.
 //!
 //! ```text
 //! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
 //! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
 //! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
+//! links.rs    edges held out, and pairs
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -13,6 +14,7 @@
 mod arrays;
 mod batch;
 mod carried;
+mod links;
 mod loader;
 mod memory;
 mod rows;
@@ -24,7 +26,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::arrays::{Batch, Layer};
+    use crate::arrays::{Batch, Layer, Moved, Pairs};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
 }

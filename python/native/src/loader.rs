@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use gsplit_kernels::{Communicator, KernelError, Solo};
 use gsplit_store::Dataset;
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arrays::{Batch, feature_rows};
+use crate::arrays::{Batch, feature_rows, in_two};
 use crate::batch::{Made, Plan, Problem, Split, draw};
 use crate::carried::{Carried, Place};
+use crate::links::{HeldOutEdges, LinkPlan};
 use crate::memory::Pool;
 use crate::rows::{Cached, Kind, Labels, Rows, gather};
 
@@ -68,14 +69,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Loader {
     /// A loader of rank `rank` of `ranks`. With `exchange` ranks sample together, seeds are dealt by `owners`, the part of each vertex,
     /// if it is given, and with `split` so are all vertices. Without, each has its portion of a mini-batch.
+    ///
+    /// With `held_out` the graph is without these edges. With `negatives` too, mini-batches are of the other edges, each with so many
+    /// pairs that are none, in place of `seeds`.
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         fanouts: &str,
-        seeds: PyReadonlyArray1<'_, u32>,
+        seeds: Option<PyReadonlyArray1<'_, u32>>,
         batch_size: usize,
         drop_last: bool,
         shuffle: bool,
@@ -95,18 +99,26 @@ impl Loader {
         split: bool,
         exchange: Option<Py<PyAny>>,
         cached: Option<PyReadonlyArray1<'_, u32>>,
+        held_out: Option<HeldOutEdges>,
+        negatives: Option<usize>,
     ) -> PyResult<Self> {
         let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
-        let seeds = seeds.as_slice()?.to_vec();
+        let seeds = seeds.map(|seeds| seeds.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let owners = owners.map(|owners| owners.as_slice().map(<[u16]>::to_vec)).transpose()?;
         let cached = cached.map(|cached| cached.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let plan = py.detach(|| -> gsplit_store::Result<Plan> {
+        let plan = py.detach(|| -> Result<Plan, Problem> {
             // As in an epoch, not on rayon's shared threads.
             on_threads(threads, || {
                 let dataset = Dataset::open_unchecked(&path)?;
                 dataset.topology().check_indices()?;
-                let weights = draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
+                let mut weights = draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
+                let mut links = held_out.map(|edges| LinkPlan::new(&dataset, edges, negatives)).transpose()?;
+                let trained = links.as_mut().map(|links| {
+                    weights = weights.take().map(|weights| links.weights(weights));
+                    std::mem::take(&mut links.split.train)
+                });
+                let seeds = seeds.or(trained).unwrap_or_default();
                 let mut table = features.then(|| dataset.features()).transpose()?;
                 if let (true, Some(mapped)) = (load_features, &table) {
                     let problem = |error| gsplit_store::Error::Invalid(format!("load_features: {error}; leave it out"));
@@ -132,6 +144,7 @@ impl Loader {
                     seed,
                     blocks,
                     edge_ids,
+                    links,
                     weights,
                     features: table.map(|table| (table, widen)),
                     cached: cached.map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
@@ -143,8 +156,7 @@ impl Loader {
                 })
             })
         });
-        let plan = plan.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(Self { plan: Arc::new(plan), prefetch, last: Mutex::default() })
+        Ok(Self { plan: Arc::new(plan?), prefetch, last: Mutex::default() })
     }
 
     /// Mini-batches of an epoch.
@@ -160,6 +172,18 @@ impl Loader {
         let Rows { gathered, .. } = rows.map_err(Problem::from)?;
         let is_bf16 = gathered.kind == Kind::Bf16;
         Ok((feature_rows(py, gathered, &pool)?, is_bf16))
+    }
+
+    /// Pairs that are held out for `split`, valid or test: int64 `[2, pairs]`.
+    fn held_out<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
+        let links = self.plan.links.as_ref().ok_or_else(|| PyValueError::new_err("no edges are held out"))?;
+        let pairs = match split {
+            "valid" => &links.split.valid,
+            "test" => &links.split.test,
+            _ => return Err(PyValueError::new_err(format!("split '{split}', expected valid or test"))),
+        };
+        let (sources, targets) = (pairs.iter().map(|pair| pair.0), pairs.iter().map(|pair| pair.1));
+        in_two(py, sources.chain(targets).map(i64::from).collect())
     }
 
     /// The mini-batches of epoch `number`, in order. Collective where ranks sample together.
@@ -196,13 +220,10 @@ impl Loader {
     }
 }
 
-fn on_threads<T: Send>(
-    threads: usize,
-    work: impl FnOnce() -> gsplit_store::Result<T> + Send,
-) -> gsplit_store::Result<T> {
+fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> Result<T, Problem> + Send) -> Result<T, Problem> {
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
         Ok(pool) => pool.install(work),
-        Err(error) => Err(gsplit_store::Error::Invalid(format!("threads {threads}: {error}; ask for fewer"))),
+        Err(error) => Err(Problem::Data(format!("threads {threads}: {error}; ask for fewer"))),
     }
 }
 

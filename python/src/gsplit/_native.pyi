@@ -1,11 +1,27 @@
 """The extension that draws mini-batches (python/native)."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+
+@final
+class Moved:
+    """Rows that move between ranks: of this rank those at `asked` go to others."""
+
+    asked: npt.NDArray[np.int64]
+    sent: list[int]
+    received: list[int]
+
+@final
+class Pairs:
+    """Pairs of vertices as rows of the seeds and of those that move: an edge, then its negatives, and so on."""
+
+    ends: npt.NDArray[np.int64]
+    e_id: npt.NDArray[np.int64]
+    moved: Moved | None
 
 @final
 class Layer:
@@ -17,9 +33,7 @@ class Layer:
     factors: npt.NDArray[np.float32] | None
     src: npt.NDArray[np.int64]
     num_dst: int
-    asked: npt.NDArray[np.int64] | None
-    sent: list[int]
-    received: list[int]
+    moved: Moved | None
 
 @final
 class Batch:
@@ -34,6 +48,7 @@ class Batch:
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
     layers: list[Layer]
+    pairs: Pairs | None
     x: npt.NDArray[Any] | None
     bf16: bool
     hits: list[npt.NDArray[np.int64]] | None
@@ -55,7 +70,7 @@ class Loader:
         cls,
         path: str | os.PathLike[str],
         fanouts: str,
-        seeds: npt.NDArray[np.uint32],
+        seeds: npt.NDArray[np.uint32] | None,
         *,
         batch_size: int,
         drop_last: bool,
@@ -76,8 +91,11 @@ class Loader:
         split: bool = False,
         exchange: Callable[[npt.NDArray[np.uint8], list[int], list[int]], npt.NDArray[np.uint8]] | None = None,
         cached: npt.NDArray[np.uint32] | None = None,
+        held_out: Mapping[str, float] | None = None,
+        negatives: int | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     def rows(self, vertices: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[Any], bool]: ...
+    def held_out(self, split: str) -> npt.NDArray[np.int64]: ...
     def epoch(self, number: int) -> Epoch: ...
     def end(self) -> None: ...

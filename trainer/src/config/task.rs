@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gsplit_sample::links::HeldOut;
 use gsplit_store::{Dataset, Progress};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -172,6 +173,11 @@ impl TaskConfig {
     /// These options with what is left open filled in.
     pub(super) fn effective(&self) -> Self {
         Self { loss: self.is_regression().then(|| self.loss.unwrap_or_default()), ..self.clone() }
+    }
+
+    /// Choice of the edges that are held out.
+    pub fn held_out(&self) -> HeldOut {
+        HeldOut { valid: self.valid_edges, test: self.test_edges, seed: self.edge_seed }
     }
 
     /// The first option that is set and without effect on a split of links that came with the dataset, with negatives or not.

@@ -79,8 +79,14 @@ impl Artifacts {
             false => None,
             true => {
                 let split = match dataset.links()? {
-                    Some(links) => LinkSplit::given(links, topology, &config.task)?,
-                    None => LinkSplit::new(&whole, &config.task)?,
+                    Some(links) => {
+                        if let Some(option) = config.task.of_own_split(links.info().negatives.is_some()) {
+                            let problem = "the dataset has a split of links of its own: leave it out";
+                            return Err(Error::Option(format!("{option}: {problem}")));
+                        }
+                        LinkSplit::given(links, topology)?
+                    }
+                    None => LinkSplit::new(&whole, config.task.held_out())?,
                 };
                 Some(split.of_kinds(dataset.kinds()?))
             }
@@ -91,7 +97,7 @@ impl Artifacts {
         let of_kept = match links.as_ref().filter(|_| !columns.is_empty()) {
             None => None,
             Some(links) => {
-                let positions = links.positions_in(&whole, &config.task);
+                let positions = links.positions_in(&whole);
                 positions.map(|positions| columns.select(&links.graph()?, &positions)).transpose()?
             }
         };

@@ -49,9 +49,9 @@ fn edges(graph: &Graph<'_>) -> BTreeMap<(u32, u32), usize> {
 fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     let fixture = dataset(41, 2000, 6);
     let graph = whole(&fixture.dataset);
-    let split = LinkSplit::new(&graph, &task()).unwrap();
+    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
     let (all, kept) = (edges(&graph), edges(&split.graph().unwrap()));
-    let (left, positions) = (split.graph().unwrap(), split.positions_in(&graph, &task()).unwrap());
+    let (left, positions) = (split.graph().unwrap(), split.positions_in(&graph).unwrap());
     assert_eq!(positions.len(), left.num_edges());
     for v in 0..graph.num_vertices() as u32 {
         let edges = left.in_edges(v);
@@ -76,10 +76,10 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     assert!((share(&split.valid) - 0.05).abs() < 0.01 && (share(&split.test) - 0.1).abs() < 0.015);
     for threads in [1, 3] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let again = pool.install(|| LinkSplit::new(&graph, &task()).unwrap());
+        let again = pool.install(|| LinkSplit::new(&graph, task().held_out()).unwrap());
         assert_eq!((&again.train, &again.valid, &again.test), (&split.train, &split.valid, &split.test));
     }
-    let other = LinkSplit::new(&graph, &TaskConfig { edge_seed: 1, ..task() }).unwrap();
+    let other = LinkSplit::new(&graph, TaskConfig { edge_seed: 1, ..task() }.held_out()).unwrap();
     assert_ne!(other.test, split.test);
 }
 
@@ -87,7 +87,7 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
 fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let fixture = communities(400, 5);
     let graph = whole(&fixture.dataset);
-    let split = LinkSplit::new(&graph, &task()).unwrap();
+    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
     let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let step = Step { seed: 3, epoch: 1, step: 0 };
     let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, step, Ownership::Mine, &Solo).unwrap();
@@ -118,7 +118,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
 fn links_have_one_loss_and_gradient_for_every_parallelism() {
     let fixture = dataset(43, 300, 6);
     let dataset = &fixture.dataset;
-    let train = LinkSplit::new(&whole(dataset), &task()).unwrap().train;
+    let train = LinkSplit::new(&whole(dataset), task().held_out()).unwrap().train;
     // 50 edges, and 2: then most ranks have none.
     let (dot, mlp) = (ScorerKind::Dot, ScorerKind::Mlp);
     for (model, scorer, batch) in [

@@ -21,7 +21,7 @@ fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) -> Fix
     let whole = communities(400, 6);
     let topology = whole.dataset.topology();
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
-    let split = LinkSplit::new(&graph, &TaskConfig::default()).unwrap();
+    let split = LinkSplit::new(&graph, TaskConfig::default().held_out()).unwrap();
     let kept = split.graph().unwrap();
     let mut train: Vec<u32> = split.train.iter().flat_map(|&edge| [split.ends(edge).0, split.ends(edge).1]).collect();
     train.swap(0, 1);
@@ -129,7 +129,7 @@ fn own_pairs_are_learnt_alike_by_every_parallelism() {
     let config = own_config(Parallelism::Single, 1);
     let artifacts = Artifacts::open(dataset, &config).unwrap();
     let links = dataset.links().unwrap().unwrap();
-    let split = LinkSplit::given(links.clone(), dataset.topology(), &config.task).unwrap();
+    let split = LinkSplit::given(links.clone(), dataset.topology()).unwrap();
     drop(artifacts);
     let trained: Vec<[u32; 2]> = split.train.iter().map(|&edge| [split.ends(edge).0, split.ends(edge).1]).collect();
     let pairs = links.pairs(Split::Train);

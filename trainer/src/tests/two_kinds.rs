@@ -98,7 +98,7 @@ fn negatives_of_training_are_of_the_targets_kind() {
         let fixture = ratings(seed, both_ways, false);
         let task = TaskConfig::default();
         let kinds = fixture.dataset.kinds().unwrap();
-        let split = LinkSplit::new(&graph(&fixture.dataset), &task).unwrap().of_kinds(kinds);
+        let split = LinkSplit::new(&graph(&fixture.dataset), task.held_out()).unwrap().of_kinds(kinds);
         let lists =
             [split.train.iter().map(|&edge| split.ends(edge)).collect(), split.valid.clone(), split.test.clone()];
         for list in &lists {
@@ -119,7 +119,7 @@ fn negatives_of_training_are_of_the_targets_kind() {
 fn where_there_is_one_kind_negatives_are_drawn_as_ever() {
     let seed = some_seed();
     let fixture = dataset(seed, 300, 6);
-    let split = LinkSplit::new(&graph(&fixture.dataset), &TaskConfig::default()).unwrap();
+    let split = LinkSplit::new(&graph(&fixture.dataset), TaskConfig::default().held_out()).unwrap();
     let split = split.of_kinds(fixture.dataset.kinds().unwrap());
     let (step, batch) = (Step { seed, epoch: 2, step: 1 }, &split.train[..20]);
     let (seeds, _) = LinkBatch::new(&split, (batch, 0..20), 3, step, Ownership::Mine, &Solo).unwrap();
@@ -176,7 +176,7 @@ fn oracle_popularity_is_counted_one_by_one_among_the_same_negatives() {
         let base = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
             (config.epochs, config.task.test_edges, config.task.eval_negatives) = (2, 0.2, 12);
         });
-        let split = LinkSplit::new(&graph(dataset), &base.task).unwrap();
+        let split = LinkSplit::new(&graph(dataset), base.task.held_out()).unwrap();
         let graphs = (&graph(dataset), &split.graph().unwrap());
         for (at, metric) in ["mrr", "hits@3"].into_iter().enumerate() {
             let config = changed(&base, |config| config.task.metric = Some(metric.parse().unwrap()));
@@ -199,7 +199,8 @@ fn links_of_two_kinds_have_one_loss_for_every_parallelism() {
     let seed = some_seed();
     let fixture = ratings(seed, true, false);
     let dataset = &fixture.dataset;
-    let split = LinkSplit::new(&graph(dataset), &link_config(ModelKind::Sage, Parallelism::Single, 1).task).unwrap();
+    let split =
+        LinkSplit::new(&graph(dataset), link_config(ModelKind::Sage, Parallelism::Single, 1).task.held_out()).unwrap();
     let batch = &split.train[..50];
     let (loss, gradient) = run(dataset, &link_config(ModelKind::Sage, Parallelism::Single, 1), batch);
     for ranks in [2, 3] {

@@ -18,11 +18,22 @@ for batch in loader:
 ```
 
 The same script runs in one process, under torchrun and on several hosts; losses and gradients are equal.
+`LinkLoader` draws mini-batches of edges, for link prediction.
 """
 
 from ._exchange import sum_gradients
 from ._inference import inference
+from ._links import LinkBatch, LinkLoader
 from ._loader import SplitBatch, SplitLayer, SplitLoader
 from ._types import VertexTypes
 
-__all__ = ["SplitBatch", "SplitLayer", "SplitLoader", "VertexTypes", "inference", "sum_gradients"]
+__all__ = [
+    "LinkBatch",
+    "LinkLoader",
+    "SplitBatch",
+    "SplitLayer",
+    "SplitLoader",
+    "VertexTypes",
+    "inference",
+    "sum_gradients",
+]

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.distributed as dist
+
+from .._batches import Tensors
+
+if TYPE_CHECKING:
+    from .. import _native
 
 
 def place(group: Any = None) -> tuple[int, int]:
@@ -87,6 +93,29 @@ class Read(torch.autograd.Function):  # type: ignore[misc]
         to, of, group, own = ctx.known
         home = _rows(gradient[own:], of, to, group)
         return gradient[:own].index_add(0, asked, home), None, None, None
+
+
+@dataclass(eq=False)
+class Moved(Tensors):
+    """The rows of one frontier that move between ranks."""
+
+    asked: torch.Tensor
+    """int64: rows that go to other ranks, by rank."""
+    counts: tuple[list[int], list[int]]
+    """Rows to each rank, and from each."""
+    group: Any
+
+    @classmethod
+    def of(cls, moved: _native.Moved | None, group: Any) -> Moved | None:
+        """As the extension has them; `None` where nothing moves."""
+        return moved and cls(torch.from_numpy(moved.asked), (moved.sent, moved.received), group)
+
+
+def read(moved: Moved | None, rows: tuple[torch.Tensor, ...]) -> Any:
+    """Each of `rows` with those of other ranks behind: a tuple, or the one. As they are where nothing moves."""
+    if moved is not None:
+        rows = tuple(Read.apply(tensor, moved.asked, moved.counts, moved.group) for tensor in rows)
+    return rows if len(rows) > 1 else rows[0]
 
 
 def sum_gradients(module: torch.nn.Module | Iterable[torch.nn.Parameter], group: Any = None) -> None:

@@ -12,7 +12,8 @@ import torch
 from .._dataset import Dataset, open_dataset
 from .._errors import DatasetError
 from .._loader import _Path
-from ._loader import SplitLayer, SplitLoader
+from ._links import LinkLoader
+from ._loader import Links, SplitLayer, SplitLoader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,7 +49,7 @@ class _Rows:
 
 def inference(
     step: Step,
-    ds: Dataset | _Path,
+    ds: Dataset | _Path | LinkLoader,
     layers: int,
     *,
     features: Callable[[torch.Tensor], torch.Tensor] | None = None,
@@ -62,7 +63,8 @@ def inference(
 
     `step(k, rows, layer)` is layer `k` of the model, from the features (0) up: from the rows that `layer` reads, of
     which the first `layer.num_dst` are those of its targets, it makes theirs. All in-edges are taken, so the result
-    does not depend on a seed. Each vertex is computed once a layer, by the rank of its part.
+    does not depend on a seed. Each vertex is computed once a layer, by the rank of its part. A `LinkLoader` in place of
+    the dataset gives the graph that it draws from, without held-out edges.
 
     `features(n_id)` makes the rows that layer 0 reads; without it they are the dataset's features.
 
@@ -73,6 +75,9 @@ def inference(
     vertices, logits = inference(lambda k, rows, layer: model.layer(k, rows, layer), ds, layers=3)
     ```
     """
+    links = None
+    if isinstance(ds, LinkLoader):
+        links, ds = Links(ds._held_out), ds.dataset
     ds = ds if isinstance(ds, Dataset) else open_dataset(ds)
     if features is None and not ds.has_features:
         raise DatasetError(ds.path, "has no features", "pass features=, which makes the rows that layer 0 reads")
@@ -92,6 +97,7 @@ def inference(
                 labels=False,
                 device=device,
                 group=group,
+                _links=links,
             )
             own, rows = loader.owned(), None
             for batch in loader:

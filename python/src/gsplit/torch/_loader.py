@@ -7,10 +7,10 @@ import importlib
 import json
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,28 +22,17 @@ from .._dataset import Dataset, open_dataset
 from .._errors import DatasetError
 from .._loader import Fanouts, _Path, _seeds, _text
 from ._cache import hottest
-from ._exchange import Messages, Read, place
+from ._exchange import Messages, Moved, place, read
 
 if TYPE_CHECKING:
     from .. import _native
 
 Parallelism = Literal["split", "owned", "data"]
+_Batch = TypeVar("_Batch", bound="RankBatch")
 
 
-class SplitLoader(_epochs.Epochs):
-    """This rank's part of every mini-batch, sampled by all ranks together in Rust, one mini-batch ahead.
-
-    Under `parallelism="split"` a vertex of a layer is computed by the rank that has its part, once; what a layer reads
-    of others comes by `layer.read`. Under `"owned"` a rank has the seeds of its part, and under `"data"` an equal
-    portion of each mini-batch; both load and compute all that these need, and `layer.read` returns what it is given.
-    In one process all three are the same.
-
-    Losses and gradients of a model without dropout are those of one process, up to rounding, if the loss of a rank is
-    the sum over its seeds divided by `batch.num_seeds` and gradients are summed (`sum_gradients`). All ranks have
-    equally many mini-batches; some ranks may have no seeds in one.
-
-    Draws are those of `gsplit train` with the same seed, fanouts and batch size, which counts the seeds of all ranks.
-    """
+class RankLoader(_epochs.Epochs, Generic[_Batch]):
+    """The base of `SplitLoader` and `LinkLoader`: sampling by all ranks together in Rust, one mini-batch ahead."""
 
     def __init__(
         self,
@@ -67,6 +56,7 @@ class SplitLoader(_epochs.Epochs):
         cache: str | int | None = None,
         presample: str | None = None,
         group: Any = None,
+        _links: Links | None = None,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
         every rank makes the same loader, but for `threads`, `device` and `cache`.
@@ -97,8 +87,9 @@ class SplitLoader(_epochs.Epochs):
         _epochs.check_counts(batch_size, prefetch, threads, seed)
         self.parallelism = parallelism if self.size > 1 else "data"
         """As it is done: of one rank all are `data`."""
-        self.seeds = _seeds(self.dataset, seeds)
-        """The vertices that mini-batches are made for, on all ranks: uint32."""
+        of_edges = _links is not None and _links.negatives is not None
+        self.seeds = _seeds(self.dataset, [] if of_edges else seeds)
+        """The vertices that mini-batches are made for, on all ranks: uint32; none where they are of edges."""
         self._group = group
         self._process = os.getpid()
         key = None if self.parallelism == "data" else _partition(self.dataset, partition, self.size)
@@ -118,6 +109,7 @@ class SplitLoader(_epochs.Epochs):
                 drop_last=drop_last,
                 draw_by=draw_by,
                 prefetch=prefetch,
+                **({} if _links is None else {**_links.held_out, "negatives": _links.negatives}),
             )
         is_read = features and self.dataset.has_features
         kept = None
@@ -127,7 +119,7 @@ class SplitLoader(_epochs.Epochs):
         self._loader = _epochs.loader(
             self.dataset,
             self.fanouts,
-            self.seeds,
+            None if of_edges else self.seeds,
             batch_size=batch_size,
             drop_last=drop_last,
             shuffle=shuffle,
@@ -147,6 +139,8 @@ class SplitLoader(_epochs.Epochs):
             split=self.parallelism == "split",
             exchange=exchange,
             cached=kept,
+            held_out=None if _links is None else _links.held_out,
+            negatives=None if _links is None else _links.negatives,
         )
         self._length = len(self._loader)
         self._kept = None
@@ -166,35 +160,38 @@ class SplitLoader(_epochs.Epochs):
             return np.arange(self.dataset.num_vertices, dtype=np.int64)
         return np.flatnonzero(self._owners == self.rank)
 
-    def __iter__(self) -> Iterator[SplitBatch]:
+    def __iter__(self) -> Iterator[_Batch]:
         """The mini-batches of the present epoch. Collective: all ranks take equally many."""
         if os.getpid() != self._process:
             raise RuntimeError(
-                "a SplitLoader draws in the process that made it, since its ranks are connected there: iterate over it "
-                "itself, without a DataLoader's workers; a thread of its own is ahead already"
+                f"a {type(self).__name__} draws in the process that made it, since its ranks are connected there: "
+                "iterate over it itself, without a DataLoader's workers; a thread of its own is ahead already"
             )
         batches = map(self._batch, _epochs.mini_batches(self.dataset, self._loader.epoch(self._next_epoch())))
         return map(self._with_kept, _epochs.on_device(torch, batches, self.device))
 
-    def _batch(self, batch: _native.Batch) -> SplitBatch:
-        layers = [self._layer(layer) for layer in batch.layers]
-        x, y = (None if array is None else torch.as_tensor(array) for array in (batch.x, batch.y))
-        if batch.x is not None:
-            x = _epochs.rows_as_tensor(torch, batch.x, batch.bf16)
-        hits = None if batch.hits is None else [torch.from_numpy(positions) for positions in batch.hits]
-        return SplitBatch(x, y, layers, batch.num_seeds, torch.from_numpy(batch.n_id), batch.step, hits)
+    def _batch(self, batch: _native.Batch) -> _Batch:
+        raise NotImplementedError
+
+    def _fields(self, batch: _native.Batch) -> dict[str, Any]:
+        """What every `RankBatch` has."""
+        return {
+            "x": None if batch.x is None else _epochs.rows_as_tensor(torch, batch.x, batch.bf16),
+            "layers": [self._layer(layer) for layer in batch.layers],
+            "n_id": torch.from_numpy(batch.n_id),
+            "step": batch.step,
+            "_hits": None if batch.hits is None else [torch.from_numpy(positions) for positions in batch.hits],
+        }
 
     def _layer(self, layer: _native.Layer) -> SplitLayer:
-        indptr, indices, edge_ids, factors, src, asked = (
+        indptr, indices, edge_ids, factors, src = (
             None if array is None else torch.from_numpy(array)
-            for array in (layer.indptr, layer.indices, layer.e_id, layer.factors, layer.src, layer.asked)
+            for array in (layer.indptr, layer.indices, layer.e_id, layer.factors, layer.src)
         )
-        counts = (layer.sent, layer.received)
-        return SplitLayer(
-            indptr, indices, edge_ids, factors, src, len(layer.src), layer.num_dst, asked, counts, self._group
-        )
+        moved = Moved.of(layer.moved, self._group)
+        return SplitLayer(indptr, indices, edge_ids, factors, src, len(layer.src), layer.num_dst, moved)
 
-    def _with_kept(self, batch: SplitBatch) -> SplitBatch:
+    def _with_kept(self, batch: _Batch) -> _Batch:
         """The mini-batch with the rows that the device has."""
         if self._kept is None or batch._hits is None:
             return batch
@@ -205,38 +202,74 @@ class SplitLoader(_epochs.Epochs):
 
     def __reduce__(self) -> Any:
         """Refuses to be copied into another process."""
-        raise TypeError("a SplitLoader belongs to its process and rank: make one in each")
+        raise TypeError(f"a {type(self).__name__} belongs to its process and rank: make one in each")
 
     def __repr__(self) -> str:
         """What is drawn from what, by whom."""
         rank = f"rank {self.rank} of {self.size}, {self.parallelism}"
         drawn = f"fanouts {self.fanouts}, {len(self)} mini-batches"
-        return f"<gsplit.torch.SplitLoader of {self.dataset.name!r}: {rank}, {drawn}>"
+        return f"<gsplit.torch.{type(self).__name__} of {self.dataset.name!r}: {rank}, {drawn}>"
+
+
+class SplitLoader(RankLoader["SplitBatch"]):
+    """This rank's part of every mini-batch, sampled by all ranks together in Rust, one mini-batch ahead.
+
+    Under `parallelism="split"` a vertex of a layer is computed by the rank that has its part, once; what a layer reads
+    of others comes by `layer.read`. Under `"owned"` a rank has the seeds of its part, and under `"data"` an equal
+    portion of each mini-batch; both load and compute all that these need, and `layer.read` returns what it is given.
+    In one process all three are the same.
+
+    Losses and gradients of a model without dropout are those of one process, up to rounding, if the loss of a rank is
+    the sum over its seeds divided by `batch.num_seeds` and gradients are summed (`sum_gradients`). All ranks have
+    equally many mini-batches; some ranks may have no seeds in one.
+
+    Draws are those of `gsplit train` with the same seed, fanouts and batch size, which counts the seeds of all ranks.
+    """
+
+    def _batch(self, batch: _native.Batch) -> SplitBatch:
+        y = None if batch.y is None else torch.as_tensor(batch.y)
+        return SplitBatch(**self._fields(batch), y=y, num_seeds=batch.num_seeds)
+
+
+@dataclass(frozen=True)
+class Links:
+    """How a loader takes the edges of its dataset as links."""
+
+    held_out: Mapping[str, float]
+    """`valid_edges`, `test_edges` and `edge_seed`: these edges are not in the graph."""
+    negatives: int | None = None
+    """Of mini-batches of edges the pairs that are none, for each edge; `None` for mini-batches of vertices."""
 
 
 @dataclass
-class SplitBatch(Tensors):
-    """A rank's part of a mini-batch."""
+class RankBatch(Tensors):
+    """What a rank's part of any mini-batch has."""
 
     x: Any
     """Features `[len(n_id), dim]` of the vertices that this rank loads; `None` without features."""
-    y: Any
-    """Labels of this rank's seeds: int64, -1 = unlabelled; float32 of numbers and of several classes."""
     layers: list[SplitLayer]
     """One for each layer; the first reads the features, the last computes the seeds."""
-    num_seeds: int
-    """Seeds of the whole mini-batch, on all ranks."""
     n_id: torch.Tensor
     """int64: the vertex of each row of `x`."""
     step: int
     """Number of the mini-batch in its epoch, from 0."""
-    _hits: Any = None
+    _hits: Any
     """Positions of the rows of `x`, positions of the others, places of those in the cache."""
 
     @property
     def seeds(self) -> torch.Tensor:
-        """int64: this rank's seeds."""
+        """int64: this rank's seeds, the vertices that the last layer computes."""
         return self.layers[-1].dst
+
+
+@dataclass
+class SplitBatch(RankBatch):
+    """A rank's part of a mini-batch."""
+
+    y: Any
+    """Labels of this rank's seeds: int64, -1 = unlabelled; float32 of numbers and of several classes."""
+    num_seeds: int
+    """Seeds of the whole mini-batch, on all ranks."""
 
 
 @dataclass(eq=False)
@@ -257,11 +290,8 @@ class SplitLayer(Tensors):
     """Rows that it reads."""
     num_dst: int
     """Rows that it computes: those of the first it reads."""
-    _asked: torch.Tensor | None
-    """int64: rows that go to other ranks, by rank."""
-    _counts: tuple[list[int], list[int]]
-    """Rows to each rank, and from each."""
-    _group: Any
+    _moved: Moved | None
+    """Rows that move between ranks, if any do."""
 
     @property
     def dst(self) -> torch.Tensor:
@@ -280,10 +310,7 @@ class SplitLayer(Tensors):
         Each of `rows` is `[rows of this rank, ...]`, of any type; with several a tuple is returned. Gradients flow back
         to the rank that has the row. Where nothing crosses the rows are returned as they are.
         """
-        if self._asked is None:
-            return rows if len(rows) > 1 else rows[0]
-        read = tuple(Read.apply(tensor, self._asked, self._counts, self._group) for tensor in rows)
-        return read if len(read) > 1 else read[0]
+        return read(self._moved, rows)
 
     def to_dgl(self) -> Any:
         """The layer as a block of DGL."""

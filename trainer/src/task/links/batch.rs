@@ -1,14 +1,14 @@
-//! A mini-batch of edges, on one rank.
+//! The loss of a mini-batch of edges, on one rank.
 //!
-//! Every rank takes an equal share of the mini-batch's edges and draws their negatives, keyed by the edge. Rows of the pairs'
-//! ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through an
-//! [`Exchange`] above the last layer.
+//! Rows of the pairs' ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through an
+//! [`Exchange`] above the last layer. Pairs are drawn in [`HostPairs`].
 
 use std::ops::Range;
 
+use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, unique};
-use gsplit_sample::{HostShuffle, Ownership, Seeds};
+use gsplit_sample::links::{EdgeBatch, HostPairs};
+use gsplit_sample::{Ownership, Seeds};
 use tch::Tensor;
 
 use super::LinkSplit;
@@ -38,42 +38,17 @@ impl LinkBatch {
     /// `of_group`, with `negatives` each, and the vertices that it has to compute. Collective under a partition map.
     pub fn new(
         split: &LinkSplit,
-        (batch, of_group): (&[u32], Range<usize>),
+        (edges, of_group): (&[u32], Range<usize>),
         negatives: usize,
         step: Step,
         ownership: Ownership<'_>,
         comm: &dyn Communicator,
     ) -> Result<(Seeds, Self)> {
-        let kinds = split.kinds();
-        let key = step.key(Stream::Negatives, 0);
-        let (mut sources, mut targets) = (Vec::new(), Vec::new());
-        let (rank, ranks) = (comm.rank(), comm.size());
-        let at = |rank: usize| of_group.start + of_group.len() * rank / ranks;
-        let portion = at(rank)..at(rank + 1);
-        let first = portion.start * (1 + negatives);
-        for &edge in &batch[portion] {
-            let (source, target) = split.ends(edge);
-            let mut draws = Draws::new(&key, edge);
-            sources.extend(std::iter::repeat_n(source, 1 + negatives));
-            targets.push(target);
-            let others = kinds.of(target);
-            targets.extend((0..negatives).map(|_| others.start + draws.below(others.len() as u32)));
-        }
-        let (ends, positions) = unique(&[&sources, &targets]);
-        let (local, read, positions, exchange) = match ownership {
-            Ownership::Mine => (ends.clone(), ends.len(), positions, Exchange::Identity),
-            Ownership::Map(part) => {
-                let HostShuffle { frontier, source, exchange } =
-                    HostShuffle::new(comm, &ends, |v| part[v as usize] as usize)?;
-                let positions = positions.iter().map(|&end| source[end as usize]).collect();
-                let (exchange, read) = Exchange::of_host(exchange, frontier.len());
-                (frontier, read.len(), positions, exchange)
-            }
-        };
-        let (from, to) = positions.split_at(sources.len());
-        let pairs = [from.to_vec(), to.to_vec()];
-        let total = batch.len() * (1 + negatives);
-        let seeds = Seeds { local, excluded: Some(excluded(split, batch)) };
+        let batch = EdgeBatch { edges, of_group, negatives };
+        let (seeds, HostPairs { ends: pairs, first, exchange }) = HostPairs::new(split, &batch, step, ownership, comm)?;
+        let (rows, total) = (seeds.local.len(), batch.num_pairs());
+        let read = exchange.as_ref().map_or(rows, |exchange| exchange.read.len());
+        let exchange = exchange.map_or(Exchange::Identity, |exchange| Exchange::of_host(exchange, rows).0);
         Ok((seeds, Self { read, pairs, first, negatives, exchange, total }))
     }
 
@@ -109,13 +84,4 @@ impl LinkBatch {
             },
         })
     }
-}
-
-/// The edges of the whole mini-batch and their reverses, which no rank may sample.
-fn excluded(split: &LinkSplit, batch: &[u32]) -> ExcludedEdges {
-    let both = |&edge: &u32| {
-        let (source, target) = split.ends(edge);
-        split.positions(source, target).chain(split.positions(target, source))
-    };
-    ExcludedEdges::new(batch.iter().flat_map(both).collect())
 }

@@ -12,8 +12,7 @@
 
 mod batch;
 mod notes;
-mod split;
 
 pub use batch::LinkBatch;
+pub use gsplit_sample::links::{LinkSplit, is_known};
 pub use notes::notes;
-pub use split::{LinkSplit, is_known};

@@ -12,16 +12,26 @@
 //! order and as often as they are listed, and the graph is as it is stored, of which OGB holds valid and test back. Cost: a search a
 //! pair, and 4 bytes a training pair.
 
-use gsplit_kernels::Graph;
 use gsplit_kernels::schedule::link_draw;
+use gsplit_kernels::{Graph, KernelError};
 use gsplit_store::{Kinds, Links, Split, Topology};
 use rayon::prelude::*;
 
-use crate::config::TaskConfig;
-use crate::{Error, Result};
+use crate::SampleError;
 
 /// Vertices of a parallel task.
 const VERTICES: usize = 1 << 12;
+
+/// Choice of the edges that are held out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldOut {
+    /// Share of the edges that are held out for valid, from 0.
+    pub valid: f64,
+    /// Share of the edges that are held out for test; both together are below 1.
+    pub test: f64,
+    /// Seed of the choice.
+    pub seed: u64,
+}
 
 /// A graph split by its edges.
 pub struct LinkSplit {
@@ -43,7 +53,7 @@ enum Kept {
     /// The whole graph.
     Whole(Topology),
     /// Without held-out edges.
-    Part { indptr: Vec<u64>, indices: Vec<u32> },
+    Part { indptr: Vec<u64>, indices: Vec<u32>, held_out: HeldOut },
 }
 
 /// Use of an edge.
@@ -69,12 +79,12 @@ impl LinkSplit {
     /// Splits the edges of `graph`.
     ///
     /// # Errors
-    /// [`Error::Option`] if more edges are left than 32 bits count, or none.
-    pub fn new(graph: &Graph<'_>, config: &TaskConfig) -> Result<Self> {
+    /// [`SampleError::Links`] if more edges are left than 32 bits count, or none.
+    pub fn new(graph: &Graph<'_>, held_out: HeldOut) -> Result<Self, SampleError> {
         let n = graph.num_vertices();
         let runs: Vec<usize> = (0..n).step_by(VERTICES).collect();
         let pieces: Vec<SplitPart> =
-            runs.into_par_iter().map(|from| piece(graph, config, from..(from + VERTICES).min(n))).collect();
+            runs.into_par_iter().map(|from| piece(graph, held_out, from..(from + VERTICES).min(n))).collect();
         let edges: usize = pieces.iter().map(|piece| piece.indices.len()).sum();
         check_count(edges)?;
         let (mut indptr, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
@@ -93,21 +103,18 @@ impl LinkSplit {
             test.extend(piece.test);
         }
         if train.is_empty() {
-            let problem = "no edge is left to train on: lower --valid-edges and --test-edges, or choose a larger graph";
-            return Err(Error::Option(format!("--task link: {problem}")));
+            let problem = "no edge is left to train on: hold out fewer for valid and test, or choose a larger graph";
+            return Err(SampleError::Links(problem.into()));
         }
-        Ok(Self { kept: Kept::Part { indptr, indices }, train, valid, test, given: None, kinds: Kinds::one(n) })
+        let kept = Kept::Part { indptr, indices, held_out };
+        Ok(Self { kept, train, valid, test, given: None, kinds: Kinds::one(n) })
     }
 
     /// The split `links` that came with the graph of `topology`.
     ///
     /// # Errors
-    /// [`Error::Option`] if options of another split are set, if the graph has more edges than 32 bits count, or a pair of train is
-    /// none of them, in either direction.
-    pub fn given(links: Links, topology: &Topology, config: &TaskConfig) -> Result<Self> {
-        if let Some(option) = config.of_own_split(links.info().negatives.is_some()) {
-            return Err(Error::Option(format!("{option}: the dataset has a split of links of its own: leave it out")));
-        }
+    /// [`SampleError::Links`] if the graph has more edges than 32 bits count, or a pair of train is none of them, in either direction.
+    pub fn given(links: Links, topology: &Topology) -> Result<Self, SampleError> {
         check_count(topology.num_edges())?;
         let pairs = |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
         let (valid, test) = (pairs(Split::Valid), pairs(Split::Test));
@@ -119,12 +126,12 @@ impl LinkSplit {
             found.map(|position| position as u32).ok_or_else(|| {
                 let problem =
                     format!("the train split has the link {source} → {target}, which is no edge of the graph");
-                Error::Option(format!("--task link: {problem}: convert both again"))
+                SampleError::Links(format!("{problem}: convert both again"))
             })
         };
-        let train = train.map(position).collect::<Result<Vec<u32>>>()?;
+        let train = train.map(position).collect::<Result<Vec<u32>, SampleError>>()?;
         if train.is_empty() {
-            return Err(Error::Option("--task link: the train split has no links: convert it again".into()));
+            return Err(SampleError::Links("the train split has no links: convert it again".into()));
         }
         (split.train, split.given) = (train, Some(links));
         Ok(split)
@@ -148,29 +155,24 @@ impl LinkSplit {
     fn lists(&self) -> (&[u64], &[u32]) {
         match &self.kept {
             Kept::Whole(topology) => (topology.indptr(), topology.indices()),
-            Kept::Part { indptr, indices } => (indptr, indices),
+            Kept::Part { indptr, indices, .. } => (indptr, indices),
         }
     }
 
     /// The graph without the held-out edges.
-    pub fn graph(&self) -> Result<Graph<'_>> {
+    pub fn graph(&self) -> Result<Graph<'_>, KernelError> {
         let (indptr, indices) = self.lists();
-        Ok(Graph::new(indptr, indices)?)
+        Graph::new(indptr, indices)
     }
 
-    /// The positions of its edges in `whole`, of which they were split by `config`, unless they are the same. Cost: a pass over the
-    /// edges.
-    pub fn positions_in(&self, whole: &Graph<'_>, config: &TaskConfig) -> Option<Vec<u64>> {
+    /// The positions of its edges in `whole`, of which they were split, unless they are the same. Cost: a pass over the edges.
+    pub fn positions_in(&self, whole: &Graph<'_>) -> Option<Vec<u64>> {
+        let Kept::Part { held_out, .. } = self.kept else { return None };
         let of_vertex = |v: u32| {
             let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
-            edges.filter(move |&(_, &u)| use_of(config, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
+            edges.filter(move |&(_, &u)| use_of(held_out, u, v) == EdgeUse::Train).map(|(edge, _)| edge)
         };
-        match &self.kept {
-            Kept::Whole(_) => None,
-            Kept::Part { .. } => {
-                Some((0..whole.num_vertices() as u32).into_par_iter().flat_map_iter(of_vertex).collect())
-            }
-        }
+        Some((0..whole.num_vertices() as u32).into_par_iter().flat_map_iter(of_vertex).collect())
     }
 
     /// Source and target of the edge at position `edge`.
@@ -192,12 +194,12 @@ impl LinkSplit {
 }
 
 /// Fails if there are more edges than positions of 32 bits.
-fn check_count(edges: usize) -> Result<()> {
+fn check_count(edges: usize) -> Result<(), SampleError> {
     match u32::try_from(edges) {
         Ok(_) => Ok(()),
         Err(_) => {
             let problem = format!("{edges} training edges, at most {} are supported", u32::MAX);
-            Err(Error::Option(format!("--task link: {problem}")))
+            Err(SampleError::Links(problem))
         }
     }
 }
@@ -215,23 +217,23 @@ fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
 }
 
 /// The use of the edge between `u` and `v`, whichever way it points.
-fn use_of(config: &TaskConfig, u: u32, v: u32) -> EdgeUse {
-    let drawn = link_draw(config.edge_seed, u, v);
+fn use_of(held_out: HeldOut, u: u32, v: u32) -> EdgeUse {
+    let drawn = link_draw(held_out.seed, u, v);
     match drawn {
         _ if u == v => EdgeUse::Train,
-        drawn if drawn < config.valid_edges => EdgeUse::Valid,
-        drawn if drawn < config.valid_edges + config.test_edges => EdgeUse::Test,
+        drawn if drawn < held_out.valid => EdgeUse::Valid,
+        drawn if drawn < held_out.valid + held_out.test => EdgeUse::Test,
         _ => EdgeUse::Train,
     }
 }
 
-fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize>) -> SplitPart {
+fn piece(graph: &Graph<'_>, held_out: HeldOut, vertices: std::ops::Range<usize>) -> SplitPart {
     let mut piece = SplitPart::default();
     for v in vertices.start as u32..vertices.end as u32 {
         let before = piece.indices.len();
         for &u in in_neighbours(graph, v) {
             let stands = u < v || (u > v && in_neighbours(graph, u).binary_search(&v).is_err());
-            let held_out = match use_of(config, u, v) {
+            let pairs = match use_of(held_out, u, v) {
                 EdgeUse::Train => {
                     if stands {
                         piece.train.push(piece.indices.len() as u32);
@@ -242,8 +244,8 @@ fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize
                 EdgeUse::Valid => &mut piece.valid,
                 EdgeUse::Test => &mut piece.test,
             };
-            if stands && held_out.last() != Some(&(u, v)) {
-                held_out.push((u, v));
+            if stands && pairs.last() != Some(&(u, v)) {
+                pairs.push((u, v));
             }
         }
         piece.degrees.push((piece.indices.len() - before) as u32);

@@ -1,0 +1,74 @@
+//! Links: the graph without the edges that are held out, and the pairs of a mini-batch of edges.
+
+use gsplit_kernels::Graph;
+use gsplit_sample::links::{HeldOut, HostPairs, LinkSplit};
+use gsplit_store::{Dataset, EdgeWeights};
+use pyo3::prelude::*;
+
+use crate::batch::{MovedRows, Problem, wide};
+
+/// Edges that are held out where the dataset has no split of links of its own, a dictionary in Python.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct HeldOutEdges {
+    valid_edges: f64,
+    test_edges: f64,
+    edge_seed: u64,
+}
+
+/// Edges of a dataset as links to learn.
+pub struct LinkPlan {
+    pub split: LinkSplit,
+    /// Position in the dataset of each edge that is not held out; `None` where the graph is the dataset's.
+    positions: Option<Vec<u64>>,
+    /// Pairs that are drawn as no edges for each edge; `None` where mini-batches are of vertices.
+    pub negatives: Option<usize>,
+}
+
+impl LinkPlan {
+    /// The dataset's own split of links, or one that holds out `edges`.
+    pub fn new(dataset: &Dataset, edges: HeldOutEdges, negatives: Option<usize>) -> Result<Self, Problem> {
+        let topology = dataset.topology();
+        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let HeldOutEdges { valid_edges: valid, test_edges: test, edge_seed: seed } = edges;
+        let split = match dataset.links()? {
+            Some(links) => LinkSplit::given(links, topology)?,
+            None => LinkSplit::new(&whole, HeldOut { valid, test, seed })?,
+        };
+        let positions = split.positions_in(&whole);
+        let split = split.of_kinds(dataset.kinds()?);
+        Ok(Self { split, positions, negatives })
+    }
+
+    /// Positions in the dataset of `edges`, which are positions in the graph.
+    pub fn in_dataset(&self, edges: Vec<u64>) -> Vec<u64> {
+        match &self.positions {
+            Some(positions) => edges.into_iter().map(|edge| positions[edge as usize]).collect(),
+            None => edges,
+        }
+    }
+
+    /// Weights of the graph's edges, out of `weights`, of the dataset's.
+    pub fn weights(&self, weights: EdgeWeights) -> EdgeWeights {
+        match &self.positions {
+            Some(positions) => weights.select(positions),
+            None => weights,
+        }
+    }
+}
+
+/// A rank's pairs of a mini-batch: an edge, then its negatives, and so on.
+pub struct EdgePairs {
+    /// Sources, then targets, as rows.
+    pub ends: Vec<i64>,
+    /// Position of each edge in the dataset.
+    pub edge_ids: Vec<u64>,
+    /// Rows of the seeds that move between ranks; `None` where nothing does.
+    pub moved: Option<MovedRows>,
+}
+
+impl EdgePairs {
+    pub fn new(pairs: HostPairs, edge_ids: Vec<u64>) -> Self {
+        Self { ends: wide(&pairs.ends.concat()), edge_ids, moved: pairs.exchange.map(MovedRows::from) }
+    }
+}
