@@ -30,7 +30,7 @@ use std::time::Duration;
 use memmap2::MmapMut;
 use rayon::prelude::*;
 
-use crate::{Error, Result, RowIndex};
+use crate::{Error, Result, RowIndex, open_file};
 
 #[cfg(target_os = "linux")]
 mod ring;
@@ -148,13 +148,13 @@ impl RowReads {
     /// Opens the file at `path`, whose rows lie as `layout` says, and reads those that are `kept`, positions that ascend.
     pub fn open(path: &Path, layout: Layout, kept: &[u32], how: &Reading) -> Result<Self> {
         let io = || Error::io(path);
-        let file = File::open(path).map_err(io())?;
+        let file = open_file(path).map_err(io())?;
         let direct = if how.cached == Some(true) { None } else { past_the_cache(path) };
         let cached = direct.is_none();
         let queued = match direct {
             Some(file) => file,
             None => {
-                let file = File::open(path).map_err(io())?;
+                let file = open_file(path).map_err(io())?;
                 // Reading ahead of random rows reads what nobody wants. A system that cannot be told reads more.
                 #[cfg(target_os = "linux")]
                 let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
