@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
+use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
@@ -34,7 +35,8 @@ mod scores;
 /// Train a graph neural network on a dataset
 ///
 /// One line an epoch tells loss, accuracy (* where valid is the best so far), where the time went (sampling, loading, computing,
-/// exchanging), and the edges computed, feature rows loaded and rows exchanged by all ranks together. The loss is the mean over the global
+/// exchanging), and the edges computed, feature rows loaded and rows exchanged by all ranks together; where feature rows are read from
+/// disk, how many were, their megabytes, and how many were in memory. The loss is the mean over the global
 /// mini-batch whatever the parallelism: single, data, owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -119,6 +121,11 @@ pub struct Args {
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
+    /// Memory that each process keeps to, the mapped graph included: 4GiB, 50% of the machine's. Feature rows that do not fit are
+    /// read from disk, and the hottest stay in what the graph, mini-batches and the program leave; a presample tells which these are
+    /// [default: what is free less a fifth]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Memory>,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
@@ -190,6 +197,7 @@ impl Args {
         around.insert("log_every".to_string(), self.log_every.into());
         let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("load_features".to_string(), place.into());
+        around.insert("memory".to_string(), self.memory.map(|memory| memory.to_string()).into());
         let products = self.products.and_then(|products| products.to_possible_value());
         around.insert("products".to_string(), json!(products.map(|value| value.get_name().to_string())));
         let topology = self.topology.to_possible_value().map(|value| value.get_name().to_string());
@@ -265,6 +273,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         threads: ui.threads(),
         products: args.products,
         features: args.load_features,
+        memory: args.memory.map(Memory::total),
         prefetch: args.prefetch,
         exact_phases: args.prefetch == 0,
         sample_threads: args.sample_threads,
@@ -296,14 +305,15 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     let show = |epoch: &EpochReport| {
         let mut best = shown.lock().unwrap_or_else(PoisonError::into_inner);
         if best.is_none() {
-            ui.table(header());
+            ui.table(format_args!("{}{}", header(), if reads_disk(epoch) { disk_header() } else { String::new() }));
             let baseline = options.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
         let before = best.unwrap_or(f64::NEG_INFINITY);
         let is_best = epoch.merit().is_some_and(|merit| merit > before);
         *best = Some(epoch.merit().unwrap_or(before).max(before));
-        ui.table(format_args!("{}{}", row(epoch), if is_best { " *" } else { "" }));
+        let of_disk = if reads_disk(epoch) { disk_row(epoch) } else { String::new() };
+        ui.table(format_args!("{}{of_disk}{}", row(epoch), if is_best { " *" } else { "" }));
     };
     let summary = train(&dataset, config, &options, ui, &show).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
@@ -431,6 +441,20 @@ fn header() -> String {
         "rows loaded",
         "exchanged"
     )
+}
+
+/// Whether feature rows came from disk, or would have if they were not kept.
+fn reads_disk(report: &EpochReport) -> bool {
+    report.work.rows_from_disk > 0 || report.work.rows_kept > 0
+}
+
+fn disk_header() -> String {
+    format!(" {:>11} {:>9} {:>11}", "from disk", "MB read", "kept")
+}
+
+fn disk_row(report: &EpochReport) -> String {
+    let work = &report.work;
+    format!(" {:>11} {:>9} {:>11}", work.rows_from_disk, work.bytes_from_disk / 1_000_000, work.rows_kept)
 }
 
 fn row(report: &EpochReport) -> String {

@@ -45,7 +45,7 @@
 //! Ranks on shared cores take their sum, since both need the cores.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch, as they are made and
-//! dropped (`held.rs`), the next one's feature rows with them; on a host also what the engine's pool keeps free beside them, and ranks'
+//! dropped (`gsplit_trainer::model::held`), the next one's feature rows with them; on a host also what the engine's pool keeps free beside them, and ranks'
 //! mailboxes; 4 bytes for each edge and id, of 3 mini-batches or of all that are made once, and 8 an edge for backward, once where layers
 //! share them. On a GPU the rest is for the graph (8 a vertex, 4 an edge), where it fits, then for feature rows. A host maps the graph
 //! and the rows that an epoch reads.
@@ -53,11 +53,11 @@
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
 use gsplit_partition::evaluate::{LayerWork, Work};
+use gsplit_trainer::model::held::{Batch, HeldLayer, mailed, values};
 use gsplit_trainer::model::{Order, order_of};
 use gsplit_trainer::{Device, Dtype, ModelKind, Parallelism};
 use serde::Serialize;
 
-use super::held::{Batch, Layer, mailed, values};
 use super::profile::{Link, Profile};
 use super::shape::{Shape, products_of};
 
@@ -378,7 +378,7 @@ impl Model<'_> {
     /// The matrices of a mini-batch, on one device or on all of a host.
     fn batch(&self) -> Batch {
         let layers = &self.work.layers;
-        let of = |layer: usize| Layer {
+        let of = |layer: usize| HeldLayer {
             vertices: layers[layer].vertices,
             edges: layers[layer].edges,
             read: self.read(layer),

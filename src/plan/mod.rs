@@ -30,7 +30,6 @@ mod chart;
 mod cost;
 mod counting;
 mod found;
-mod held;
 mod measure;
 mod profile;
 mod question;

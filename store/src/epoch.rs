@@ -63,6 +63,15 @@ pub struct Work<S = Vec<SentRecord>> {
     /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
     #[serde(default)]
     pub rows_from_peers: u64,
+    /// Loaded rows that were read from the dataset's file, where rows are read so.
+    #[serde(default)]
+    pub rows_from_disk: u64,
+    /// Bytes that were read for them: whole blocks, each as often as it was read.
+    #[serde(default)]
+    pub bytes_from_disk: u64,
+    /// Loaded rows that the host keeps in memory, where the others are read from the file.
+    #[serde(default)]
+    pub rows_kept: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
     /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.

@@ -101,6 +101,9 @@ pub enum Error {
         /// Their keys.
         keys: String,
     },
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
     /// The caller handed over arrays that contradict each other or the format's limits.
     #[error("{0}")]
     Invalid(String),

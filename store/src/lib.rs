@@ -79,7 +79,10 @@ pub use dataset::Dataset;
 pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
-pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
+pub use features::{
+    FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow,
+    WrittenFeatures,
+};
 pub use kinds::Kinds;
 pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};

@@ -224,6 +224,7 @@ fn unsafe_code_is_in_its_room() {
     let mut rooms =
         vec!["store/src/mmap.rs", "store/src/faults.rs", "kernels/src/prefetch.rs", "trainer/src/autograd/raw.rs"];
     rooms.extend([
+        "store/src/features/reads/ring.rs",
         "kernels/src/product/amx.rs",
         "kernels/src/product/cpu.rs",
         "kernels/src/product/x86.rs",

@@ -20,6 +20,8 @@ mod inspect;
 mod layering;
 mod markup;
 #[cfg(feature = "train")]
+mod memory;
+#[cfg(feature = "train")]
 mod numbers;
 mod outputs;
 mod partitioners;

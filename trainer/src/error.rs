@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The dataset or one of its artifacts refused.
     #[error(transparent)]
-    Store(#[from] gsplit_store::Error),
+    Store(gsplit_store::Error),
     /// An operator refused.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -107,6 +107,15 @@ pub enum Error {
         /// Its last words.
         reason: String,
     },
+}
+
+impl From<gsplit_store::Error> for Error {
+    fn from(error: gsplit_store::Error) -> Self {
+        match error {
+            gsplit_store::Error::Interrupted => Self::Interrupted("nothing was written".into()),
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl From<SampleError> for Error {

@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 mod narrow;
+mod reads;
 mod table;
 mod writer;
 
 pub use narrow::Narrowing;
+pub use reads::{ReadBy, Reading, RowsRead, VisitRow};
 pub use table::FeatureTable;
 pub use writer::{FeatureWriter, WrittenFeatures};
 

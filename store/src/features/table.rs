@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
-use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
+use super::reads::{Layout, RowReads};
+use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow, described};
 use crate::arrow::{ArrowFile, Batch};
 use crate::mmap::{PREFIX, SharedMemory};
 use crate::{Checksum, Error, Result, RowIndex};
@@ -37,18 +39,21 @@ pub struct FeatureTable {
     index: Option<RowIndex>,
     /// Columns that are stored, where others are not.
     held: Option<Range<usize>>,
-    /// State of the file when it was opened: another after every write, and of every other file.
-    state: Option<[i64; 5]>,
+    /// File that is mapped, and its state when it was opened: another after every write, and of every other file.
+    file: Option<(PathBuf, [i64; 5])>,
+    /// Reads of rows from that file, where they are not to be found by page faults.
+    reads: Option<Arc<RowReads>>,
 }
 
 impl FeatureTable {
     /// Maps the file at `path` and checks its structure; no value is read.
     pub fn open(path: &Path) -> Result<Self> {
-        let state = std::fs::metadata(path)
-            .ok()
-            .map(|file| [file.ino().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]);
+        let file = std::fs::metadata(path).ok().map(|file| {
+            let state = [file.ino().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+            (path.to_path_buf(), state)
+        });
         let table = ArrowFile::open(path)?.and_then(Self::from_file);
-        table.map(|table| Self { state, ..table }).map_err(|problem| Error::corrupt(path, problem))
+        table.map(|table| Self { file, ..table }).map_err(|problem| Error::corrupt(path, problem))
     }
 
     pub(super) fn from_file(file: ArrowFile) -> Result<Self, String> {
@@ -57,8 +62,9 @@ impl FeatureTable {
         })?;
         let (stride, first, index, held) = (dim, 0, None, None);
         let (batches, scales) = (Vec::new(), Vec::new());
+        let (whole, reads) = (None, None);
         let mut table =
-            Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index, held, state: None };
+            Self { dtype, dim, stride, first, rows: 0, batches, scales, whole, index, held, file: None, reads };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -106,7 +112,7 @@ impl FeatureTable {
     /// them all it has no row.
     pub fn columns(&self, columns: Range<usize>) -> Self {
         let (start, end) = (columns.start.min(self.dim), columns.end.min(self.dim));
-        let part = Self { dim: end.saturating_sub(start), whole: None, ..self.clone() };
+        let part = Self { dim: end.saturating_sub(start), whole: None, reads: None, ..self.clone() };
         match &self.held {
             None => Self { first: self.first + start, ..part },
             Some(held) if held.start <= start && end <= held.end => {
@@ -147,10 +153,61 @@ impl FeatureTable {
     /// If the host has not that much shared memory (`/dev/shm`).
     pub fn in_shared_memory(&self, content: &str) -> std::io::Result<Self> {
         self.copied(&|table, bytes, fill| {
-            let state = Checksum::of(format!("{:?}", table.state).as_bytes());
+            let state = table.file.as_ref().map(|(_, state)| state);
+            let state = Checksum::of(format!("{state:?}").as_bytes());
             let name = format!("{PREFIX}{content}-{state}-{}-{}-{}", table.stride, table.first, table.dim);
             Ok(Buffer::from(bytes::Bytes::from_owner(SharedMemory::open(&name, bytes, fill)?)))
         })
+    }
+
+    /// The same rows, for who asks for many at a time ([`FeatureTable::read_rows`]): read from the mapped file without page faults, but
+    /// for those of the vertices `kept`, distinct ones, which are read now and stay in memory.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`] of the file, [`Error::Invalid`] for a table that is not that of a file.
+    pub fn on_disk(&self, kept: &[u32], how: &Reading) -> Result<Self> {
+        let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
+            return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
+        };
+        let offset = |buffer: &Buffer| buffer.ptr_offset() as u64;
+        let value = self.dtype.bytes();
+        let layout = Layout {
+            batches: self.batches.iter().map(offset).collect(),
+            rows: self.rows,
+            stride: self.stride * value,
+            row: self.dim * value,
+            first: self.first * value,
+            scales: self.scales.iter().map(|scales| (offset(scales), scales.len() / size_of::<f32>())).collect(),
+        };
+        let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
+        kept.sort_unstable();
+        let reads = RowReads::open(path, layout, &kept, how)?;
+        Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
+    }
+
+    /// Whether all rows lie in memory, after [`FeatureTable::in_memory`].
+    pub fn is_in_memory(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// How rows are read from their file, and whether through the page cache, after [`FeatureTable::on_disk`].
+    pub fn read_by(&self) -> Option<(ReadBy, bool)> {
+        self.reads.as_ref().map(|reads| reads.how())
+    }
+
+    /// Hands the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. Their bytes are aligned as values
+    /// of the table's type are.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`] of the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex without a row, and
+    /// for a table that is not read so.
+    pub fn read_rows(&self, vertices: &[u32], each: &mut VisitRow<'_>) -> Result<RowsRead> {
+        let Some(reads) = &self.reads else { return Err(Error::Invalid("rows that are not read from a file".into())) };
+        let has_row = |&v: &u32| self.position(v).is_some_and(|at| at < self.rows);
+        if let Some(v) = vertices.iter().find(|v| !has_row(v)) {
+            return Err(Error::Invalid(format!("vertex {v} has no feature row here")));
+        }
+        reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
     }
 
     /// The same rows in memory that `make` has of so many bytes, filled as it is told.
@@ -193,7 +250,8 @@ impl FeatureTable {
         let whole = Some((piece(&batches), piece(&scales)));
         let index = self.index.clone();
         let (batches, scales) = (parts(&batches), parts(&scales));
-        Ok(Self { stride: self.dim, first: 0, batches, scales, whole, index, held: None, ..*self })
+        let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
+        Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
     }
 
     /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`

@@ -87,7 +87,7 @@ pub fn drawn<'a, 's: 'a>(
 
 impl<'a> Preparation<'a> {
     /// Samples this rank's part of the mini-batch, and finds what it is to learn. Collective.
-    fn sample<'s: 'a>(
+    pub fn sample<'s: 'a>(
         self,
         sampler: &mut BatchSampler<'s>,
         step: Step,
@@ -104,10 +104,11 @@ impl<'a> Preparation<'a> {
     fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
         let Self { job, source, comm } = self;
         let (config, ahead) = (job.config, job.options.prefetch > 0);
+        source.take_reads();
         let push_pull =
             config.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
         let batch = match &push_pull {
-            Some(_) => Loaded::unread(sampled, &job.features),
+            Some(_) => Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) },
             None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
         };
         job.end_phase(source.place())?;

@@ -49,23 +49,24 @@ pub struct PushPull<'a> {
 struct Pushed {
     edges: Arc<Edges>,
     read: Ids,
-    /// This rank's columns of the rows that it reads, where they were gathered ahead.
+    /// This rank's columns of the rows that it reads, where they were gathered ahead, or read from a file.
     rows: Option<Tensor>,
 }
 
 impl<'a> PushPull<'a> {
     /// Sends the structure of `bottom` to all ranks and receives theirs. Feature rows come from the source of `with`, which has this rank's
-    /// columns of them: now, where mini-batches are prepared ahead. Collective.
+    /// columns of them: now, where mini-batches are prepared ahead, or rows are read from a file. Collective.
     pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
         let Preparation { job, source, comm } = with;
-        let (width, ahead) = (job.features.dim(), job.options.prefetch > 0);
+        let width = job.features.dim();
+        let gathered = job.options.prefetch > 0 || source.table().read_by().is_some();
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
         // Factors go as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
         let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
         let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
         let columns = columns_of(width, comm.rank(), comm.size());
-        let rows = |read: &[u32]| match ahead && !columns.is_empty() {
+        let rows = |read: &[u32]| match gathered && !columns.is_empty() {
             true => source.rows(read, &Input::PLAIN, 0).map(Some),
             false => Ok(None),
         };

@@ -43,7 +43,13 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
 
 /// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
 pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
-    let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.options.stop)?;
+    // Finished layers that do not fit lie on disk until the next is done.
+    let scratch = job.options.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
+    let room = match job.room {
+        None => Room::UNLIMITED,
+        Some(bytes) => Room { bytes, scratch: Some(&scratch), ..Room::UNLIMITED },
+    };
+    let mut pass = LayerWise::new(team, job.graph, room, job.options.stop)?;
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
         Task::Links(links) => {

@@ -60,6 +60,19 @@ impl Room<'_> {
     };
 }
 
+/// Bytes in a chunk for each row of `width` values that it reads.
+fn row_of(width: u64) -> u64 {
+    COPIES * size_of::<f32>() as u64 * width + POSITIONS
+}
+
+/// Least [`Room::bytes`] in which so many workers run `model`, which reads `features` values of a vertex, over `graph`: a chunk has all
+/// in-edges of a vertex.
+pub fn least_room(model: &Model, features: usize, graph: &Graph<'_>, workers: u64) -> u64 {
+    let largest = graph.indptr.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let widths = (0..model.num_layers()).map(|layer| model.out_dim(layer)).chain([features]);
+    (largest + 1).saturating_mul(row_of(widths.max().unwrap_or(0) as u64) * 2 * workers)
+}
+
 /// A model over a whole graph.
 pub struct LayerWise<'a> {
     team: Team<'a>,
@@ -222,7 +235,7 @@ impl<'a> LayerWise<'a> {
     /// Rows that a chunk of `layer` may read, edges and vertices together.
     fn limit(&self, layer: usize) -> Result<u64> {
         let width = self.in_dim(layer).max(self.model().out_dim(layer)) as u64;
-        let row = COPIES * size_of::<f32>() as u64 * width + POSITIONS;
+        let row = row_of(width);
         let (device_bytes, on_gpu) = self.device.unwrap_or((u64::MAX, 1));
         let on_host = self.team.places().len() as u64;
         // Whose share for a worker is smaller.

@@ -12,7 +12,7 @@ mod trained;
 
 pub use chunks::Chunk;
 pub use hidden::Hidden;
-pub use layers::{LayerWise, Room};
+pub use layers::{LayerWise, Room, least_room};
 pub use owned::OwnedLayers;
 pub use recommend::Recommended;
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
+use gsplit_store::memory::Memory;
 use gsplit_store::staging::{Staging, commit_all};
-use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
+use gsplit_store::{
+    Column, Dataset, Error as StoreError, FeatureTable, Progress, Reading, Split, Unit, hottest_rows, out_degrees,
+};
 use serde::{Serialize, Serializer};
 
 use super::recommend::{Recommended, Recommender};
@@ -15,11 +18,12 @@ use super::table::{Cells, OutputIds, Table, Values};
 use super::{ChosenEpoch, Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
-use crate::job::options::RunOptions;
+use crate::job::options::{FeatureStorage, RunOptions};
 use crate::metric::labels::{Labels, TargetScale};
 use crate::metric::{Metric, Scores, largest};
 use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
+use crate::residence::cache::row_bytes;
 use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
 
@@ -92,6 +96,9 @@ pub struct InferConfig {
     /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+    /// Storage that feature rows are read from
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
+    pub load_features: FeatureStorage,
     /// Replace the files that are there
     #[arg(long)]
     pub force: bool,
@@ -159,7 +166,7 @@ pub fn infer(
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
-    let features = features(dataset, &places[0], memory)?;
+    let features = features(dataset, config, (&places[0], memory), stop)?;
     trained.check_recipe(dataset)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
@@ -253,12 +260,32 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     }
 }
 
-/// The feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`.
-fn features(dataset: &Dataset, place: &Place, memory: u64) -> Result<FeatureTable> {
+/// The feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`. Where they do not
+/// fit what is free less a fifth they are read from disk, and those that most edges lead from stay in that quarter.
+fn features(
+    dataset: &Dataset,
+    config: &InferConfig,
+    (place, memory): (&Place, u64),
+    stop: Option<&'static AtomicBool>,
+) -> Result<FeatureTable> {
     let mapped = dataset.features()?;
-    match place.gpu().is_some() && mapped.num_bytes() as u64 <= memory / 4 {
-        true => Ok(mapped.in_memory().unwrap_or(mapped)),
-        false => Ok(mapped),
+    let bytes = mapped.num_bytes() as u64;
+    let is_larger = || bytes > Memory::of_this_machine().available() / 5 * 4;
+    match config.load_features {
+        FeatureStorage::Memory => FeatureStorage::Memory.bring(mapped, None),
+        FeatureStorage::Auto if place.gpu().is_some() && bytes <= memory / 4 => {
+            Ok(mapped.in_memory().unwrap_or(mapped))
+        }
+        FeatureStorage::Mapped => Ok(mapped),
+        FeatureStorage::Auto if !is_larger() => Ok(mapped),
+        FeatureStorage::Auto | FeatureStorage::Disk => {
+            let rows = usize::try_from(memory / 4 / row_bytes(&mapped)).unwrap_or(usize::MAX);
+            let hottest = match rows {
+                0 => Vec::new(),
+                _ => hottest_rows(&out_degrees(dataset.num_vertices(), dataset.topology().indices()), rows),
+            };
+            Ok(mapped.on_disk(&hottest, &Reading { stop, ..Reading::default() })?)
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Job<'a> {
     pub whole: Graph<'a>,
     /// Feature rows.
     pub features: FeatureTable,
+    /// Bytes that an evaluation may take for rows; as much as it takes when `None`.
+    pub room: Option<u64>,
     /// Task to learn.
     pub task: Task<'a>,
     /// Width of the last layer's rows: the number of classes, 1 for numbers, or --hidden where links are learnt.
@@ -124,8 +126,8 @@ impl<'a> Job<'a> {
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let content = dataset.manifest().files.get("nodes/feat.arrow").filter(|_| options.process.is_some());
-        // Of those that are read by columns, each rank brings its own.
-        let features = match config.parallelism.slices_columns() {
+        // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first.
+        let features = match config.parallelism.slices_columns() || options.memory.is_some() {
             true => dataset.held_features()?,
             false => options.features.bring(dataset.held_features()?, content.map(|record| &record.checksum))?,
         };
@@ -140,6 +142,7 @@ impl<'a> Job<'a> {
                 graph: corrected(artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?),
                 whole,
                 features,
+                room: None,
                 task: Task::Links(links),
                 outputs: config.model.hidden,
                 metric: Metric::of_links(config.task.metric, links.links().map(Links::info))?,
@@ -168,6 +171,7 @@ impl<'a> Job<'a> {
             graph: corrected(whole),
             whole,
             features,
+            room: None,
             outputs: labels.outputs(),
             metric,
             task: Task::Nodes(NodeTask::new(dataset, labels, &config.task, &train, shards)?.into()),

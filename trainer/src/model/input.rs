@@ -9,7 +9,7 @@ use gsplit_kernels::{
     DeviceEpilogue, DeviceSlice, DeviceSliceMut, Epilogue, Gpu, Stream, StreamKey, divide_by_row_sums,
     divide_by_row_sums_on_device,
 };
-use gsplit_store::FeatureTable;
+use gsplit_store::{FeatureTable, RowsRead};
 
 use crate::Result;
 use crate::config::{FeatureNorm, ModelConfig};
@@ -44,19 +44,20 @@ impl Input {
         self.normalise == FeatureNorm::None && self.dropout.is_none()
     }
 
-    /// The rows of `vertices`, one after the other, as f32.
+    /// The rows of `vertices`, one after the other, as f32; and where they came from ([`gather_features`]).
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if `out` has not their size, or rows are wider than dropout is drawn for.
-    pub fn read(&self, features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<()> {
-        gather_features(features, vertices, out)?;
+    pub fn read(&self, features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
+        let reads = gather_features(features, vertices, out)?;
         let dim = features.dim();
         match self.normalise {
             FeatureNorm::None => {}
             FeatureNorm::Row => divide_by_row_sums(out, dim)?,
         }
         let dropout = self.dropout.map(|(probability, key)| (vertices, probability, key));
-        Ok(Epilogue { dropout, ..Epilogue::default() }.apply(out, dim)?)
+        Epilogue { dropout, ..Epilogue::default() }.apply(out, dim)?;
+        Ok(reads)
     }
 
     /// Makes of `rows`, those of `vertices` as they are stored, what [`Input::read`] gives, to the bit, on the stream of `gpu`. The

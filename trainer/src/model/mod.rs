@@ -45,6 +45,7 @@ mod gatv2;
 mod gcn;
 mod gin;
 mod head;
+pub mod held;
 mod infer;
 mod input;
 mod norm;

@@ -56,7 +56,11 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         (None, own) => own.as_ref().map(Tensor::shallow_clone),
     };
     let rows = match stored {
-        Rows::Stored { .. } if !weights.is_some_and(Tensor::requires_grad) && read_about_once(edges) => {
+        Rows::Stored { features, .. }
+            if features.read_by().is_none()
+                && !weights.is_some_and(Tensor::requires_grad)
+                && read_about_once(edges) =>
+        {
             return how.forward(edges, stored, w.as_ref());
         }
         other => other.held()?,

@@ -1,7 +1,8 @@
 //! Rows that a layer reads: hidden ones, or features where they are stored.
 
-use gsplit_kernels::{Aggregation, ScaledRow, gather_rows};
-use gsplit_store::{FeatureDtype, FeatureTable};
+use bytemuck::cast_slice;
+use gsplit_kernels::{Aggregation, KernelError, ScaledRow, StoredRow, gather_rows};
+use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
 use tch::Tensor;
 
@@ -91,7 +92,7 @@ impl Rows<'_> {
         match *self {
             Self::Hidden(tensor) => Ok(tensor.shallow_clone()),
             Self::Stored { features, vertices } => {
-                filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out))
+                filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out).map(drop))
             }
         }
     }
@@ -127,8 +128,22 @@ impl Rows<'_> {
     }
 }
 
-/// The rows of `vertices`, one after the other, widened to f32.
-pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<()> {
-    with_rows!(features, |row| gather_rows(row, vertices, features.dim(), out))?;
-    Ok(())
+/// The rows of `vertices`, one after the other, widened to f32; and where they came from, if the table is read from its file.
+pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
+    if features.read_by().is_none() {
+        with_rows!(features, |row| gather_rows(row, vertices, features.dim(), out))?;
+        return Ok(RowsRead::default());
+    }
+    let (dim, dtype) = (features.dim(), features.dtype());
+    KernelError::check_len("output of gather", vertices.len() * dim, out.len())?;
+    let mut write = |at: usize, bytes: &[u8], scale: f32| {
+        let out = &mut out[at * dim..][..dim];
+        match dtype {
+            FeatureDtype::F32 => cast_slice::<u8, f32>(bytes).write_to(out),
+            FeatureDtype::F16 => cast_slice::<u8, f16>(bytes).write_to(out),
+            FeatureDtype::Bf16 => cast_slice::<u8, bf16>(bytes).write_to(out),
+            FeatureDtype::I8 => ScaledRow { scale, values: cast_slice(bytes) }.write_to(out),
+        }
+    };
+    Ok(features.read_rows(vertices, &mut write)?)
 }

@@ -18,8 +18,9 @@ pub type EpochReport = gsplit_store::EpochReport<Traffic>;
 /// Every number of `work` that is counted, in the same order always.
 fn each(work: &mut Work) -> impl Iterator<Item = &mut u64> {
     let rows = [&mut work.rows_loaded, &mut work.rows_cached, &mut work.rows_from_peers, &mut work.rows_exchanged];
+    let reads = [&mut work.rows_from_disk, &mut work.bytes_from_disk, &mut work.rows_kept];
     let exchanged = work.exchanged.iter_mut().flat_map(|layer| [&mut layer.rows, &mut layer.bytes]);
-    [&mut work.edges].into_iter().chain(rows).chain(work.sent.each()).chain(exchanged)
+    [&mut work.edges].into_iter().chain(rows).chain(reads).chain(work.sent.each()).chain(exchanged)
 }
 
 /// Adds to `work` what was done besides.

@@ -1,9 +1,8 @@
 //! Notes on a run that are said once: what its numbers tell and its user may not see.
 
-use gsplit_store::FeatureDtype;
-
 use crate::job::Job;
 use crate::metric::labels::Labels;
+use crate::operator::gather_features;
 use crate::report::EpochReport;
 use crate::report::stopping::evaluations;
 
@@ -52,14 +51,12 @@ pub fn rising(reports: &[EpochReport]) -> Option<String> {
 /// The three columns with the largest values in the train split, of those that have large ones, with these.
 fn largest(job: &Job<'_>) -> Vec<String> {
     let table = &job.features;
+    let vertices: Vec<u32> = job.train.iter().copied().step_by(job.train.len().div_ceil(ROWS_SEEN)).collect();
+    let mut rows = vec![0f32; vertices.len() * table.dim()];
+    // Rows that cannot be read make no note.
+    let _ = gather_features(table, &vertices, &mut rows);
     let mut most = vec![0f32; table.dim()];
-    for &v in job.train.iter().step_by(job.train.len().div_ceil(ROWS_SEEN)) {
-        let row: Vec<f32> = match table.dtype() {
-            FeatureDtype::F32 => table.row::<f32>(v).to_vec(),
-            FeatureDtype::F16 => table.row::<half::f16>(v).iter().map(|value| value.to_f32()).collect(),
-            FeatureDtype::Bf16 => table.row::<half::bf16>(v).iter().map(|value| value.to_f32()).collect(),
-            FeatureDtype::I8 => table.row::<i8>(v).iter().map(|value| f32::from(*value) * table.scale(v)).collect(),
-        };
+    for row in rows.chunks_exact(table.dim().max(1)) {
         most.iter_mut().zip(row).for_each(|(most, value)| *most = most.max(value.abs()));
     }
     let names = job.dataset.manifest().recipe.as_ref().map(|recipe| recipe.feature_names());

@@ -115,7 +115,7 @@ fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u6
 }
 
 /// Logical OR of `is` over all processes. Collective.
-fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
+pub fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
     let Some(process) = &options.process else { return Ok(is) };
     let mut count = [if is { 1.0 } else { 0.0 }];
     process.comms().all().all_reduce_sum_f64(&mut count)?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! setup.rs        dataset, map, caches, checkpoint: all that is opened
+//! host.rs         feature rows in the host's memory, within a budget
 //! dry_run.rs      mini-batches on trial: how much memory a GPU has left
 //! shard.rs        a dataset that holds the rows of some vertices alone
 //! locality.rs     how much more often kept rows are drawn
@@ -10,6 +11,7 @@
 
 pub mod advice;
 pub mod dry_run;
+pub mod host;
 pub mod locality;
 pub mod setup;
 pub mod shard;

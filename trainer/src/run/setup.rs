@@ -20,6 +20,7 @@ use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::places;
 use crate::residence::source::{FeatureSource, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
+use crate::run::host::HostRows;
 use crate::run::shard;
 use crate::task::{Task, links};
 use crate::{Error, Result, TrainConfig};
@@ -113,7 +114,7 @@ pub fn with_run<R>(
     if let Some(process) = &options.process {
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
-    let job = Job::new(dataset, &artifacts, config, options)?;
+    let mut job = Job::new(dataset, &artifacts, config, options)?;
     let mut inputs =
         Inputs::of((dataset, config), artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
@@ -137,6 +138,9 @@ pub fn with_run<R>(
         notes.iter().for_each(|note| progress.note(note));
     }
     check_size(config, job.features.dim(), job.outputs)?;
+    let host = HostRows::find(&job, &places, progress)?;
+    (job.features, job.room) = (host.bring(&job, progress)?, host.room());
+    let job = job;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
     let left = topology.left_of(&room);
@@ -156,9 +160,8 @@ pub fn with_run<R>(
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
     let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
-    let slices = columns
-        .map(|columns| options.features.bring(job.features.columns(columns), None))
-        .collect::<Result<Vec<_>>>()?;
+    let slices =
+        columns.map(|columns| host.bring_columns(&job, job.features.columns(columns))).collect::<Result<Vec<_>>>()?;
     let slices = ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let steps = job.num_steps() * history.len() as u64;

@@ -1,6 +1,7 @@
 //! Numbers of a mini-batch: those that a GPU computed, and those that are counted.
 
 use gsplit_kernels::{CacheHits, DeviceHits, LateBytes};
+use gsplit_store::RowsRead;
 use tch::Tensor;
 
 use crate::Result;
@@ -20,7 +21,17 @@ pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
         [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
     let (rows_cached, rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
     let exchanged = exchanged(sampled, model, batch.features.dim());
-    let work = Work { edges, rows_loaded, rows_cached, rows_from_peers, rows_exchanged, exchanged, ..Work::default() };
+    let RowsRead { read: rows_from_disk, bytes: bytes_from_disk, kept: rows_kept } = batch.reads;
+    let loaded = Work {
+        rows_loaded,
+        rows_cached,
+        rows_from_peers,
+        rows_from_disk,
+        bytes_from_disk,
+        rows_kept,
+        ..Work::default()
+    };
+    let work = Work { edges, rows_exchanged, exchanged, ..loaded };
     StepReport { work, ..StepReport::default() }
 }
 

@@ -5,6 +5,7 @@ mod ahead;
 mod cooperative;
 mod device;
 mod device_room;
+mod disk;
 mod drawn_by;
 mod equivalence;
 mod evaluation;

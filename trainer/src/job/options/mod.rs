@@ -50,6 +50,10 @@ pub struct RunOptions {
     pub products: Option<Products>,
     /// Storage that feature rows are read from.
     pub features: FeatureStorage,
+    /// Bytes that this process may hold, mapped arrays of the graph included; when `None` what is free less a fifth.
+    pub memory: Option<u64>,
+    /// Rows that stay in memory where the others are read from disk, whatever there is room for; as many as fit when `None`.
+    pub rows_kept: Option<usize>,
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
     /// each, in order, when `None`.
     pub gpus: Option<GpuList>,

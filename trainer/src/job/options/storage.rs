@@ -10,13 +10,16 @@ use crate::{Error, Result};
 /// Storage that feature rows are read from; the values are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeatureStorage {
-    /// Memory if they take at most a quarter of what is left, else the mapped file
+    /// Memory if they take at most a quarter of what is left, or fit --memory; else the mapped file if it fits what is left, else
+    /// disk
     #[default]
     Auto,
     /// Copied into memory first, on huge pages: rows are then read faster
     Memory,
-    /// The mapped file, of which the system keeps in memory what it can
+    /// The mapped file, of which the system keeps in memory what it can: slow where it does not fit
     Mapped,
+    /// Read from the file many at a time; the hottest stay in memory
+    Disk,
 }
 
 impl FeatureStorage {
@@ -26,11 +29,11 @@ impl FeatureStorage {
         let shared = || Some(features.in_shared_memory(&content?.to_string()));
         let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
         match self {
-            Self::Mapped => Ok(features),
+            Self::Mapped | Self::Disk => Ok(features),
             Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
             Self::Auto => Ok(in_memory().unwrap_or(features)),
             Self::Memory => in_memory().map_err(|_| {
-                Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
+                Error::Option(format!("--load-features memory: {} are more than there is: pass `disk`", shown(bytes)))
             }),
         }
     }

@@ -101,7 +101,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 19] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 22] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -121,6 +121,9 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 19] {
         ("work/rows_loaded", Some(report.work.rows_loaded as f64)),
         ("work/rows_cached", Some(report.work.rows_cached as f64)),
         ("work/rows_from_peers", Some(report.work.rows_from_peers as f64)),
+        ("work/rows_from_disk", Some(report.work.rows_from_disk as f64)),
+        ("work/bytes_from_disk", Some(report.work.bytes_from_disk as f64)),
+        ("work/rows_kept", Some(report.work.rows_kept as f64)),
         ("work/rows_exchanged", Some(report.work.rows_exchanged as f64)),
         ("work/bytes_sent", Some(report.work.bytes_sent as f64)),
     ]

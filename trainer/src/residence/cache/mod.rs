@@ -249,8 +249,8 @@ fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Res
     }
 }
 
-/// Bytes of a row on the GPU, its scale included.
-fn row_bytes(features: &FeatureTable) -> u64 {
+/// Bytes of a row in memory, its scale included.
+pub fn row_bytes(features: &FeatureTable) -> u64 {
     let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
     (features.dim() * features.dtype().bytes() + scale).max(1) as u64
 }

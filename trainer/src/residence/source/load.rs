@@ -1,8 +1,8 @@
 //! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
 //!
 //! On the host nothing is copied where no other rank needs the rows: the bottom layer reads them where they are stored.
-//! They are copied only for a mini-batch that is prepared ahead, while another is computed, and where rows are changed
-//! before use.
+//! They are copied only for a mini-batch that is prepared ahead, while another is computed, where rows are changed
+//! before use, and where they are read from a file.
 //!
 //! A GPU that reaches the rows gathers them by the vertices in its memory, makes of them what is asked for, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
@@ -10,7 +10,7 @@
 //! without waiting for all that it was told to do.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
-use gsplit_store::FeatureTable;
+use gsplit_store::{FeatureTable, RowsRead};
 use tch::Tensor;
 
 use super::{FeatureSource, Gathered};
@@ -29,6 +29,8 @@ pub struct Loaded<'a> {
     pub hits: Option<DeviceHits>,
     /// Input rows that would have been, where ranks on the host count that.
     pub counted: CacheHits,
+    /// Input rows that were read from the table's file, and those kept of it.
+    pub reads: RowsRead,
     /// Table of the rows that are not in `input_rows`.
     pub features: &'a FeatureTable,
     /// The stream that copies the input rows, where that is another than the sampler's.
@@ -74,7 +76,8 @@ impl InputRows {
 impl<'a> Loaded<'a> {
     /// Mini-batch `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
-        Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features, side: None }
+        let (input_rows, counted, reads) = Default::default();
+        Self { sampled, input_rows, hits: None, counted, reads, features, side: None }
     }
 }
 
@@ -92,6 +95,8 @@ pub fn load<'a>(
     let features = source.table();
     let Some(computing) = source.gathering() else {
         let (vertices, mut side) = (sampled.input.on_host()?, None);
+        // Those that an evaluation read.
+        source.take_reads();
         let counted = source.count(vertices);
         let input_rows = match source.place() {
             _ if stays => InputRows::Stored,
@@ -106,7 +111,8 @@ pub fn load<'a>(
             }
             Place::Device(..) => InputRows::Here(source.rows(vertices, input, 0)?),
         };
-        return Ok(Loaded { input_rows, counted, side, ..Loaded::unread(sampled, features) });
+        let reads = source.take_reads();
+        return Ok(Loaded { input_rows, counted, reads, side, ..Loaded::unread(sampled, features) });
     };
     let sampling = sampled.on_gpu.as_ref().map(|on_gpu| &on_gpu.gpu);
     let gpu = sampling.unwrap_or(computing);

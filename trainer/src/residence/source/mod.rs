@@ -2,7 +2,7 @@
 //!
 //! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered in place. A GPU reads a pinned table over the bus, and finds rows that [`Caches`] names in its own
-//! memory or in that of other GPUs. A table in a mapped file is gathered by the host, rounded there, and the rows are copied:
+//! memory or in that of other GPUs. A table in a file, mapped or read, is gathered by the host, rounded there, and the rows are copied:
 //! where mini-batches are made ahead, on a stream of their own.
 //! Cost: the bytes of the rows.
 //!
@@ -22,10 +22,10 @@ mod pin;
 mod pinned;
 mod streams;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gsplit_kernels::{CacheHits, DeviceHits, DeviceSlice, Gpu};
-use gsplit_store::FeatureTable;
+use gsplit_store::{FeatureTable, RowsRead};
 use tch::Tensor;
 
 use crate::autograd::values_of;
@@ -50,12 +50,15 @@ pub struct FeatureSource<'a> {
     simulated: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
     side: OnceLock<Gpu>,
+    /// Rows that were read from the table's file, and those kept of it, since they were last asked for.
+    reads: Mutex<RowsRead>,
 }
 
 impl<'a> FeatureSource<'a> {
     /// Source of the rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
-        Self { table, place: place.clone(), rows: None, simulated: None, side: OnceLock::new() }
+        let (side, reads) = Default::default();
+        Self { table, place: place.clone(), rows: None, simulated: None, side, reads }
     }
 
     /// Source of the rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -64,7 +67,7 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { table, place: place.clone(), rows, simulated: None, side: OnceLock::new() })
+        Ok(Self { rows, ..Self::new(table, place) })
     }
 
     /// The same, where loads are counted by `simulated`, if the host gathers.
@@ -84,7 +87,12 @@ impl<'a> FeatureSource<'a> {
 
     /// Whether operators can read them where they are stored.
     pub fn is_read_in_place(&self) -> bool {
-        matches!(self.place, Place::Host(_))
+        matches!(self.place, Place::Host(_)) && self.table.read_by().is_none()
+    }
+
+    /// Rows that were read from the table's file and rows that were kept of it, since this was last called.
+    pub fn take_reads(&self) -> RowsRead {
+        std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The GPU that gathers rows itself ([`FeatureSource::rows_on_gpu`]), if one does.
@@ -158,7 +166,11 @@ impl<'a> FeatureSource<'a> {
 
     fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         let shape = [vertices.len(), self.table.dim()];
-        let rows = filled_with_room(shape, room, |rows| input.read(self.table, vertices, rows))?;
+        let rows = filled_with_room(shape, room, |rows| {
+            let reads = input.read(self.table, vertices, rows)?;
+            *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
+            Ok(())
+        })?;
         Ok(rows.f_totype(self.place.row_kind())?)
     }
 }

@@ -8,12 +8,13 @@
 //! Counted for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the driver have pools of their own; there the
 //! largest moment alone counts. Not counted: vectors of a value a row, gradients of parameters, and what the loss takes.
 
-use gsplit_trainer::model::Order;
-use gsplit_trainer::{ModelKind, Pool};
+use super::Order;
+use crate::autograd::Pool;
+use crate::config::ModelKind;
 
 /// Size of what a layer reads and makes, over all ranks that share the memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Layer {
+pub struct HeldLayer {
     /// Rows that it makes.
     pub vertices: f64,
     /// Edges.
@@ -34,7 +35,7 @@ pub struct Layer {
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// From the seeds down.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<HeldLayer>,
     /// Kind of the layers.
     pub kind: ModelKind,
     /// Attention heads.
@@ -77,8 +78,8 @@ impl Operator {
 }
 
 /// The operators of a layer of this `kind`, first to last. A sum that torch adds and drops at once is none.
-fn operators(kind: ModelKind, heads: f64, layer: &Layer) -> Vec<Operator> {
-    let Layer { vertices, edges, read, widths: [input, made], room, order, .. } = *layer;
+fn operators(kind: ModelKind, heads: f64, layer: &HeldLayer) -> Vec<Operator> {
+    let HeldLayer { vertices, edges, read, widths: [input, made], room, order, .. } = *layer;
     let (rows, all) = (|values: f64| vertices * values, |values: f64| read * values);
     let result = (vertices + room) * made;
     let (product, aggregation) = (Operator::product, Operator::aggregation);
@@ -132,18 +133,18 @@ fn operators(kind: ModelKind, heads: f64, layer: &Layer) -> Vec<Operator> {
 }
 
 /// An operator that was run, the pieces of what it returned and of what it keeps.
-type Taped = (Operator, Vec<usize>, Vec<usize>);
+type TapedOperator = (Operator, Vec<usize>, Vec<usize>);
 
 /// The matrices of all ranks, which do the same at the same time.
 #[derive(Default)]
-struct Held {
+struct HeldValues {
     pool: Pool<usize>,
     ranks: usize,
     /// The most that lay in the pool, free pieces included.
     most: usize,
 }
 
-impl Held {
+impl HeldValues {
     /// So many values over all ranks, in a piece each.
     fn make(&mut self, values: f64) -> Vec<usize> {
         let each = (values / self.ranks as f64).ceil() as usize;
@@ -153,7 +154,7 @@ impl Held {
     }
 
     /// The rows that a layer reads of other ranks, laid together for a moment.
-    fn send(&mut self, layer: &Layer) {
+    fn send(&mut self, layer: &HeldLayer) {
         let sent = self.make(layer.received * layer.widths[0]);
         self.drop(sent);
     }
@@ -173,11 +174,11 @@ pub fn mailed(batch: &Batch) -> f64 {
 
 /// The most values that the matrices of `batch` take at once, and the most that the pool then keeps.
 pub fn values(batch: &Batch) -> [usize; 2] {
-    let mut held = Held { ranks: batch.ranks, ..Held::default() };
+    let mut held = HeldValues { ranks: batch.ranks, ..HeldValues::default() };
     let features = batch.layers.last().map_or(0.0, |layer| layer.read * layer.widths[0]);
     let read = held.make(features);
     // Forward, from the bottom up: what each operator returns, and what it keeps.
-    let mut tape: Vec<Vec<Taped>> = Vec::new();
+    let mut tape: Vec<Vec<TapedOperator>> = Vec::new();
     for (from_bottom, layer) in batch.layers.iter().rev().enumerate() {
         held.send(layer);
         let operators = match batch.sliced && from_bottom == 0 {
@@ -223,8 +224,8 @@ pub fn values(batch: &Batch) -> [usize; 2] {
 }
 
 /// The bottom layer that is computed by columns: a rank has a part of the sums of every rank's rows, and adds up those of its own.
-fn by_columns(batch: &Batch, layer: &Layer) -> Vec<Operator> {
-    let Layer { vertices, widths: [_, made], room, .. } = *layer;
+fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
+    let HeldLayer { vertices, widths: [_, made], room, .. } = *layer;
     let (ranks, partial) = (batch.ranks as f64, partial(batch, layer));
     let mut operators = operators(batch.kind, batch.heads, layer);
     let rest = match batch.kind {
@@ -243,8 +244,8 @@ fn by_columns(batch: &Batch, layer: &Layer) -> Vec<Operator> {
 }
 
 /// Values that a rank sums up by its columns, of the rows of all ranks' bottom layers.
-fn partial(batch: &Batch, layer: &Layer) -> f64 {
-    let Layer { vertices, read, widths: [_, made], .. } = *layer;
+fn partial(batch: &Batch, layer: &HeldLayer) -> f64 {
+    let HeldLayer { vertices, read, widths: [_, made], .. } = *layer;
     match batch.kind {
         ModelKind::Gat => read * made,
         ModelKind::Gatv2 => (read + vertices) * made,
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_largest_moment_is_in_the_middle_of_backward() {
-        let layer = |vertices, read| Layer {
+        let layer = |vertices, read| HeldLayer {
             vertices,
             edges: 2.0 * read,
             read,

@@ -1,0 +1,91 @@
+//! Rows that are read together.
+
+use super::{BLOCK, IN_FLIGHT, MEMORY, PIECE};
+use crate::features::{BATCH_SHIFT, ROWS_PER_BATCH};
+
+/// Bytes between two rows that one read takes along: a read costs as much time as three or four blocks.
+const GAP: u64 = BLOCK;
+
+/// Places of rows in a file.
+#[derive(Debug)]
+pub struct Layout {
+    /// Byte at which each batch of rows begins.
+    pub batches: Vec<u64>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Bytes from one row to the next, of a row, and where in a stored row it begins.
+    pub stride: usize,
+    /// Bytes of a row.
+    pub row: usize,
+    /// Byte of a stored row at which it begins.
+    pub first: usize,
+    /// Byte at which the scales of each batch begin, and their number.
+    pub scales: Vec<(u64, usize)>,
+}
+
+impl Layout {
+    /// Byte of the file at which the row at `position` begins.
+    pub fn offset(&self, position: u32) -> u64 {
+        let within = (position as usize & (ROWS_PER_BATCH - 1)) * self.stride + self.first;
+        self.batches[position as usize >> BATCH_SHIFT] + within as u64
+    }
+
+    /// Number of reads in flight, and bytes of the longest.
+    pub fn slots(&self) -> (usize, usize) {
+        let bytes = PIECE.max((self.row + 2 * BLOCK as usize).next_multiple_of(BLOCK as usize));
+        ((MEMORY / bytes).clamp(8, IN_FLIGHT), bytes)
+    }
+}
+
+/// One read.
+#[derive(Debug)]
+pub struct Run<'r> {
+    /// Byte of the file at which it begins.
+    pub start: u64,
+    /// Bytes to read, whole blocks.
+    pub length: usize,
+    /// Bytes up to the end of the last row.
+    pub needed: usize,
+    /// Position in the file of each of its rows, and its place among those that were asked for.
+    pub rows: &'r [(u32, u32)],
+}
+
+/// The reads of rows whose positions ascend.
+pub struct Runs<'r> {
+    layout: &'r Layout,
+    rows: &'r [(u32, u32)],
+    longest: u64,
+}
+
+impl<'r> Runs<'r> {
+    /// Reads of `rows`: positions, which ascend, and the place of each among those that were asked for.
+    pub fn new(layout: &'r Layout, rows: &'r [(u32, u32)]) -> Self {
+        Self { layout, rows, longest: layout.slots().1 as u64 }
+    }
+}
+
+impl<'r> Iterator for Runs<'r> {
+    type Item = Run<'r>;
+
+    fn next(&mut self) -> Option<Run<'r>> {
+        let &(first, _) = self.rows.first()?;
+        let start = self.layout.offset(first) / BLOCK * BLOCK;
+        let mut end = 0;
+        let fits = |&(position, _): &(u32, u32), end: u64| {
+            let row = self.layout.offset(position);
+            let new_end = row + self.layout.row as u64;
+            // Batches need not lie in order.
+            let is_near = end == 0 || (row >= start && row <= end.next_multiple_of(BLOCK) + GAP);
+            (is_near && new_end.next_multiple_of(BLOCK) - start <= self.longest).then_some(new_end)
+        };
+        let mut count = 0;
+        while let Some(new_end) = self.rows.get(count).and_then(|row| fits(row, end)) {
+            end = new_end.max(end);
+            count += 1;
+        }
+        let (rows, rest) = self.rows.split_at(count.max(1));
+        self.rows = rest;
+        let length = (end.next_multiple_of(BLOCK) - start) as usize;
+        Some(Run { start, length, needed: (end - start) as usize, rows })
+    }
+}

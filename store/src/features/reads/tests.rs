@@ -1,0 +1,167 @@
+//! Rows that are read are those that are mapped, and a file that cannot be read is named.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::*;
+use crate::{FeatureDtype, FeatureTable, FeatureWriter};
+
+const DTYPES: [FeatureDtype; 4] = [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8];
+
+/// Random numbers that depend on a seed alone.
+struct Random {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.drawn += 1;
+        (xxh3_64_with_seed(&self.drawn.to_le_bytes(), self.seed) % limit.max(1) as u64) as usize
+    }
+}
+
+/// Table of so many rows of random values at `path`.
+fn table(path: &Path, dtype: FeatureDtype, (rows, dim): (usize, usize), random: &mut Random) -> FeatureTable {
+    let mut writer = FeatureWriter::create(path, dtype, dim).unwrap();
+    let values: Vec<f32> = (0..rows * dim).map(|_| random.below(2001) as f32 - 1000.0).collect();
+    writer.push_rows(&values).unwrap();
+    writer.finish().unwrap();
+    FeatureTable::open(path).unwrap()
+}
+
+/// Bytes and scale of each row as `read` hands them over, in the order of `vertices`.
+fn found(read: &FeatureTable, vertices: &[u32]) -> (Vec<(Vec<u8>, u32)>, RowsRead) {
+    let mut rows = vec![None; vertices.len()];
+    let counts = read.read_rows(vertices, &mut |at, bytes, scale| {
+        assert_eq!(bytes.as_ptr() as usize % read.dtype().bytes(), 0);
+        assert!(rows[at].replace((bytes.to_vec(), scale.to_bits())).is_none(), "row {at} twice");
+    });
+    (rows.into_iter().map(Option::unwrap).collect(), counts.unwrap())
+}
+
+#[test]
+fn differential_rows_that_are_read_are_those_that_are_mapped() {
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut random = Random { seed, drawn: 0 };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feat.arrow");
+    // Rows of a value, those that divide no block, and those that are longer than one, and than a piece.
+    for (rows, dim) in [(1, 1), (17_000, 3), (2000, 100), (700, 256), (90, 1031), (40, 9001)] {
+        for dtype in DTYPES {
+            let mapped = table(&path, dtype, (rows, dim), &mut random);
+            let columns = random.below(dim)..dim;
+            for mapped in [mapped.columns(columns), mapped] {
+                let share = [0, 1 + random.below(rows), rows][random.below(3)].min(rows);
+                let mut kept: Vec<u32> = (0..rows as u32).collect();
+                kept.rotate_left(random.below(rows));
+                kept.truncate(share);
+                let mut is_kept = vec![false; rows];
+                kept.iter().for_each(|&v| is_kept[v as usize] = true);
+                for by in [ReadBy::Ring, ReadBy::Threads] {
+                    for cached in [Some(false), Some(true)] {
+                        let what = format!("seed {seed}: {rows} rows of {dim} {dtype}, {share} kept, {by}, {cached:?}");
+                        let how = Reading { by: Some(by), cached, stop: None };
+                        let read = mapped.on_disk(&kept, &how).unwrap();
+                        // Many with repetitions, consecutive ones, none.
+                        let few: Vec<u32> = (0..random.below(3000)).map(|_| random.below(rows) as u32).collect();
+                        for vertices in [few, (0..rows as u32).collect(), Vec::new()] {
+                            let (rows, counts) = found(&read, &vertices);
+                            for (&v, (bytes, scale)) in vertices.iter().zip(&rows) {
+                                let expected: &[u8] = match dtype.bytes() {
+                                    4 => bytemuck::cast_slice(mapped.row::<f32>(v)),
+                                    2 => bytemuck::cast_slice(mapped.row::<u16>(v)),
+                                    _ => mapped.row::<u8>(v),
+                                };
+                                assert_eq!((&bytes[..], *scale), (expected, mapped.scale(v).to_bits()), "{what}: {v}");
+                            }
+                            let of_kept = vertices.iter().filter(|&&v| is_kept[v as usize]).count() as u64;
+                            assert_eq!(
+                                (counts.kept, counts.kept + counts.read),
+                                (of_kept, rows.len() as u64),
+                                "{what}"
+                            );
+                            let row = (mapped.dim() * dtype.bytes()) as u64;
+                            let distinct: BTreeSet<u32> =
+                                vertices.iter().copied().filter(|&v| !is_kept[v as usize]).collect();
+                            let least = row * distinct.len() as u64;
+                            assert!(counts.bytes >= least && counts.bytes.is_multiple_of(BLOCK), "{what}");
+                        }
+                        let beyond = read.read_rows(&[rows as u32], &mut |_, _, _| ()).unwrap_err().to_string();
+                        assert!(beyond.contains("has no feature row"), "{beyond}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn neighbours_are_one_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mapped = table(&folder.path().join("f"), FeatureDtype::F32, (4096, 256), &mut Random { seed: 1, drawn: 0 });
+    let read = mapped.on_disk(&[], &Reading::default()).unwrap();
+    // Rows of 1 KiB, which begin within a block: alone one or two blocks, all of them each once.
+    assert!(found(&read, &[9]).1.bytes <= 2 * BLOCK);
+    let all: Vec<u32> = (0..4096).rev().collect();
+    let bytes = found(&read, &all).1.bytes;
+    assert!(bytes <= (4096 << 10) * 5 / 4, "{bytes}: pieces overlap by a block");
+}
+
+#[test]
+fn threads_of_a_process_read_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mapped = table(&folder.path().join("f"), FeatureDtype::Bf16, (5000, 70), &mut Random { seed: 2, drawn: 0 });
+    for by in [ReadBy::Ring, ReadBy::Threads] {
+        let read = mapped.on_disk(&[7, 4999], &Reading { by: Some(by), ..Reading::default() }).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..6usize {
+                let (read, mapped) = (&read, &mapped);
+                scope.spawn(move || {
+                    let mut random = Random { seed: thread as u64, drawn: 0 };
+                    for _ in 0..5 {
+                        let vertices: Vec<u32> = (0..900).map(|_| random.below(5000) as u32).collect();
+                        for (&v, (bytes, _)) in vertices.iter().zip(found(read, &vertices).0) {
+                            assert_eq!(bytes, bytemuck::cast_slice::<u16, u8>(mapped.row(v)));
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feat.arrow");
+    for by in [ReadBy::Ring, ReadBy::Threads] {
+        for cached in [Some(false), Some(true)] {
+            let mapped = table(&path, FeatureDtype::I8, (3000, 90), &mut Random { seed: 3, drawn: 0 });
+            let how = Reading { by: Some(by), cached, stop: Some(&STOP) };
+            let read = mapped.on_disk(&[2999], &how).unwrap();
+            let all: Vec<u32> = (0..3000).collect();
+            assert_eq!(found(&read, &all).0.len(), 3000);
+            STOP.store(true, Ordering::Relaxed);
+            let stopped = read.read_rows(&all, &mut |_, _, _| ());
+            assert!(matches!(stopped, Err(Error::Interrupted)), "{by}");
+            STOP.store(false, Ordering::Relaxed);
+            // The rows before stay readable, and the one that is kept; no page of the map is touched.
+            OpenOptions::new().write(true).open(&path).unwrap().set_len(100_000).unwrap();
+            assert_eq!(found(&read, &[0, 5, 2999]).0.len(), 3);
+            let line = read.read_rows(&all, &mut |_, _, _| ()).unwrap_err().to_string();
+            assert!(line.contains("feat.arrow: ends at byte 100000") && line.contains("was cut"), "{line}");
+            assert!(!line.contains('\n'));
+            assert_eq!(found(&read, &[0, 5, 2999]).0.len(), 3, "as before");
+            drop((read, mapped));
+            File::create(&path).unwrap();
+        }
+    }
+    let in_memory = table(&path, FeatureDtype::F32, (3, 1), &mut Random { seed: 4, drawn: 0 }).in_memory().unwrap();
+    assert!(in_memory.on_disk(&[], &Reading::default()).is_err());
+    assert!(in_memory.read_by().is_none() && in_memory.read_rows(&[0], &mut |_, _, _| ()).is_err());
+}

@@ -1,0 +1,294 @@
+//! Feature rows in the host's memory, within a budget.
+//!
+//! Returns: the feature rows of a run, in memory, mapped, or read from their file with the hottest of them in memory. Input: the
+//! budget of this process, `--memory`; without it what it holds and four fifths of what is free.
+//! Idea: the graph, mini-batches in flight and the program come first; what the budget leaves is for rows. Where all rows fit, nothing
+//! is read from disk again. Else the rows that are loaded most stay in memory ([`hottest`]), once for all ranks of the process; under
+//! push-pull parallelism each rank keeps its own columns of them. The matrices of mini-batches are counted as `gsplit plan` counts them
+//! ([`held`](crate::model::held)), from a few that are sampled here: nothing is loaded or computed before it is known whether it fits.
+//! Cost: that of sampling these; one read of each row that is kept.
+//!
+//! Graph arrays are mapped files, and count: a run that has to read them again and again from disk is slow too. Mini-batches that are
+//! made once (`--parallelism cooperative`) are as large as their servers' graphs. What they take is known once they are made, and no
+//! row is kept beside them.
+
+use std::sync::{Mutex, PoisonError};
+
+use gsplit_kernels::Sampler;
+use gsplit_kernels::schedule::{Step, epoch_seeds};
+use gsplit_store::memory::{Memory, resident, shown};
+use gsplit_store::{FeatureDtype, FeatureTable, Progress, Reading};
+
+use super::dry_run::any_process;
+use crate::batch::Preparation;
+use crate::infer::least_room;
+use crate::job::Job;
+use crate::job::options::FeatureStorage;
+use crate::model::held::{Batch, HeldLayer, mailed, values};
+use crate::model::{Model, order_of};
+use crate::operator::{Place, sharing};
+use crate::ranks::comms::Comms;
+use crate::residence::cache::{hotness::hottest, row_bytes};
+use crate::residence::source::FeatureSource;
+use crate::residence::topology::graph_bytes;
+use crate::sample::{BatchSampler, Sampled, SampledLayer};
+use crate::{Error, ModelKind, Result};
+
+/// Mini-batches that are sampled to know their size.
+const TRIED: usize = 3;
+/// Bytes for what is not counted: vectors, gradients of parameters, what the loss takes, reads in flight.
+const BESIDE: u64 = 64 << 20;
+/// Bytes of an id.
+const ID: u64 = 4;
+/// Bytes of a value.
+const VALUE: u64 = 4;
+/// Bytes of a value of a parameter, with its gradient and moments.
+const PARAMETER: u64 = 16;
+
+/// How the feature rows of a run are held.
+pub struct HostRows {
+    way: Way,
+    room: Option<u64>,
+}
+
+enum Way {
+    /// As they are.
+    Given,
+    /// In memory, all of them.
+    Copied,
+    /// Read from their file, but for those of these vertices.
+    Read(Vec<u32>),
+}
+
+/// Bytes that a process holds beside feature rows.
+struct HeldBytes {
+    graph: u64,
+    batches: u64,
+    program: u64,
+}
+
+impl HostRows {
+    /// The way that the options of `job` ask for, or the one that suits the memory there is, for ranks at `places`. Collective where
+    /// ranks are processes.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where the budget is too small, with the least that would do; for options that contradict each other.
+    pub fn find(job: &Job<'_>, places: &[Place], progress: &dyn Progress) -> Result<Self> {
+        let (options, features) = (job.options, &job.features);
+        let refused = |problem: &str| Err(Error::Option(format!("--memory: {problem}")));
+        let cooperates = job.config.parallelism.cooperates();
+        if options.memory.is_some() && options.features == FeatureStorage::Mapped {
+            return refused(
+                "the system decides how much of a mapped file is in memory: leave out --load-features mapped",
+            );
+        }
+        if options.memory.is_some() && cooperates {
+            return refused(
+                "mini-batches that are made once are kept, however large: leave it out, or train with split",
+            );
+        }
+        let (bytes, free) = (features.num_bytes() as u64, Memory::of_this_machine().available() / 5 * 4);
+        let stays = match options.features {
+            _ if options.memory.is_some() => false,
+            FeatureStorage::Memory | FeatureStorage::Mapped => true,
+            FeatureStorage::Auto => features.is_in_memory() || bytes.saturating_add(graph_bytes(job)) <= free,
+            FeatureStorage::Disk => false,
+        };
+        if !any_process(options, !stays)? {
+            return Ok(Self { way: Way::Given, room: None });
+        }
+        let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
+        let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
+        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales };
+        let budget = options.memory.unwrap_or(held.program + free);
+        let left = match budget.checked_sub(held.all()) {
+            Some(left) => left,
+            None if options.memory.is_some() => return Err(held.refusal(budget, 0)),
+            None => 0,
+        };
+        if options.memory.is_some() && options.features != FeatureStorage::Disk {
+            if bytes <= left {
+                return Ok(Self { way: Way::Copied, room: Some(left - bytes + batches) });
+            }
+            if options.features == FeatureStorage::Memory {
+                return Err(held.refusal(budget, bytes));
+            }
+        }
+        let fitting = if cooperates { 0 } else { usize::try_from(left / row_bytes(features)).unwrap_or(usize::MAX) };
+        let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
+        let (kept, by) = if rows > 0 { hottest(job, rows, progress)? } else { (Vec::new(), "none".into()) };
+        progress.note(&format!(
+            "feature rows are read from disk: {} of {} stay in memory ({}), by {by}; {} are the budget, {held}",
+            kept.len(),
+            features.num_rows(),
+            shown(kept.len() as u64 * row_bytes(features)),
+            shown(budget),
+        ));
+        if rows < features.num_rows() && rows > 0 && !by.starts_with("presample") {
+            progress.note(
+                "note: a presample tells which rows are loaded most, and saves reads: run `gsplit presample` first",
+            );
+        }
+        let room = batches + left.saturating_sub(kept.len() as u64 * row_bytes(features));
+        Ok(Self { way: Way::Read(kept), room: (!cooperates).then_some(room) })
+    }
+
+    /// Bytes that an evaluation may take for rows; as much as it takes when `None`.
+    pub fn room(&self) -> Option<u64> {
+        self.room
+    }
+
+    /// The feature rows of `job`. Tells `progress` how they are read.
+    ///
+    /// # Errors
+    /// Those of the file; [`Error::Option`] where there is not the memory.
+    pub fn bring(&self, job: &Job<'_>, progress: &dyn Progress) -> Result<FeatureTable> {
+        let features = &job.features;
+        let brought = match &self.way {
+            _ if features.is_in_memory() => features.clone(),
+            // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
+            Way::Given => features.clone(),
+            Way::Copied if job.config.parallelism.slices_columns() => features.clone(),
+            Way::Read(_) if job.config.parallelism.slices_columns() => read(job, features, &[])?,
+            Way::Copied => FeatureStorage::Memory.bring(features.clone(), None)?,
+            Way::Read(kept) => read(job, features, kept)?,
+        };
+        if let Some((by, cached)) = brought.read_by() {
+            let path = if cached {
+                "through the page cache, since their file system allows nothing else"
+            } else {
+                "past the page cache"
+            };
+            progress.note(&format!("feature rows are read by {by}, {path}"));
+        }
+        Ok(brought)
+    }
+
+    /// The same of a rank's `columns` of them.
+    ///
+    /// # Errors
+    /// As [`HostRows::bring`].
+    pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
+        match &self.way {
+            Way::Given => job.options.features.bring(columns, None),
+            Way::Copied => FeatureStorage::Memory.bring(columns, None),
+            Way::Read(kept) => read(job, &columns, kept),
+        }
+    }
+}
+
+/// `features`, read from their file but for those of the vertices `kept`.
+fn read(job: &Job<'_>, features: &FeatureTable, kept: &[u32]) -> Result<FeatureTable> {
+    Ok(features.on_disk(kept, &Reading { stop: job.options.stop, ..Reading::default() })?)
+}
+
+impl HeldBytes {
+    fn all(&self) -> u64 {
+        self.graph + self.batches + self.program
+    }
+
+    /// Refusal of a `budget` that is too small for this and `rows` bytes of feature rows.
+    fn refusal(&self, budget: u64, rows: u64) -> Error {
+        let least = (self.all() + rows).div_ceil(1 << 20);
+        let of_rows = if rows > 0 { format!("{} feature rows, ", shown(rows)) } else { String::new() };
+        Error::Option(format!(
+            "--memory: {} are too few, {of_rows}{self}: pass --memory {least}MiB or more, or a smaller --batch-size or --fanouts",
+            shown(budget)
+        ))
+    }
+}
+
+impl std::fmt::Display for HeldBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [graph, batches, program] = [self.graph, self.batches, self.program].map(shown);
+        write!(f, "the graph takes {graph}, mini-batches in flight {batches}, the program {program}")
+    }
+}
+
+/// Numbers of vertices, edges, rows read and rows received of each layer, from the seeds down.
+type Counts = Vec<[u64; 4]>;
+
+/// Bytes that the mini-batches in flight take on the ranks of this process, or an evaluation at least. Collective.
+fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
+    let sampled: Mutex<Vec<Counts>> = Mutex::default();
+    job.options.on_all_ranks(job.config, |comms| {
+        let own = sample_some(job, places, comms)?;
+        let mut all = sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.is_empty() {
+            *all = own;
+            return Ok(());
+        }
+        let sums = all.iter_mut().flatten().flatten();
+        sums.zip(own.into_iter().flatten().flatten()).for_each(|(sum, more)| *sum += more);
+        Ok(())
+    })?;
+    let sampled = sampled.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (config, features) = (job.config, job.features.dim());
+    let model = Model::with_layers(&Place::host(), config, features, job.outputs, job.options.layer.as_ref());
+    let most = sampled.iter().map(|counts| bytes_of(job, &model, places, counts)).max().unwrap_or(0);
+    // An evaluation has the same memory.
+    let workers = job.options.ranks_here(places.len()).len() as u64;
+    let evaluating = if config.eval_every > 0 { least_room(&model, features, &job.graph, workers) } else { 0 };
+    // Others are larger than those that were sampled.
+    Ok((most + most / 10 + BESIDE).max(evaluating))
+}
+
+/// Sizes of this rank's part of the first mini-batches. Collective.
+fn sample_some(job: &Job<'_>, places: &[Place], comms: &Comms) -> Result<Vec<Counts>> {
+    let (config, place) = (job.config, &places[comms.all().rank()]);
+    let source = FeatureSource::new(&job.features, place);
+    let with = Preparation { job, source: &source, comm: comms.sampling() };
+    let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
+    let order = epoch_seeds(&job.train, config.seed, 1)?;
+    let mut all = Vec::new();
+    for (step, global) in (0..).zip(order.chunks(config.batch_size).take(TRIED)) {
+        job.check_stop()?;
+        let (sampled, _) = with.sample(&mut sampler, Step { seed: config.seed, epoch: 1, step }, global)?;
+        all.push(counts_of(&sampled));
+    }
+    comms.all().barrier()?;
+    Ok(all)
+}
+
+fn counts_of(sampled: &Sampled<'_>) -> Counts {
+    let of = |layer: &SampledLayer| {
+        let counts = [layer.frontier.len(), layer.edges.num_edges(), layer.read.len(), layer.exchange.rows_received()];
+        counts.map(|count| count as u64)
+    };
+    sampled.layers.iter().map(of).collect()
+}
+
+/// Bytes of the host that mini-batches with so many rows and edges take, over the ranks of this process.
+fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> u64 {
+    let (config, here) = (job.config, job.options.ranks_here(places.len()));
+    let ahead = job.options.prefetch as u64;
+    let rows = counts.last().map_or(0, |[.., read, _]| *read) * job.features.dim() as u64 * VALUE;
+    // Ids of edges by target, of those ahead too; by source for backward.
+    let edges: u64 =
+        counts.iter().map(|[vertices, edges, read, _]| (ahead + 2) * (edges + 2 * vertices + read) + 2 * edges).sum();
+    let parameters = PARAMETER * model.parameters().num_values() as u64 * here.len() as u64;
+    if !sharing(&places[here.clone()]).is_empty() {
+        // Gathered by the host as f32, and as the GPU takes them.
+        return 2 * (ahead + 1) * rows + edges * ID;
+    }
+    let layers = counts.len();
+    let layer = |(at, &[vertices, edges, read, received]): (usize, &[u64; 4])| {
+        let index = layers - 1 - at;
+        let widths = [index.checked_sub(1).map_or(job.features.dim(), |below| model.width(below)), model.width(index)];
+        let own = if config.model.kind == ModelKind::Sage { vertices } else { 0 };
+        let order = order_of([vertices, own, read, edges].map(|count| count as usize), widths, index > 0);
+        let [vertices, edges, read, received] = [vertices, edges, read, received].map(|count| count as f64);
+        let room = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
+        HeldLayer { vertices, edges, read, received, widths: widths.map(|width| width as f64), room, order }
+    };
+    let batch = Batch {
+        layers: counts.iter().enumerate().map(layer).collect(),
+        kind: config.model.kind,
+        heads: config.model.heads as f64,
+        ranks: here.len(),
+        sliced: config.parallelism.slices_columns(),
+        ahead: false,
+    };
+    let [_, kept] = values(&batch);
+    (kept as u64 + mailed(&batch) as u64) * VALUE + ahead * rows + edges * ID + parameters
+}

@@ -1,0 +1,123 @@
+//! Rows that are read from disk change no loss, and are counted; a budget that is too small says what would do.
+
+use gsplit_store::FeatureDtype;
+
+use super::fixture::{Cut, changed, config, dataset, emulated, store_partition, stored_as};
+use super::runs::{losses, run};
+use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
+use crate::{Error, FeatureStorage, RunOptions, Work};
+
+/// Options to read rows from disk, of which so many are kept.
+fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
+    RunOptions { features: FeatureStorage::Disk, rows_kept: Some(rows_kept), prefetch, ..RunOptions::default() }
+}
+
+#[test]
+fn differential_losses_are_those_of_mapped_rows() {
+    for dtype in [FeatureDtype::F32, FeatureDtype::I8] {
+        let fixture = stored_as(dtype, 33, 300, 5, 6);
+        for parts in [1, 2] {
+            store_partition(&fixture.dataset, Cut::Random, parts);
+        }
+        for (parallelism, ranks) in [
+            (Parallelism::Single, 1),
+            (Parallelism::Data, 1),
+            (Parallelism::Data, 2),
+            (Parallelism::Split, 1),
+            (Parallelism::Split, 2),
+            (Parallelism::PushPull, 2),
+            (Parallelism::Cooperative, 2),
+        ] {
+            // Columns cannot be normalised.
+            let whole = parallelism != Parallelism::PushPull;
+            for normalise in [FeatureNorm::None, FeatureNorm::Row].into_iter().take(1 + usize::from(whole)) {
+                let kind = if parallelism == Parallelism::Data { ModelKind::Gat } else { ModelKind::Sage };
+                let config = changed(&config(kind, parallelism, ranks), |config| {
+                    config.batch_size = 40;
+                    config.model.normalise_features = normalise;
+                });
+                let mapped = RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() };
+                let mapped = run(&fixture, &config, &mapped).unwrap();
+                let scores = |summary: &crate::Summary| {
+                    summary.epochs.iter().map(|epoch| (epoch.valid, epoch.test)).collect::<Vec<_>>()
+                };
+                for (rows_kept, prefetch) in [(0, 0), (0, 2), (100, 0), (100, 1), (300, 1)] {
+                    let what = format!("{dtype}, {parallelism}, {ranks} ranks, {normalise:?}, {rows_kept}, {prefetch}");
+                    let read = run(&fixture, &config, &disk(rows_kept, prefetch)).unwrap();
+                    assert_eq!(losses(&read), losses(&mapped), "{what}");
+                    assert_eq!(scores(&read), scores(&mapped), "{what}");
+                    for (epoch, mapped) in read.epochs.iter().zip(&mapped.epochs) {
+                        let Work { rows_loaded, rows_from_disk, bytes_from_disk, rows_kept: kept, .. } = epoch.work;
+                        assert_eq!((mapped.work.rows_from_disk, mapped.work.rows_kept), (0, 0));
+                        assert_eq!(bytes_from_disk == 0, rows_from_disk == 0, "{what}");
+                        // Under push-pull each rank reads its columns of the rows of all; rows of a mini-batch that is the only one are
+                        // read once.
+                        match parallelism {
+                            Parallelism::PushPull => assert_eq!(rows_from_disk + kept, 2 * rows_loaded, "{what}"),
+                            Parallelism::Cooperative => assert!(rows_from_disk + kept <= rows_loaded, "{what}"),
+                            _ => assert_eq!(rows_from_disk + kept, rows_loaded, "{what}"),
+                        }
+                        match rows_kept {
+                            _ if parallelism == Parallelism::Cooperative => {}
+                            0 => assert_eq!(kept, 0, "{what}"),
+                            300 => assert_eq!(rows_from_disk, 0, "{what}"),
+                            // Those of the largest out-degree are loaded more often than others.
+                            _ => {
+                                assert!(kept > rows_loaded / 3 && rows_from_disk > 0, "{what}: {kept} of {rows_loaded}")
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_host_reads_rows_for_gpus() {
+    let fixture = dataset(34, 200, 5);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = Device::Cuda);
+    let with = |options: RunOptions| run(&fixture, &config, &RunOptions { places: emulated(0), ..options }).unwrap();
+    let mapped = with(RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() });
+    for prefetch in [0, 1] {
+        let read = with(disk(50, prefetch));
+        assert_eq!(losses(&read), losses(&mapped));
+        assert!(read.epochs[0].work.rows_from_disk > 0 && read.epochs[0].work.rows_kept > 0);
+    }
+}
+
+#[test]
+fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
+    let fixture = dataset(35, 300, 5);
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    let with = |features: FeatureStorage, bytes: u64| {
+        run(&fixture, &config, &RunOptions { features, memory: Some(bytes), ..RunOptions::default() })
+    };
+    let line = with(FeatureStorage::Auto, 65 << 20).unwrap_err().to_string();
+    assert!(
+        line.starts_with("--memory: 65 MiB are too few, the graph takes") && !line.contains("feature rows"),
+        "{line}"
+    );
+    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
+    let least: u64 = least.parse().unwrap();
+    // Other tests of this process take memory meanwhile.
+    let enough = with(FeatureStorage::Auto, (least + 4096) << 20).unwrap();
+    assert_eq!(enough.epochs[0].work.rows_from_disk + enough.epochs[0].work.rows_kept, 0, "all are in memory");
+    let read = with(FeatureStorage::Disk, (least + 4096) << 20).unwrap();
+    assert_eq!((losses(&read), read.epochs[0].work.rows_from_disk), (losses(&enough), 0), "all are kept");
+    let line = with(FeatureStorage::Memory, 65 << 20).unwrap_err().to_string();
+    assert!(line.contains("pass --memory "), "{line}");
+    for (features, parallelism, problem) in [
+        (FeatureStorage::Mapped, Parallelism::Single, "leave out --load-features mapped"),
+        (FeatureStorage::Auto, Parallelism::Cooperative, "made once"),
+    ] {
+        let config = changed(&config, |config| config.parallelism = parallelism);
+        store_partition(&fixture.dataset, Cut::Random, 1);
+        let options = RunOptions { features, memory: Some(1 << 30), ..RunOptions::default() };
+        let error = run(&fixture, &config, &options).unwrap_err();
+        assert!(
+            matches!(&error, Error::Option(line) if line.starts_with("--memory: ") && line.contains(problem)),
+            "{error}"
+        );
+    }
+}
