@@ -353,6 +353,12 @@ def test_features_of_every_type(tmp_path: Path, dtype: str, dim: int) -> None:
         np.testing.assert_array_equal(stored.x, wide.x)
     else:
         np.testing.assert_array_equal(stored.x, ds.features.array()[stored.n_id])
+    for kept in ("stored", "float32"):
+        (mapped,), (read,) = (
+            loader(ds, batch_size=N, dtype=kept, load_features=way, threads=2) for way in (False, "disk")
+        )
+        assert read.x.dtype == mapped.x.dtype
+        np.testing.assert_array_equal(read.x, mapped.x)
 
 
 def test_what_is_left_out(tmp_path: Path) -> None:
@@ -420,6 +426,7 @@ def test_memory_is_used_again_only_when_nothing_shows_it(tmp_path: Path, prefetc
         ({"seed": -1}, "seed -1, expected one from 0"),
         ({"form": "dgl"}, "form 'dgl', expected pyg or blocks"),
         ({"dtype": "f16"}, "dtype 'f16', expected stored or float32"),
+        ({"load_features": "ssd"}, "load_features 'ssd', expected False, True or 'disk'"),
         ({"seeds": [0, 300]}, "seed 300, expected vertices from 0 to 299"),
         ({"seeds": [-1, 3]}, "seed -1, expected vertices from 0 to 299"),
         ({"seeds": [5, 1, 5]}, "vertex 5 is there 2 times, expected distinct seeds"),
@@ -461,8 +468,9 @@ def test_another_process_draws_the_same(ds: gsplit.Dataset) -> None:
     assert done.stdout.strip() == str([batch.edge_index.tolist() for batch in loader(ds)])
 
 
-def test_a_forked_process_can_draw(ds: gsplit.Dataset) -> None:
-    batches = loader(ds)
+@pytest.mark.parametrize("load_features", [False, "disk"])
+def test_a_forked_process_can_draw(ds: gsplit.Dataset, load_features: Any) -> None:
+    batches = loader(ds, load_features=load_features)
     expected = contents(batches)
     child = os.fork()
     if child == 0:

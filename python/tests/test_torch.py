@@ -426,6 +426,7 @@ def test_mini_batches_do_not_depend_on_how_they_are_made(data: Path) -> None:
 
     assert content() == content(prefetch=0, threads=2) == content(prefetch=3)
     assert content() == content(cache="30%") == content(cache="100%", prefetch=0) == content(cache=0)
+    assert content() == content(load_features="disk") == content(load_features="disk", cache="30%")
 
 
 @pytest.mark.parametrize("parallelism", ["split", "owned"])

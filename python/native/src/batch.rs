@@ -14,7 +14,7 @@ use gsplit_sample::links::{EdgeBatch, HostPairs};
 use gsplit_sample::{
     Frontiers, HostExchange, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds,
 };
-use gsplit_store::{Dataset, EdgeWeights, FeatureTable};
+use gsplit_store::{Dataset, EdgeWeights, FeatureTable, Reading};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::{Py, PyAny, PyErr};
 
@@ -48,8 +48,11 @@ pub struct Plan {
     pub links: Option<LinkPlan>,
     /// Weights of the graph's edges.
     pub weights: Option<EdgeWeights>,
-    /// With whether rows become f32, whatever they are stored in.
-    pub features: Option<(FeatureTable, bool)>,
+    pub features: Option<FeatureTable>,
+    /// Whether rows become f32, whatever they are stored in.
+    pub widen: bool,
+    /// Whether rows are read from their file, many at a time, instead of the map.
+    pub from_disk: bool,
     /// Rows that Python has, which are not gathered.
     pub cached: Option<Cached>,
     pub labels: Option<Labels>,
@@ -90,6 +93,15 @@ impl Plan {
             None => Graph::new(topology.indptr(), topology.indices())?,
         };
         self.weights.as_ref().map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
+    }
+
+    /// The feature table as it is read from now on: what reads from disk belongs to its process and epoch.
+    pub fn table(&self) -> gsplit_store::Result<Option<FeatureTable>> {
+        let table = |mapped: &FeatureTable| match self.from_disk {
+            true => mapped.on_disk(&[], &Reading::default()),
+            false => Ok(mapped.clone()),
+        };
+        self.features.as_ref().map(table).transpose()
     }
 
     fn frontiers(&self) -> Frontiers<'_> {
@@ -237,6 +249,7 @@ struct Maker<'p> {
     plan: &'p Plan,
     comm: &'p dyn Communicator,
     frontiers: Frontiers<'p>,
+    table: Option<FeatureTable>,
     drawn: Drawn<'p>,
 }
 
@@ -254,12 +267,12 @@ impl<'p> Maker<'p> {
             (true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
             (false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
         };
-        Ok(Self { plan, comm, frontiers: plan.frontiers(), drawn })
+        Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, drawn })
     }
 
     /// The mini-batch of the seeds at the positions `batch`, which are those of all ranks.
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
-        let Self { plan, comm, frontiers, drawn } = self;
+        let Self { plan, comm, frontiers, table, drawn } = self;
         let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
         let (mut inputs, mut pairs) = (Vec::new(), None);
         let seeds = match (&plan.links, &plan.exchange) {
@@ -293,7 +306,8 @@ impl<'p> Maker<'p> {
                 (vertices, labels, Edges::Subgraph(subgraph))
             }
         };
-        let rows = plan.features.as_ref().map(|features| gather(features, plan.cached.as_ref(), &vertices, &plan.pool));
+        let gathered = |table| gather(table, plan.widen, plan.cached.as_ref(), &vertices, &plan.pool);
+        let rows = table.as_ref().map(gathered);
         Ok(Made {
             step: step.step,
             num_seeds: batch.len(),

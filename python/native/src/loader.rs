@@ -73,7 +73,7 @@ impl Loader {
     /// With `held_out` the graph is without these edges. With `negatives` too, mini-batches are of the other edges, each with so many
     /// pairs that are none, in place of `seeds`.
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
@@ -89,6 +89,7 @@ impl Loader {
         draw_by: Option<String>,
         features: bool,
         load_features: bool,
+        from_disk: bool,
         widen: bool,
         labels: bool,
         threads: Option<usize>,
@@ -146,7 +147,9 @@ impl Loader {
                     edge_ids,
                     links,
                     weights,
-                    features: table.map(|table| (table, widen)),
+                    features: table,
+                    widen,
+                    from_disk,
                     cached: cached.map(|vertices| Cached::new(&vertices, dataset.topology().num_vertices())),
                     dataset,
                     labels,
@@ -167,9 +170,10 @@ impl Loader {
     /// Feature rows of `vertices`, and whether they hold the bits of bf16.
     fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
         let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0)));
-        let features = self.plan.features.as_ref().ok_or_else(|| PyValueError::new_err("no features are read"))?;
-        let rows = py.detach(|| gather(features, None, &vertices, &pool));
-        let Rows { gathered, .. } = rows.map_err(Problem::from)?;
+        let Rows { gathered, .. } = py.detach(|| match self.plan.table()? {
+            Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
+            None => Err(Problem::Data("no features are read".into())),
+        })?;
         let is_bf16 = gathered.kind == Kind::Bf16;
         Ok((feature_rows(py, gathered, &pool)?, is_bf16))
     }

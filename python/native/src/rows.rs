@@ -1,11 +1,12 @@
 //! Feature rows and labels of a mini-batch's vertices.
 
-use bytemuck::Pod;
-use gsplit_kernels::{KernelError, ScaledRow, gather_rows};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use gsplit_kernels::{ScaledRow, StoredRow, gather_rows};
 use gsplit_store::{Column, FeatureDtype, FeatureTable, MultiLabels};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+use crate::batch::Problem;
 use crate::memory::Pool;
 
 /// Vertices whose rows Python has, by the place of each there.
@@ -45,13 +46,14 @@ pub struct Hits {
 
 /// Rows of `vertices` that are not `cached`, and the places of those that are.
 pub fn gather(
-    (table, widen): &(FeatureTable, bool),
+    table: &FeatureTable,
+    widen: bool,
     cached: Option<&Cached>,
     vertices: &[u32],
     pool: &Pool,
-) -> Result<Rows, KernelError> {
+) -> Result<Rows, Problem> {
     let Some(cached) = cached else {
-        return Ok(Rows { gathered: copied(table, *widen, vertices, pool)?, hits: None });
+        return Ok(Rows { gathered: copied(table, widen, vertices, pool)?, hits: None });
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
@@ -66,7 +68,7 @@ pub fn gather(
             }
         }
     }
-    Ok(Rows { gathered: copied(table, *widen, &missed, pool)?, hits: Some(hits) })
+    Ok(Rows { gathered: copied(table, widen, &missed, pool)?, hits: Some(hits) })
 }
 
 /// The feature rows of some vertices.
@@ -93,7 +95,7 @@ pub enum Kind {
 
 /// The feature rows of `vertices`, in memory of `pool`. As they are stored, or f32 with `widen`; i8 always becomes f32, because each
 /// row has a scale.
-fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, KernelError> {
+fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, Problem> {
     let (rows, dim) = (vertices.len(), table.dim());
     let count = rows * dim;
     let kind = match table.dtype() {
@@ -101,9 +103,14 @@ fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> R
         FeatureDtype::Bf16 if !widen => Kind::Bf16,
         _ => Kind::F32,
     };
+    if table.read_by().is_some() {
+        let mut memory = pool.take(if kind == Kind::F32 { count } else { count.div_ceil(2) });
+        read(table, kind, vertices, &mut memory)?;
+        return Ok(Features { memory, kind, rows, dim });
+    }
     if kind != Kind::F32 {
         let mut memory = pool.take(count.div_ceil(2));
-        copy(table, vertices, &mut bytemuck::cast_slice_mut::<f32, u16>(&mut memory)[..count]);
+        copy(table, vertices, &mut cast_slice_mut::<f32, u16>(&mut memory)[..count]);
         return Ok(Features { memory, kind, rows, dim });
     }
     let mut memory = pool.take(count);
@@ -118,6 +125,25 @@ fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> R
         }
     }
     Ok(Features { memory, kind, rows, dim })
+}
+
+/// Reads the rows of `vertices` from their file into `memory`, as values of `kind`.
+fn read(table: &FeatureTable, kind: Kind, vertices: &[u32], memory: &mut [f32]) -> gsplit_store::Result<()> {
+    let dim = table.dim();
+    let mut write = |at: usize, bytes: &[u8], scale: f32| {
+        if kind != Kind::F32 {
+            let out = cast_slice_mut::<f32, u16>(memory);
+            return out[at * dim..][..dim].copy_from_slice(cast_slice(bytes));
+        }
+        let out = &mut memory[at * dim..][..dim];
+        match table.dtype() {
+            FeatureDtype::F32 => cast_slice::<u8, f32>(bytes).write_to(out),
+            FeatureDtype::F16 => cast_slice::<u8, f16>(bytes).write_to(out),
+            FeatureDtype::Bf16 => cast_slice::<u8, bf16>(bytes).write_to(out),
+            FeatureDtype::I8 => ScaledRow { scale, values: cast_slice(bytes) }.write_to(out),
+        }
+    };
+    table.read_rows(vertices, &mut write).map(drop)
 }
 
 /// Copies the stored values of `vertices` to `out`.

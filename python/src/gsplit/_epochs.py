@@ -44,6 +44,13 @@ def check_counts(batch_size: int, prefetch: int, threads: int | None, seed: int)
         raise ValueError(f"seed {seed}, expected one from 0 to 2^64 - 1")
 
 
+def reading(load_features: bool | str) -> dict[str, bool]:
+    """The extension's options for where feature rows are read from."""
+    if load_features not in (False, True, "disk"):
+        raise ValueError(f"load_features {load_features!r}, expected False, True or 'disk'")
+    return {"load_features": load_features is True, "from_disk": load_features == "disk"}
+
+
 class Epochs:
     """Counts the epochs of a loader: each pass draws the next one."""
 

@@ -92,7 +92,7 @@ class NeighborLoader(_epochs.Epochs):
         seed: int = 0,
         drop_last: bool = False,
         features: bool = True,
-        load_features: bool = False,
+        load_features: bool | Literal["disk"] = False,
         dtype: Literal["stored", "float32"] = "stored",
         labels: bool = True,
         edge_ids: bool = False,
@@ -115,7 +115,8 @@ class NeighborLoader(_epochs.Epochs):
 
         `dtype="stored"` leaves f32, f16 and bf16 features as they are (bf16 in NumPy as the bits of a uint16); i8 rows
         become float32, because each has a scale. `load_features` copies all rows into memory first, on huge pages where
-        there are some. `features` and `labels` are left out where the dataset has none.
+        there are some; `"disk"` is for features that do not fit in memory: rows are read from their file, many at a
+        time, in place of page faults. `features` and `labels` are left out where the dataset has none.
 
         `prefetch` mini-batches are made ahead by a thread of Rust; 0 makes each when it is asked for. `threads` is the
         number that one mini-batch is made with, all processors by default.
@@ -160,7 +161,7 @@ class NeighborLoader(_epochs.Epochs):
             "edge_ids": edge_ids,
             "draw_by": draw_by,
             "features": features and self.dataset.has_features,
-            "load_features": load_features,
+            **_epochs.reading(load_features),
             "widen": dtype == "float32",
             "labels": labels and self.dataset.has_labels,
             "threads": threads,

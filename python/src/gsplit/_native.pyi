@@ -81,6 +81,7 @@ class Loader:
         draw_by: str | None,
         features: bool,
         load_features: bool,
+        from_disk: bool,
         widen: bool,
         labels: bool,
         threads: int | None,

@@ -62,6 +62,7 @@ class LinkLoader(RankLoader["LinkBatch"]):
         seed: int = 0,
         drop_last: bool = False,
         features: bool = True,
+        load_features: bool | Literal["disk"] = False,
         dtype: Literal["stored", "float32"] = "float32",
         draw_by: str | None = None,
         threads: int | None = None,
@@ -72,7 +73,7 @@ class LinkLoader(RankLoader["LinkBatch"]):
         group: Any = None,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
-        every rank makes the same loader, but for `threads`, `device` and `cache`.
+        every rank makes the same loader, but for `threads`, `device`, `cache` and `load_features`.
 
         `valid_edges` and `test_edges` are the shares of the edges that are held out, chosen by `edge_seed`. A dataset
         that came with a split of links keeps it; these three are then left out. The other options are those of
@@ -93,6 +94,7 @@ class LinkLoader(RankLoader["LinkBatch"]):
             seed=seed,
             drop_last=drop_last,
             features=features,
+            load_features=load_features,
             labels=False,
             dtype=dtype,
             draw_by=draw_by,

@@ -47,6 +47,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         seed: int = 0,
         drop_last: bool = False,
         features: bool = True,
+        load_features: bool | Literal["disk"] = False,
         labels: bool = True,
         dtype: Literal["stored", "float32"] = "float32",
         draw_by: str | None = None,
@@ -59,12 +60,12 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         _links: Links | None = None,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
-        every rank makes the same loader, but for `threads`, `device` and `cache`.
+        every rank makes the same loader, but for `threads`, `device`, `cache` and `load_features`.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
         `partition` names a partition of as many parts as there are ranks, by default the only one. `seeds`, `draw_by`,
-        `features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by default this
-        rank's portion of the host's processors.
+        `features`, `load_features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by
+        default this rank's portion of the host's processors.
 
         `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own. A
         GPU as `device` copies a mini-batch by way of pinned memory, on a stream of its own, while the one before is in
@@ -72,7 +73,8 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
 
         `cache` is how much of `device`'s memory keeps feature rows, the others come from the host: a number of bytes,
         or a percentage of the dataset's rows, as `"20%"`. They are the hottest of this rank's part under `"split"`, by
-        the partition's cache order; else the hottest of all, by the presample `presample` or the only one.
+        the partition's cache order; else the hottest of all, by the presample `presample` or the only one. With
+        `load_features="disk"` only the others are read from disk.
         """
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
@@ -128,7 +130,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
             edge_ids=True,
             draw_by=draw_by,
             features=is_read,
-            load_features=False,
+            **_epochs.reading(load_features),
             widen=dtype == "float32",
             labels=labels and self.dataset.has_labels,
             threads=_threads(self.size) if threads is None else threads,
