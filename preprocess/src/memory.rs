@@ -22,6 +22,11 @@ impl Memory {
         Self(bytes)
     }
 
+    /// Budget of what this process holds and four fifths of what is free.
+    pub fn free() -> Self {
+        Self(resident() + Machine::of_this_machine().available() / 5 * 4)
+    }
+
     /// The whole budget, in bytes.
     pub fn total(self) -> u64 {
         self.0

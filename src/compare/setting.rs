@@ -170,6 +170,7 @@ impl Setting {
             draw_by: None,
             task: Default::default(),
             negatives: 1,
+            memory: None,
         };
         presampled(dataset, &options, gpu, ui)
     }

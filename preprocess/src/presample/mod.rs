@@ -16,12 +16,19 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler};
+use gsplit_store::memory::resident;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key, other_option};
 use serde_json::json;
 
+use crate::memory::{Memory, shown};
 use crate::{Error, Result};
 use gpu::Topology;
+
+/// Bytes of the counters of a vertex: loads, appearances, work.
+const VERTEX_COUNTERS: u64 = 12;
+/// Bytes of the counter of an edge.
+const EDGE_COUNTER: u64 = 4;
 
 /// Options of the mini-batches to sample.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -48,6 +55,10 @@ pub struct Options {
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub negatives: u32,
+    /// Memory that the counters keep to: 4GiB, 50% of the machine's; a graph whose counters take more is refused. What the system keeps of
+    /// the mapped graph is not counted [default: what is free less a fifth]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Memory>,
 }
 
 /// Task of a training.
@@ -89,6 +100,20 @@ impl Options {
     /// Seeds or edges of a mini-batch, of `items` in all.
     fn batch_of(&self, items: usize) -> usize {
         usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(items)
+    }
+
+    /// Refuses a graph whose counters do not fit, before any of them is.
+    fn check_memory(&self, vertices: usize, edges: usize) -> Result<()> {
+        let memory = self.memory.unwrap_or_else(Memory::free);
+        let needed = VERTEX_COUNTERS * vertices as u64 + EDGE_COUNTER * edges as u64;
+        if needed <= memory.left() {
+            return Ok(());
+        }
+        let (least, [needed, budget]) = ((needed + resident()).div_ceil(1 << 20), [needed, memory.total()].map(shown));
+        Err(Error::Option(format!(
+            "--memory: counters of {vertices} vertices and {edges} edges take {needed}, and {budget} are the budget: pass --memory {least}MiB \
+             or more"
+        )))
     }
 
     fn check(&self) -> Result<()> {
@@ -185,6 +210,7 @@ fn count(
         return missing("edges to pre-sample", "it has none; convert or generate a graph that has some");
     }
     let topology = dataset.topology();
+    options.check_memory(topology.num_vertices(), topology.num_edges())?;
     topology.check_indices()?;
     let weights = options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
