@@ -44,7 +44,7 @@ impl Input {
         self.normalise == FeatureNorm::None && self.dropout.is_none()
     }
 
-    /// The rows of `vertices`, one after the other, as f32; and where they came from ([`gather_features`]).
+    /// The rows of `vertices`, one after the other, as f32; and where they came from.
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if `out` has not their size, or rows are wider than dropout is drawn for.
