@@ -48,7 +48,8 @@ def reading(load_features: bool | str) -> dict[str, bool]:
     """The extension's options for where feature rows are read from."""
     if load_features not in (False, True, "disk"):
         raise ValueError(f"load_features {load_features!r}, expected False, True or 'disk'")
-    return {"load_features": load_features is True, "from_disk": load_features == "disk"}
+    from_disk = load_features == "disk"
+    return {"load_features": bool(load_features) and not from_disk, "from_disk": from_disk}
 
 
 class Epochs:
