@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition};
+use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
     Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, choose,
@@ -33,6 +34,7 @@ Examples:
   gsplit partition products --parts 4 --weights unit --report
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
+  gsplit partition papers --parts 4 --memory 12GiB
   gsplit partition products --parts 4 --weights unit --objective volume
   gsplit partition products --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
@@ -55,6 +57,11 @@ pub struct Args {
     /// Also measure it on 200 fresh mini-batches of the presample's kind, beside a random partition, as gsplit evaluate does
     #[arg(long)]
     report: bool,
+    /// Memory that the process keeps to, besides mapped files: 8GiB, 50% of the machine's. What takes more is refused, or done in less
+    /// memory, with arrays in a file and coarse graphs that are sampled: the cut may then be larger (multilevel and metis only)
+    /// [default: what is free less a fifth]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Memory>,
     /// Partition again where a partition of that name is there already
     #[arg(long)]
     force: bool,
@@ -62,8 +69,8 @@ pub struct Args {
 
 /// `command`, partition's own, with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 9] =
-        ["parts", "weights", "presample", "quality", "epsilon", "servers", "key", "report", "force"];
+    const COMMON: [&str; 10] =
+        ["parts", "weights", "presample", "quality", "epsilon", "servers", "memory", "key", "report", "force"];
     headings::grouped(command, &COMMON, |flag| match flag {
         "import" | "by-original-id" | "refine" => "Beginning with another partition",
         "load" | "balance" => "What is balanced",
@@ -75,6 +82,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
 pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
+    args.options.memory = args.memory.map(Memory::total);
     if args.import.import.is_none() {
         args.options.take_parts(&dataset).map_err(explain)?;
         args.options.check().map_err(explain)?;

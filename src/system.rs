@@ -168,6 +168,7 @@ impl System {
             seed,
             tries: 1,
             order: Order::default(),
+            memory: None,
         })
     }
 

@@ -25,7 +25,7 @@ use metis::{Graph, Idx};
 use rayon::prelude::*;
 
 use crate::{Adjacency, Error, Result, VertexWeights};
-use gsplit_store::memory::{Memory, shown};
+use gsplit_store::memory::shown;
 
 /// Bound of the sum of the vertex weights of a constraint.
 const MAX_TOTAL: u64 = 1 << 30;
@@ -130,20 +130,29 @@ fn peak_bytes(vertices: u64, arcs: u64) -> u64 {
 }
 
 /// Notes that METIS may need more memory than there is, where that is so.
-pub(crate) fn warn_of_memory(topology: &Topology, memory: &Memory, progress: &dyn Progress) {
+///
+/// Fails instead where they are the rest of a `budget` that was asked for.
+pub(crate) fn check_memory(
+    topology: &Topology,
+    available: u64,
+    budget: Option<u64>,
+    progress: &dyn Progress,
+) -> Result<()> {
     let (n, m) = (topology.num_vertices() as u64, topology.num_edges() as u64);
     // Every edge is two arcs at most. Counting them takes time, so that is done where it matters.
-    if peak_bytes(n, 2 * m) <= memory.available() {
-        return;
+    if peak_bytes(n, 2 * m) <= available {
+        return Ok(());
     }
     let need = peak_bytes(n, Adjacency::count_arcs(topology));
-    if need > memory.available() {
-        progress.note(&format!(
-            "warning: METIS may need up to {}, {} are available; --partitioner multilevel needs a fraction of it",
-            shown(need),
-            shown(memory.available())
-        ));
+    if need > available {
+        let need = shown(need);
+        let problem = format!("METIS may need up to {need}, {} are available", shown(available));
+        if budget.is_some() {
+            return Err(Error::Option(format!("--memory: {problem}: pass a larger one, or --partitioner multilevel")));
+        }
+        progress.note(&format!("warning: {problem}; --partitioner multilevel needs a fraction of it"));
     }
+    Ok(())
 }
 
 /// The seed of a try: the first is that of a single one.
@@ -193,12 +202,14 @@ mod tests {
         let need = peak_bytes(400, Adjacency::count_arcs(topology));
         let notes = |available| {
             let notes = Notes::default();
-            warn_of_memory(topology, &Memory::of(available), &notes);
+            check_memory(topology, available, None, &notes).unwrap();
             notes.lines()
         };
         assert_eq!(notes(need), [""; 0]);
         let notes = notes(need - 1);
         assert!(notes.len() == 1 && notes[0].contains("--partitioner multilevel"), "{notes:?}");
+        let line = check_memory(topology, need - 1, Some(need), &Notes::default()).unwrap_err().to_string();
+        assert!(line.starts_with("--memory: METIS may need up to"), "{line}");
     }
 
     #[test]

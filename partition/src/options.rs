@@ -164,6 +164,10 @@ pub struct PartitionOptions {
     /// In which order ldg and fennel meet the vertices
     #[arg(long, value_enum, default_value_t)]
     pub order: Order,
+    /// Bytes that the process may hold besides mapped files, for multilevel and metis; four fifths of what is free more when `None`.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub memory: Option<u64>,
 }
 
 impl PartitionOptions {
@@ -191,6 +195,10 @@ impl PartitionOptions {
             let problem =
                 format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
             return Err(Error::Option(format!("{problem}, leave --order out")));
+        }
+        if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
+            let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
+            return Err(Error::Option(format!("--memory: --partitioner {name} {problem}")));
         }
         let quality = self.quality.map(|_| "--quality").or(self.objective.map(|_| "--objective"));
         if let Some(given) = quality.or(self.refine.as_ref().map(|_| "--refine"))

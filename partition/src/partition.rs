@@ -66,6 +66,8 @@ pub fn partition(
         epsilon: options.epsilon,
         seed: options.seed,
         quality: options.quality.unwrap_or_default(),
+        memory: options.memory,
+        folder: dataset.path(),
         start: refined.as_ref().map(PartitionMap::assignment),
     };
     let started = Instant::now();

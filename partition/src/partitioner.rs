@@ -1,5 +1,7 @@
 //! The interface of partitioners, and the one place that turns a [`Method`] into one.
 
+use std::path::Path;
+
 use gsplit_store::{Progress, Topology, Unit};
 
 use crate::baseline::{Hash, Random};
@@ -10,7 +12,7 @@ use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::streaming::{Fennel, Ldg};
 use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis};
-use gsplit_store::memory::Memory;
+use gsplit_store::memory::{Memory, resident};
 
 /// A graph to be cut into parts.
 pub(crate) struct Problem<'a> {
@@ -34,6 +36,10 @@ pub(crate) struct Problem<'a> {
     pub seed: u64,
     /// How much work goes into a small cut.
     pub quality: Quality,
+    /// Bytes that the process may hold besides mapped files; four fifths of what is free more when `None`.
+    pub memory: Option<u64>,
+    /// Folder for arrays that do not fit.
+    pub folder: &'a Path,
     /// Parts to improve, one below `parts` for each vertex.
     pub start: Option<&'a [u16]>,
 }
@@ -76,7 +82,9 @@ struct Metis {
 impl Partitioner for Metis {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
         Adjacency::check_size(problem.topology)?;
-        metis::warn_of_memory(problem.topology, &Memory::of_this_machine(), progress);
+        let free = Memory::of_this_machine().available();
+        let left = problem.memory.map_or(free, |budget| budget.saturating_sub(resident()));
+        metis::check_memory(problem.topology, left, problem.memory, progress)?;
         let stage = progress.stage("symmetrise", None, Unit::Items("edges"));
         let graph = Adjacency::build(problem.topology, problem.edge_counts)?;
         stage.advance(problem.topology.num_edges() as u64);
@@ -165,6 +173,8 @@ mod tests {
             epsilon: 0.03,
             seed: 3,
             quality: Quality::Default,
+            memory: None,
+            folder: Path::new(""),
             start: None,
         };
         let adjacency = Adjacency::build(problem.topology, None).unwrap();

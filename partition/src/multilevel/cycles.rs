@@ -65,7 +65,7 @@ impl Effort {
 
 /// Arcs of a small level, at most: its vertices choose in the order of their degrees.
 const SMALL: u64 = 1 << 23;
-/// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's.
+/// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's, where there is room.
 const MAX_COARSE_ARCS: u64 = 1 << 27;
 /// Coarsening ends at this many vertices a part ...
 const COARSEST_PER_PART: usize = 400;
@@ -82,6 +82,11 @@ const SMALL_CLUSTER_SHARE: f64 = 1.0;
 /// most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
+/// Most arcs of a coarse graph that is made of one of `arcs`, where there is room.
+pub(super) fn default_max_arcs(arcs: u64) -> u64 {
+    MAX_COARSE_ARCS.max(arcs / 4)
+}
+
 /// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles<'a> {
@@ -89,6 +94,8 @@ pub(super) struct Cycles<'a> {
     pub epsilon: f64,
     pub seed: u64,
     pub effort: Effort,
+    /// Most arcs of all coarse graphs together.
+    pub max_arcs: u64,
     pub progress: &'a dyn Progress,
 }
 
@@ -140,20 +147,30 @@ impl Cycles<'_> {
     }
 
     /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.
-    fn coarsen<G: Graph>(&self, graph: &G, weights: &VertexWeights, within: Option<&[u16]>, cycle: u64) -> Vec<Level> {
+    pub fn coarsen<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        within: Option<&[u16]>,
+        cycle: u64,
+    ) -> Vec<Level> {
         let enough = (COARSEST_PER_PART * self.parts() as usize).max(COARSEST);
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
             let seed = scramble(self.seed ^ scramble(cycle << 32 | levels.len() as u64));
+            // The next takes half of what the others leave, so that there is always room for one more.
+            let held = levels.iter().map(|level| level.graph.num_arcs()).sum::<u64>();
+            let max_arcs = self.max_arcs.saturating_sub(held) / 2;
             let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
             let stage = (size > enough).then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
             let (before, level) = match levels.last() {
                 None if graph.num_vertices() > enough => {
-                    (graph.num_vertices(), self.step(graph, weights, within.as_deref(), seed, enough))
+                    (graph.num_vertices(), self.step((graph, weights), within.as_deref(), seed, (enough, max_arcs)))
                 }
                 Some(last) if last.weights.len() > enough => {
-                    (last.weights.len(), self.step(&last.graph, &last.weights, within.as_deref(), seed, enough))
+                    let of_last = (&last.graph, &last.weights);
+                    (last.weights.len(), self.step(of_last, within.as_deref(), seed, (enough, max_arcs)))
                 }
                 _ => break,
             };
@@ -168,14 +185,13 @@ impl Cycles<'_> {
         levels
     }
 
-    /// One level down.
+    /// One level down: to about `enough` vertices where that can be, and to `max_arcs` arcs at most.
     fn step<G: Graph>(
         &self,
-        graph: &G,
-        weights: &VertexWeights,
+        (graph, weights): (&G, &VertexWeights),
         within: Option<&[u16]>,
         seed: u64,
-        enough: usize,
+        (enough, max_arcs): (usize, u64),
     ) -> Level {
         let small = graph.num_arcs() <= SMALL;
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
@@ -189,7 +205,7 @@ impl Cycles<'_> {
         let limits = weights.totals().iter().map(share).collect();
         let labels =
             Clustering { graph, weights, limits, rounds: self.effort.cluster_rounds, small, seed, within }.run();
-        contract(graph, weights, labels, MAX_COARSE_ARCS.max(graph.num_arcs() / 4), seed)
+        contract(graph, weights, labels, default_max_arcs(graph.num_arcs()).min(max_arcs), seed)
     }
 
     fn cut_coarsest<G: Graph>(

@@ -9,8 +9,8 @@
 //! second with clusters that respect the servers.
 //! For few rows exchanged in place of a small cut the finest level is refined once more (`volume.rs`).
 //! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
-//! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
-//! the same parts, for any number of threads.
+//! vertex, a byte an arc with counts, 4 an edge that has no edge the other way, and the coarser graphs; less where that does
+//! not fit ([`Room`]). The same seed gives the same parts, for any number of threads, where there is room.
 
 mod arc_weights;
 mod cluster;
@@ -19,9 +19,11 @@ mod cycles;
 mod fm;
 mod graph;
 mod initial;
+mod kept;
 mod label_weights;
 mod one_way;
 mod refine;
+mod room;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ use gsplit_store::Progress;
 use crate::repair::{balance, fill_empty_parts};
 use crate::{Objective, Partitioner, Problem, Result};
 use cycles::{Cycles, Effort};
+use room::Room;
 use undirected::Undirected;
 
 /// How much work goes into a small cut.
@@ -53,17 +56,25 @@ pub(crate) struct Multilevel;
 
 impl Partitioner for Multilevel {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        let graph = Undirected::new(problem.topology, problem.edge_counts);
+        let room = Room::of(problem, progress)?;
+        let graph = Undirected::new(problem.topology, problem.edge_counts, room.at_work, room.folder)?;
         let layout = match problem.layout() {
             // One part on each server: what is cut between parts is cut between servers.
             layout if layout.per_server() == 1 => layout.parts().into(),
             layout => layout,
         };
         let Problem { seed, epsilon, weights, .. } = problem;
-        let cycles = Cycles { layout, epsilon: *epsilon, seed: *seed, effort: Effort::of(problem.quality), progress };
+        let cycles = Cycles {
+            layout,
+            epsilon: *epsilon,
+            seed: *seed,
+            effort: Effort::of(problem.quality),
+            max_arcs: room.max_arcs,
+            progress,
+        };
         let mut assignment = match layout.servers() {
             1 => cycles.partition(&graph, weights, problem.start),
-            _ => servers::assign(problem, &graph, progress),
+            _ => servers::assign(problem, &graph, room.max_arcs, progress),
         };
         if problem.objective == Objective::Volume {
             volume::refine(problem, &graph, &cycles, &mut assignment);

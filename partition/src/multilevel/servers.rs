@@ -22,17 +22,17 @@ use crate::scramble::scramble;
 use crate::{Layout, Problem, VertexWeights};
 
 /// The part of each vertex; there are two servers at least, and two parts on each.
-pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, progress: &dyn Progress) -> Vec<u16> {
+pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, max_arcs: u64, progress: &dyn Progress) -> Vec<u16> {
     let (weights, layout) = (&problem.weights, problem.layout());
     let effort = Effort::of(problem.quality);
     let epsilon = each_run(problem.epsilon);
-    let outer = Cycles { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, progress };
+    let outer = Cycles { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, max_arcs, progress };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
     let mut servers = outer.partition(graph, weights, start.as_deref());
     balance(&mut servers, graph, weights, layout.servers(), epsilon);
 
-    let inner = Cycles { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, progress };
+    let inner = Cycles { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, max_arcs, progress };
     match problem.start {
         None => inner.partition_within(graph, weights, &servers),
         Some(parts) => inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers))),

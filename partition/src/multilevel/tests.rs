@@ -4,10 +4,11 @@ mod servers;
 
 use std::collections::BTreeMap;
 
-use gsplit_store::{NoProgress, PartitionMap};
+use gsplit_store::{NoProgress, PartitionMap, Topology};
 
 use super::cluster::Clustering;
 use super::contract::{NONE, contract};
+use super::cycles::{Cycles, Effort};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
@@ -16,6 +17,11 @@ use super::undirected::Undirected;
 use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
+
+/// The finest level of `topology`, in memory.
+fn finest<'a>(topology: &'a Topology, counts: Option<&[u32]>) -> Undirected<'a> {
+    Undirected::new(topology, counts, u64::MAX, None).unwrap()
+}
 
 /// Every arc with its weight; a row that names a neighbour twice fails.
 fn arcs(graph: &impl Graph) -> BTreeMap<(u32, u32), u64> {
@@ -39,7 +45,10 @@ fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
         let topology = dataset.topology();
         let counts: Vec<u32> = graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
         let counts = (scale > 0).then_some(&counts[..]);
-        let found = arcs(&Undirected::new(topology, counts));
+        let found = arcs(&finest(topology, counts));
+        // The same a few edges at a time, in a file.
+        let filed = Undirected::new(topology, counts, 64, Some(dataset.path())).unwrap();
+        assert_eq!(arcs(&filed), found, "{}", graph.name);
 
         let (mut expected, mut e) = (BTreeMap::new(), 0);
         for v in 0..topology.num_vertices() as u32 {
@@ -65,7 +74,7 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
     for (seed, (graph, scale)) in (0..).zip(cases()) {
         let dataset = graph.dataset();
         let counts = (scale > 0).then(|| graph.presample(&dataset).edge().to_vec());
-        let finest = Undirected::new(dataset.topology(), counts.as_deref());
+        let finest = finest(dataset.topology(), counts.as_deref());
         let n = dataset.num_vertices();
         let mut draws = draws(seed);
         let weights = VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
@@ -112,7 +121,7 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
 fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
     for (seed, (graph, _)) in (0..).zip(cases()) {
         let dataset = graph.dataset();
-        let finest = Undirected::new(dataset.topology(), None);
+        let finest = finest(dataset.topology(), None);
         let n = dataset.num_vertices();
         let weights = VertexWeights::unit(n);
         let k = 2 + seed as usize % 4;
@@ -163,7 +172,7 @@ fn brute_force_tiny_graphs_are_cut_as_well_as_possible_nearly_always() {
         };
         let made = partition(&dataset, None, &wanted, &NoProgress).unwrap();
         let capacity = (f64::from(n) / 2.0 * 1.2) as usize;
-        let least = least_cut(&Undirected::new(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
+        let least = least_cut(&finest(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
         assert!(made.report.cut >= least, "{}: {} {least}", graph.name, made.report.cut);
         best += usize::from(made.report.cut == least);
         all += 1;
@@ -217,11 +226,28 @@ fn a_stored_partition_is_refined_and_stays() {
 }
 
 #[test]
+fn coarse_graphs_together_keep_to_their_room() {
+    let graph = communities(60, 200);
+    let dataset = graph.dataset();
+    let finest = finest(dataset.topology(), None);
+    let weights = VertexWeights::unit(dataset.num_vertices());
+    let cut_within = |max_arcs| {
+        let effort = Effort::of(Quality::Default);
+        let cycles = Cycles { layout: 4.into(), epsilon: 0.03, seed: 3, effort, max_arcs, progress: &NoProgress };
+        let held: u64 = cycles.coarsen(&finest, &weights, None, 0).iter().map(|level| level.graph.num_arcs()).sum();
+        (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
+    };
+    let (all, best) = cut_within(u64::MAX);
+    let (held, cut) = cut_within(all / 4);
+    assert!(held as f64 <= 1.1 * (all / 4) as f64 && cut as f64 <= 1.5 * best as f64, "{held} of {all}, {cut} {best}");
+}
+
+#[test]
 fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
     let graph = communities(4, 500);
     let dataset = graph.dataset();
     let counts = graph.presample(&dataset).edge().to_vec();
-    let finest = Undirected::new(dataset.topology(), Some(&counts));
+    let finest = finest(dataset.topology(), Some(&counts));
     let n = dataset.num_vertices();
     let weights = VertexWeights::unit(n);
     let all: u64 = arcs(&finest).values().sum();

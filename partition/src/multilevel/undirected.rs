@@ -3,14 +3,17 @@
 //! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all neighbours, and nothing is
 //! copied. Else the edges whose other direction is missing are kept a second time, by their source: 4 bytes each.
 //!
-//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`ArcWeights`].
+//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`arc_weights`](super::arc_weights) says.
 //! A topology may repeat an edge: of equal neighbours in a row all but the first weigh nothing.
+
+use std::path::Path;
 
 use gsplit_store::Topology;
 
-use super::arc_weights::{ArcWeights, EdgeCounts, decode};
+use super::arc_weights::{EdgeCounts, decode};
 use super::graph::Graph;
 use super::one_way::OneWayEdges;
+use crate::Result;
 use crate::repair::Neighbours;
 use crate::symmetric::is_symmetric;
 
@@ -18,24 +21,19 @@ use crate::symmetric::is_symmetric;
 pub(super) struct Undirected<'a> {
     indptr: &'a [u64],
     indices: &'a [u32],
-    /// For each vertex the heads of those of its out-edges that have no edge the other way.
-    outwards: Option<OneWayEdges>,
-    /// Weights of the topology's arcs and of the outward ones; 1 each where there are none.
-    weights: Option<(ArcWeights, ArcWeights)>,
+    /// For each vertex the heads of those of its out-edges that have no edge the other way, and the weights of all arcs; none where
+    /// all edges have one the other way and weigh 1.
+    turned: Option<OneWayEdges>,
 }
 
 impl<'a> Undirected<'a> {
-    /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the topology's indices.
-    pub fn new(topology: &'a Topology, counts: Option<&[u32]>) -> Self {
-        let outwards = (!is_symmetric(topology)).then(|| OneWayEdges::one_way(topology));
-        let weights = counts.map(|counts| {
-            let counts = EdgeCounts::new(topology, counts);
-            match &outwards {
-                None => (counts.pack_symmetric(), ArcWeights::default()),
-                Some(outwards) => (counts.pack(), counts.pack_outwards(outwards)),
-            }
-        });
-        Self { indptr: topology.indptr(), indices: topology.indices(), outwards, weights }
+    /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the topology's indices. It takes about
+    /// `memory` bytes at work, and keeps what is not the topology's in a file in `folder`, if that is given.
+    pub fn new(topology: &'a Topology, counts: Option<&[u32]>, memory: u64, folder: Option<&Path>) -> Result<Self> {
+        let counts = counts.map(EdgeCounts::new);
+        let as_it_is = counts.is_none() && is_symmetric(topology);
+        let turned = (!as_it_is).then(|| OneWayEdges::turn(topology, counts.as_ref(), memory, folder)).transpose()?;
+        Ok(Self { indptr: topology.indptr(), indices: topology.indices(), turned })
     }
 
     /// The in-neighbours of `v` and where they begin.
@@ -47,7 +45,7 @@ impl<'a> Undirected<'a> {
 
     #[inline]
     fn outward(&self, v: u32) -> (&[u32], usize) {
-        self.outwards.as_ref().map_or((&[], 0), |reversed| (reversed.of(v), reversed.start(v)))
+        self.turned.as_ref().map_or((&[], 0), |turned| (turned.of(v), turned.start(v)))
     }
 }
 
@@ -57,7 +55,7 @@ impl Graph for Undirected<'_> {
     }
 
     fn num_arcs(&self) -> u64 {
-        self.indices.len() as u64 + self.outwards.as_ref().map_or(0, |reversed| 2 * reversed.len())
+        self.indices.len() as u64 + self.turned.as_ref().map_or(0, |turned| 2 * turned.len())
     }
 
     fn degree(&self, v: u32) -> usize {
@@ -70,8 +68,9 @@ impl Graph for Undirected<'_> {
         let mut previous = v;
         for outward in [false, true] {
             let (row, start) = if outward { self.outward(v) } else { self.inward(v) };
-            let weights = self.weights.as_ref().map(|both| if outward { &both.1 } else { &both.0 });
-            let weights = weights.map_or(&[][..], |weights| weights.bytes(start, row.len()));
+            let weights = self.turned.as_ref().and_then(|turned| turned.weights.as_ref());
+            let weights = weights.map(|both| if outward { &both.1 } else { &both.0 });
+            let weights = weights.map_or(&[][..], |weights| &weights[start..start + row.len()]);
             for (i, &u) in row.iter().enumerate() {
                 if u != v && u != previous {
                     visit(u, weights.get(i).map_or(1, |&byte| decode(byte)));

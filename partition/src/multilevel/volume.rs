@@ -256,9 +256,11 @@ mod tests {
                 epsilon: 0.03,
                 seed,
                 quality: Quality::Default,
+                memory: None,
+                folder: std::path::Path::new(""),
                 start: None,
             };
-            let finest = Undirected::new(problem.topology, None);
+            let finest = Undirected::new(problem.topology, None, u64::MAX, None).unwrap();
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(parts) as u16).collect();
             let mut loads = Loads::of(parts, &problem.weights, &assignment);
             let capacities = vec![loads.sizes().iter().max().unwrap() + 1; parts as usize];

@@ -296,6 +296,8 @@ mod tests {
                 epsilon: 0.03,
                 seed: 0,
                 quality: crate::Quality::Default,
+                memory: None,
+                folder: std::path::Path::new(""),
                 start: None,
             };
             let seen = WeightedEdges::of(&problem);

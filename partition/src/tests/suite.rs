@@ -23,6 +23,7 @@ pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32)
         seed: 0,
         tries: 1,
         order: Order::Natural,
+        memory: None,
     }
 }
 
