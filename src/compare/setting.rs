@@ -137,6 +137,7 @@ impl Setting {
             task: Default::default(),
             seed: self.seed,
             eval_every: 0,
+            eval_fanouts: None,
             patience: None,
             min_delta: 0.0,
         }

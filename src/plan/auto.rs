@@ -92,7 +92,13 @@ pub fn choose(
     }
     for _ in 0..ROUNDS {
         for (candidate, _, measured) in &mut best {
-            let config = TrainConfig { epochs: 1, eval_every: 0, patience: None, ..candidate.applied(config) };
+            let config = TrainConfig {
+                epochs: 1,
+                eval_every: 0,
+                eval_fanouts: None,
+                patience: None,
+                ..candidate.applied(config)
+            };
             let around = RunOptions { trial: Some(STEPS), ..aside(options) };
             let epoch = train(dataset, &config, &around, &NoProgress, &|_| {})?.epochs;
             let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);

@@ -124,6 +124,11 @@ pub struct TrainConfig {
     /// of those that are processes rank 0 does it alone
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub eval_every: u32,
+    /// Evaluate on sampled neighbourhoods: so many in-neighbours of each vertex, from the scored vertices' layer downwards, the same in
+    /// every evaluation. For graphs whose layers are too much to compute for all vertices; scores are then estimates [default: exact]
+    #[arg(long, value_name = "FANOUTS")]
+    #[serde(default)]
+    pub eval_fanouts: Option<Fanouts>,
     /// Stop when the valid metric has not risen (an error: fallen) for this many evaluations in a row
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
@@ -182,6 +187,8 @@ impl TrainConfig {
             .or_else(|| self.cooperative_problem())
         {
             problem
+        } else if let Some(problem) = self.evaluation_problem() {
+            problem
         } else if self.optimizer.staleness > 0 && self.device == Device::Cuda {
             format!(
                 "--staleness {}: GPUs update at once: leave it out, or choose --device cpu",
@@ -239,6 +246,21 @@ impl TrainConfig {
         }
     }
 
+    /// The problem with sampled evaluation, if any.
+    fn evaluation_problem(&self) -> Option<String> {
+        let (fanouts, layers) = (self.eval_fanouts.as_ref()?, self.model.layers);
+        if fanouts.len() != layers {
+            let given = fanouts.len();
+            Some(format!("--eval-fanouts {fanouts}: --layers {layers} needs {layers} fanouts, it has {given}"))
+        } else if self.task.is_link() {
+            Some("--eval-fanouts: the scores of links take the rows of all vertices: leave it out".to_string())
+        } else if self.eval_every == 0 {
+            Some("--eval-fanouts: --eval-every 0 makes no evaluations: leave it out".to_string())
+        } else {
+            None
+        }
+    }
+
     /// The problem with the options that the valid metric decides by, if any.
     fn stopping_problem(&self) -> Option<String> {
         if self.patience == Some(0) {
@@ -288,10 +310,22 @@ impl TrainConfig {
         }
         let neutral = |config: &Self| {
             let effective = config.effective();
-            let eval_every = if config.schedule.kind == ScheduleKind::Plateau { config.eval_every } else { 0 };
+            let (eval_every, eval_fanouts) = match config.schedule.kind {
+                ScheduleKind::Plateau => (config.eval_every, config.eval_fanouts.clone()),
+                _ => (0, None),
+            };
             // The same losses to the bit, computed otherwise.
             let model = ModelConfig { checkpoint_activations: false, ..effective.model.clone() };
-            Self { epochs: 0, eval_every, patience: None, min_delta: 0.0, partition: None, model, ..effective }
+            Self {
+                epochs: 0,
+                eval_every,
+                eval_fanouts,
+                patience: None,
+                min_delta: 0.0,
+                partition: None,
+                model,
+                ..effective
+            }
         };
         let [mine, theirs] = [self, other].map(|config| neutral(config).options());
         mine.iter().find(|&(name, option)| theirs.get(name).map(|theirs| &theirs.value) != Some(&option.value)).map(

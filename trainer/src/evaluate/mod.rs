@@ -1,4 +1,4 @@
-//! Scores of the valid and test splits, by exact inference.
+//! Scores of the valid and test splits, by exact inference, or over sampled neighbourhoods (`--eval-fanouts`).
 //!
 //! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread computes at that rank's
 //! place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So an error or a
@@ -24,7 +24,7 @@ use gsplit_kernels::Communicator;
 use gsplit_store::{Split, Stage};
 
 use crate::Result;
-use crate::infer::{LayerWise, OwnedLayers, Room, Team};
+use crate::infer::{Chunk, LayerWise, OwnedLayers, Room, SampledInference, Team};
 use crate::job::Job;
 use crate::metric::{Evaluation, Scores};
 use crate::model::Model;
@@ -38,11 +38,21 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
         Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
         Task::Links(_) => job.graph.num_vertices(),
     };
-    (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
+    let below = if job.config.eval_fanouts.is_some() { 0 } else { model.num_layers() - 1 };
+    (last > 0).then(|| (job.graph.num_vertices() * below + last) as u64)
 }
 
 /// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
-pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
+pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
+    if let (Some(fanouts), Some(labels)) = (&job.config.eval_fanouts, job.task.labels()) {
+        let mut scores = Scores::new(job.metric, labels, splits(job))?;
+        // All workers together hold as much as a mini-batch of training.
+        let chunk = job.config.batch_size.div_ceil(team.places().len());
+        let pass = SampledInference { graph: job.graph, fanouts, seed: job.config.seed, chunk, stop: job.options.stop };
+        let wanted = scores.vertices();
+        pass.run(&mut team, &wanted, stage, &mut |chunk| push(&mut scores, &chunk, job.outputs))?;
+        return Ok(scores.finish());
+    }
     // Finished layers that do not fit lie on disk until the next is done.
     let scratch = job.options.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
     let room = match job.room {
@@ -60,12 +70,15 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Eval
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let vertices = scores.vertices();
     let last = pass.model().num_layers() - 1;
-    pass.run(last, Some(&vertices), stage, &mut |chunk| {
-        let rows = chunk.rows.chunks_exact(job.outputs);
-        chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
-        Ok(())
-    })?;
+    pass.run(last, Some(&vertices), stage, &mut |chunk| push(&mut scores, &chunk, job.outputs))?;
     Ok(scores.finish())
+}
+
+/// Counts the vertices of `chunk`, each with `outputs` logits.
+fn push(scores: &mut Scores<'_>, chunk: &Chunk<'_>, outputs: usize) -> Result<()> {
+    let rows = chunk.rows.chunks_exact(outputs);
+    chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
+    Ok(())
 }
 
 /// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.

@@ -53,8 +53,17 @@ pub struct Bounds<'a> {
     pub graph: Graph<'a>,
     /// The vertices, ascending; all when `None`.
     pub wanted: Option<&'a [u32]>,
-    /// Rows that a chunk may read, edges and vertices together, unless a single vertex has more.
-    pub limit: u64,
+    /// Most of a chunk.
+    pub limit: Limit,
+}
+
+/// Most that a chunk may be.
+#[derive(Clone, Copy)]
+pub enum Limit {
+    /// Rows that it reads with all in-edges, edges and vertices together, unless a single vertex has more.
+    Rows(u64),
+    /// Vertices, whatever their edges.
+    Vertices(usize),
 }
 
 impl Bounds<'_> {
@@ -70,11 +79,15 @@ impl Bounds<'_> {
 
     /// The places of the chunk that begins at `start`; empty behind the last.
     pub fn chunk_at(&self, start: usize) -> Range<usize> {
+        let most = match self.limit {
+            Limit::Vertices(most) => return start..(start + most.max(1)).min(self.count()),
+            Limit::Rows(most) => most,
+        };
         let (mut edges, mut end) = (0, start);
         while end < self.count() && end - start < CHUNK_VERTICES {
             edges += self.graph.degree(self.vertex(end));
             let rows = edges + (end + 1 - start) as u64;
-            if end > start && (edges > CHUNK_EDGES || rows > self.limit) {
+            if end > start && (edges > CHUNK_EDGES || rows > most) {
                 break;
             }
             end += 1;

@@ -23,7 +23,7 @@ use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, 
 use gsplit_store::Stage;
 
 use super::Team;
-use super::chunks::{Bounds, Chunk, Chunks, Visit};
+use super::chunks::{Bounds, Chunk, Chunks, Limit, Visit};
 use super::hidden::{Cell, Hidden, HiddenReader, HiddenWriter, Home};
 use crate::autograd::values;
 use crate::error::check_stop;
@@ -176,7 +176,7 @@ impl<'a> LayerWise<'a> {
         visit: Option<&mut Visit<'_>>,
     ) -> Result<Option<Hidden<A>>> {
         let (in_dim, out_dim) = (self.in_dim(layer), self.model().out_dim(layer));
-        let bounds = Bounds { graph: self.graph, wanted, limit: self.limit(layer)? };
+        let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(self.limit(layer)?) };
         let below = below.map(|below| below.reader(self.model().place()));
         let begin = |home| HiddenWriter::begin(home, &self.team.places(), bounds.count() * out_dim);
         let mut above: Option<HiddenWriter<A>> = home.map(begin).transpose()?;

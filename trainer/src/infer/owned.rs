@@ -15,7 +15,7 @@ use gsplit_kernels::{Communicator, Graph, Sampler};
 use gsplit_sample::{Frontiers, Ownership, Seeds};
 use gsplit_store::{RowIndex, Stage};
 
-use super::chunks::Bounds;
+use super::chunks::{Bounds, Limit};
 use super::hidden::{Cell, Hidden, HiddenWriter};
 use crate::autograd::values;
 use crate::error::check_stop;
@@ -104,7 +104,7 @@ impl<'a> OwnedLayers<'a> {
         let dim = layer.checked_sub(1).map_or(self.source.table().dim(), |below| model.out_dim(below));
         let below = below.map(|below| below.reader(place));
         let (frontiers, all) = (Frontiers::all(Ownership::Map(self.owners), 1), "all".parse::<Fanouts>()?);
-        let bounds = Bounds { graph: self.graph, wanted, limit: u64::MAX };
+        let bounds = Bounds { graph: self.graph, wanted, limit: Limit::Rows(u64::MAX) };
         let mut start = 0;
         while start < bounds.count() {
             check_stop(self.stop)?;

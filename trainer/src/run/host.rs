@@ -228,7 +228,8 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     let most = sampled.iter().map(|counts| bytes_of(job, &model, places, counts)).max().unwrap_or(0);
     // An evaluation has the same memory.
     let workers = job.options.ranks_here(places.len()).len() as u64;
-    let evaluating = if config.eval_every > 0 { least_room(&model, features, &job.graph, workers) } else { 0 };
+    let exact = config.eval_every > 0 && config.eval_fanouts.is_none();
+    let evaluating = if exact { least_room(&model, features, &job.graph, workers) } else { 0 };
     // Others are larger than those that were sampled.
     Ok((most + most / 10 + BESIDE).max(evaluating))
 }

@@ -51,6 +51,9 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
     if options.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host) || options.cache.is_some() {
         return refuse("the host gathers its rows, GPUs keep none: pass --placement host, and no --cache".into());
     }
+    if config.eval_fanouts.is_some() {
+        return refuse("scores of shards are exact: leave --eval-fanouts out".into());
+    }
     if config.task.is_link() && config.eval_every > 0 {
         return refuse(format!(
             "scores of links need the rows of all: pass --eval-every 0, or train on the whole `{origin}`"

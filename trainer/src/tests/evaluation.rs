@@ -218,6 +218,46 @@ fn scores_do_not_depend_on_the_number_of_workers() {
     }
 }
 
+#[test]
+fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_the_workers() {
+    let fixture = dataset(96, 400, 5);
+    let sampled = |fanouts: &str| {
+        changed(&config(ModelKind::Gat, Parallelism::Single, 1), |config| {
+            (config.batch_size, config.eval_fanouts) = (50, Some(fanouts.parse().unwrap()));
+        })
+    };
+    let exact = changed(&sampled("all,all,all"), |config| config.eval_fanouts = None);
+    let all = |config: &TrainConfig| {
+        with_job(&fixture.dataset, config, |job| {
+            [Place::host(), Place::under_test(1)].map(|place| {
+                [1, 3].map(|workers| {
+                    let counted = Rows::default();
+                    let places = vec![place.clone(); workers];
+                    let found = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
+                    (found.scores, counted.0.into_inner())
+                })
+            })
+        })
+    };
+    let (exact, whole, few) = (all(&exact), all(&sampled("all,all,all")), all(&sampled("1,2,1")));
+    let wanted = with_job(&fixture.dataset, &sampled("1,2,1"), |job| {
+        [&job.valid, &job.test].into_iter().flatten().map(|rows| rows.len() as u64).sum::<u64>()
+    });
+    for ((exact, whole), few) in exact.iter().flatten().zip(whole.iter().flatten()).zip(few.iter().flatten()) {
+        assert_eq!(whole.0, exact.0);
+        assert_eq!((whole.1, few.1), (wanted, wanted), "only rows that are scored are computed");
+        assert!(few.0 != exact.0 && exact.1 > wanted);
+    }
+    assert!(few.iter().flatten().all(|found| *found == few[0][0]), "{few:?}");
+    let refused = |change: &dyn Fn(&mut TrainConfig), expected: &str| {
+        let line = changed(&sampled("2,2,2"), |config| change(config)).check().unwrap_err().to_string();
+        assert!(line.contains(expected), "{line}");
+    };
+    refused(&|config| config.eval_fanouts = Some("2,2".parse().unwrap()), "--eval-fanouts 2,2: --layers 3 needs 3");
+    refused(&|config| config.eval_every = 0, "--eval-every 0 makes no evaluations");
+    refused(&|config| config.task = link_config(ModelKind::Gcn, Parallelism::Single, 1).task, "rows of all vertices");
+}
+
 /// A chunk is what a rank of the same process takes: small graphs are one, a split may have no vertex.
 #[test]
 fn runs_on_any_number_of_ranks_score_what_inference_does() {

@@ -327,6 +327,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         task: TaskConfig::default(),
         seed: 3,
         eval_every: 1,
+        eval_fanouts: None,
         schedule: Default::default(),
         patience: None,
         min_delta: 0.0,

@@ -1,0 +1,87 @@
+//! Inference over sampled neighbourhoods: estimates for a few vertices of a graph whose layers are too much to compute.
+//!
+//! Returns: the rows of the last layer for the vertices that are wanted, chunk by chunk in their order.
+//! Idea: a mini-batch as in training, without gradients and whole on one worker; workers take the next chunk when they are free. What is
+//! drawn depends on the seed, the layer and the vertex alone: the same whenever it runs, by however many workers and in whatever chunks.
+//! Cost: that of a training epoch over as many seeds, without its backward passes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gsplit_kernels::schedule::{Fanouts, Step};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
+use gsplit_store::Stage;
+use tch::Tensor;
+
+use super::Team;
+use super::chunks::{Bounds, Chunk, Chunks, Limit, Visit};
+use crate::Result;
+use crate::autograd::values;
+use crate::error::check_stop;
+use crate::model::{LayerEdges, Model};
+use crate::operator::{Rows, on_host};
+use crate::residence::source::FeatureSource;
+
+/// Inference over neighbourhoods of these fanouts.
+pub struct SampledInference<'a> {
+    pub graph: Graph<'a>,
+    /// In-neighbours drawn for each vertex, from the wanted vertices' layer downwards: one a layer of the model.
+    pub fanouts: &'a Fanouts,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Vertices of a chunk.
+    pub chunk: usize,
+    /// Flag that becomes true when the run is to stop.
+    pub stop: Option<&'static AtomicBool>,
+}
+
+impl SampledInference<'_> {
+    /// Computes the rows of `wanted`, ascending, by the model of `team`, and hands them to `visit`. `stage` counts these.
+    ///
+    /// # Errors
+    /// Errors of the layers and of `visit`.
+    pub fn run(&self, team: &mut Team<'_>, wanted: &[u32], stage: &dyn Stage, visit: &mut Visit<'_>) -> Result<()> {
+        let bounds = Bounds { graph: self.graph, wanted: Some(wanted), limit: Limit::Vertices(self.chunk) };
+        let chunks = Chunks::<f32>::new(bounds, None, Some(visit));
+        let done = team.each(|model, source, failed| {
+            let mut sampler = Sampler::default();
+            while !failed.load(Ordering::Relaxed) {
+                check_stop(self.stop)?;
+                let Some(claim) = chunks.claim()? else { break };
+                let rows = on_host(&self.rows((model, source), &mut sampler, &claim.vertices)?)?;
+                let chunk = Chunk { layer: model.num_layers() - 1, vertices: &claim.vertices, rows: values(&rows)? };
+                chunks.show(claim.number, chunk, failed)?;
+                stage.advance(claim.vertices.len() as u64);
+            }
+            Ok(())
+        });
+        done.map(drop)
+    }
+
+    /// The rows of `wanted`, at the model's place.
+    fn rows(
+        &self,
+        (model, source): (&Model, &FeatureSource<'_>),
+        sampler: &mut Sampler,
+        wanted: &[u32],
+    ) -> Result<Tensor> {
+        let (place, input) = (model.place(), model.input());
+        let mut layers = Vec::with_capacity(self.fanouts.len());
+        sampler.start(wanted);
+        // Training counts its epochs from 1.
+        for (key, fanout) in (Step { seed: self.seed, epoch: 0, step: 0 }).layers(self.fanouts) {
+            let mut drawn = SampledCsc::default();
+            sampler.layer(&self.graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut drawn)?;
+            layers.push(LayerEdges::new(place, self.graph, drawn, sampler.mixed())?);
+        }
+        let vertices = sampler.mixed();
+        let mut rows = match source.is_read_in_place() && input.is_plain() {
+            true => None,
+            false => Some(source.rows(vertices, input, 0)?),
+        };
+        for (layer, edges) in layers.iter().rev().enumerate() {
+            let stored = Rows::Stored { features: source.table(), vertices };
+            rows = Some(model.infer_layer(layer, edges, rows.as_ref().map_or(stored, Rows::Hidden))?);
+        }
+        rows.ok_or_else(|| crate::Error::Option("--layers 0: expected 1 or more".into()))
+    }
+}
