@@ -126,6 +126,9 @@ pub struct Args {
     /// [default: what is free less a fifth]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
+    /// End each epoch after N mini-batches, to see how fast a run would be: nothing is kept of it but logs (not for cooperative)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["checkpoint", "resume"])]
+    trial: Option<u32>,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
@@ -242,6 +245,9 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
+    if args.trial.is_some() && config.parallelism.cooperates() {
+        return Err(usage("--trial: cooperative mini-batches are made once, all of them: leave it out"));
+    }
     let dataset = args.dataset.as_deref().context("a dataset is needed")?;
     if processes.is_none_or(Processes::leads) {
         check_outputs(&args, dataset)?;
@@ -274,6 +280,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         products: args.products,
         features: args.load_features,
         memory: args.memory.map(Memory::total),
+        trial: args.trial.map(|batches| batches as usize),
         prefetch: args.prefetch,
         exact_phases: args.prefetch == 0,
         sample_threads: args.sample_threads,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::gpus::words;
 use crate::support::{command, community, fails, gsplit, json, ok};
 
 const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
@@ -75,4 +76,35 @@ fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     assert!(told.starts_with("error: ") && told.contains("feat.arrow: ends at byte 100000"), "{told}");
     let first: Value = serde_json::from_str(std::fs::read_to_string(&log).unwrap().lines().next().unwrap()).unwrap();
     assert!(first["rows_from_disk"].as_u64().unwrap() > 0 && first["bytes_from_disk"].as_u64().unwrap() > 0, "{first}");
+}
+
+#[test]
+fn partitions_keep_to_a_budget_or_name_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &words("generate rmat --vertices 1000000 --edges 60000 --out ds"));
+    let partition = |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
+    let line = fails(folder, &words(&partition("--memory 64MiB")), 2);
+    assert!(line.starts_with("error: --memory: to partition 1000000 vertices takes"), "{line}");
+    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split(" or more").next()).unwrap();
+    let number: u64 = least.trim_end_matches("MiB").parse().unwrap();
+    let output = gsplit(folder, &words(&partition(&format!("--memory {}MiB", number + 8))));
+    let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success() && said.contains("2 parts by multilevel"), "{said}{notes}");
+    let line = fails(folder, &words(&partition("--partitioner range --memory 1GiB")), 2);
+    assert!(line.contains("--memory: --partitioner range takes a few bytes a vertex"), "{line}");
+}
+
+#[test]
+fn a_trial_ends_each_epoch_early_and_scores_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 3000);
+    let run = json(folder, &train("--trial 1 --eval-fanouts 3,3"));
+    let whole = json(folder, &train("--eval-fanouts 3,3 --epochs 1"));
+    let [first, all] = [&run, &whole].map(|run| run["summary"]["epochs"][0].clone());
+    assert!(first["edges"].as_u64().unwrap() < all["edges"].as_u64().unwrap(), "{first:#} {all:#}");
+    assert!(first["valid"].as_f64().is_some() && run["summary"]["epochs"].as_array().unwrap().len() == 2);
+    let line = fails(folder, &train("--trial 1 --checkpoint run"), 2);
+    assert!(line.contains("--trial"), "{line}");
 }
