@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale bench-disk reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -143,8 +143,11 @@ bench-gpu: $(if $(GSPLIT),,build) ## time copying, gathering, sampling and pre-s
 	cargo run --release --package gsplit-kernels --example gpu
 	@python3 bench/gpu/bound.py $(ARGS)
 
-bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
+bench-scale: $(if $(GSPLIT),,build) ## take a graph of papers100M's shape all the way in 16 GiB (75 GB of disk, 2 hours; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)
+
+bench-disk: $(if $(GSPLIT),,build) ## time training whose features do not fit beside page faults and numpy.memmap (6 GB of disk; after make wheel)
+	@python3 bench/disk/run.py $(ARGS)
 
 reproduce: $(if $(GSPLIT),,build) ## measure the tables of REPRODUCTION.md again, or one (TABLE=gsplit-table1) (8 GB of disk, 10 GB of memory, 2 hours)
 	@python3 bench/reproduce/run.py $(TABLE)

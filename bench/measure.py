@@ -11,9 +11,11 @@ import importlib.util
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import venv
 from pathlib import Path
@@ -90,13 +92,40 @@ class Child(NamedTuple):
     """/proc/PID/io: `rchar` and `wchar` went through read and write, `read_bytes` and `write_bytes` to the disk."""
 
 
-def run(command, **settings):
-    """Runs `command` with `settings` added to the environment; its standard output is kept, its errors are shown."""
+@contextlib.contextmanager
+def memory_limit(num_bytes):
+    """A control group of `num_bytes` of memory: its file of processes, for `run`; None where none can be made."""
+    for root, name in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+        folder = root / f"gsplit-bench-{os.getpid()}"
+        try:
+            folder.mkdir()
+            (folder / name).write_text(str(num_bytes))
+        except OSError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            continue
+        try:
+            yield folder / "cgroup.procs"
+        finally:
+            folder.rmdir()
+        return
+    yield None
+
+
+def run(command, *, group=None, at_most=None, **settings):
+    """Runs `command` with `settings` added to the environment; its standard output is kept, its errors are shown.
+
+    In the control group whose file of processes is `group`; killed, which is no failure, after `at_most` seconds.
+    """
     command = [str(word) for word in command]
+    words = ["sh", "-c", f'echo $$ > {group}; exec "$@"', "sh", *command] if group else command
     os.sync()  # nobody pays for what another has written
     busy = busy_seconds()
     start = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **settings}, text=True)
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, **settings}, text=True)
+    killer = threading.Timer(at_most or 0, child.kill)
+    if at_most:
+        killer.start()
     with child.stdout:
         output = child.stdout.read()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -104,7 +133,8 @@ def run(command, **settings):
     io = dict(line.split(": ") for line in Path(f"/proc/{child.pid}/io").read_text().splitlines())
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
+    killer.cancel()
+    if child.returncode != 0 and not (at_most and child.returncode == -signal.SIGKILL):
         raise BenchError(f"`{' '.join(command)}` failed with exit code {child.returncode}")
     cpu = usage.ru_utime + usage.ru_stime
     others = max(0.0, busy_seconds() - busy - cpu) / seconds
