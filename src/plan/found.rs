@@ -16,8 +16,8 @@ use gsplit::ui::bytes;
 const SPARE: f64 = 0.1;
 /// Share of a host's memory that training does not hold by itself.
 const FREE: f64 = 0.2;
-/// Bytes of a training program: libtorch, and what is not counted.
-const PROGRAM: f64 = 200e6;
+/// Bytes of a training program, libtorch in it, and of what is not counted: vectors, reads in flight.
+const PROGRAM: f64 = 134e6;
 
 /// Everything that a ranking on some hardware needs.
 pub struct Candidates {
@@ -220,7 +220,7 @@ impl Candidates {
             true => (whole, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
         };
-        let disk = self.from_disk(candidate, profile, bare.memory, sources);
+        let disk = self.disk_rows(candidate, profile, bare.memory, sources);
         let mapped = match disk {
             _ if !profile.shared => 0.0,
             Some(disk) => self.graph_bytes + disk.rows_kept * self.row_bytes,
@@ -242,7 +242,7 @@ impl Candidates {
 
     /// Rows that `candidate` reads from disk, where they do not fit a host beside mini-batches that take `taken` bytes of it, or of a
     /// GPU. The budget is that of training (`trainer/src/run/host.rs`); of a host with GPUs it is known only where it is named.
-    fn from_disk(&self, candidate: &Candidate, profile: &Profile, taken: f64, sources: Sources) -> Option<DiskRows> {
+    fn disk_rows(&self, candidate: &Candidate, profile: &Profile, taken: f64, sources: Sources) -> Option<DiskRows> {
         let (ranks, hosts) = (candidate.ranks as f64, profile.hosts.min(candidate.ranks) as f64);
         let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
         // Rows that the host gathers for GPUs, as f32 and as these take them, of the mini-batch that is ahead too.

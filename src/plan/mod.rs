@@ -52,7 +52,8 @@ use question::Question;
 /// Counts what every system does on mini-batches drawn as training will, each once, and divides by what the hardware can do: its
 /// products, its memory, its links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and backward with the
 /// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
-/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed.
+/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed. Feature rows that do
+/// not fit in memory are loaded from disk, and a line says how many.
 ///
 /// Systems that train on samples of their own stand below the others (GraNNDis, Song & Jiang): their seconds compare with no other's.
 ///

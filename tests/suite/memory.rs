@@ -106,7 +106,7 @@ fn reads_from_disk_are_foretold() {
         let output = gsplit(folder, &words(&format!("{train} {budget}MiB --json")));
         let notes = gsplit(folder, &words(&format!("{train} {budget}MiB"))).stderr;
         let notes = String::from_utf8(notes).unwrap();
-        assert!(notes.contains("an epoch is expected to read ") && notes.contains(" bounds it"), "{notes}");
+        assert!(notes.contains("an epoch is expected to read ") && notes.contains("; bound by "), "{notes}");
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
         let (epoch, told) = (&run["summary"]["epochs"][0], &run["summary"]["disk"]);
         // As many rows in memory as the run kept.
@@ -140,7 +140,7 @@ fn reads_from_disk_are_foretold() {
     let text = ok(folder, &words(&line));
     assert!(text.contains("feature rows do not fit in memory: ") && text.contains("a profile with [disk]"), "{text}");
     // Without a profile the disk is measured where the dataset is.
-    let text = ok(folder, &words(&format!("plan ds {shape} --systems dgl --ranks 2 --memory 200MiB")));
+    let text = ok(folder, &words(&format!("plan ds {shape} --systems dgl --ranks 2 --memory 150MiB")));
     assert!(text.contains(" s, bound by "), "{text}");
 }
 
@@ -159,8 +159,7 @@ fn a_profile_has_the_disk_or_says_why_not() {
     let said = json(folder, &words(plan));
     assert!(said["profile"]["disk"]["stream"].as_f64().unwrap() > 0.0);
     // Folders that cannot be written to leave the rest.
-    std::fs::write(folder.join("file"), "").unwrap();
-    for (bad, problem) in [("none", "none: No such file"), ("file", "file: Not a directory"), ("/proc", "/proc: ")] {
+    for (bad, problem) in [("none", "none: No such file"), ("/proc", "/proc: ")] {
         let output = gsplit(folder, &words(&format!("doctor --profile here.toml --disk {bad}")));
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success() && told.contains(problem) && told.contains("--disk DIR"), "{told}");

@@ -172,11 +172,11 @@ impl std::fmt::Display for DiskForecast {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { tried, rows_from_disk, bytes_from_disk, sample_s, load_s, compute_s, seconds, bound } = self;
         let (mb, ahead) = (bytes_from_disk / 1_000_000, sample_s + load_s);
-        let remedy = if *bound == "disk" { "; more --memory keeps more rows" } else { "" };
+        let bound = if *bound == "disk" { "disk: more --memory reads less" } else { bound };
         write!(
             f,
             "an epoch is expected to read {rows_from_disk} rows from disk, {mb} MB, and to take {seconds:.1} s: {ahead:.1} s to sample \
-             and read, {compute_s:.1} s to compute (by {tried} mini-batches on trial); {bound} bounds it{remedy}"
+             and read, {compute_s:.1} s to compute (by {tried} mini-batches on trial); bound by {bound}"
         )
     }
 }
