@@ -172,7 +172,7 @@ fn rows_of_16_bits_are_half_as_long_on_gpus() {
 #[test]
 fn the_disk_is_read_while_others_are_computed() {
     let (shape, work) = (shape(), work([0.0; 2]));
-    let rates = |random, stream| DiskRates { by: String::new(), random: [1.0, 2.0, 3.0, random], stream };
+    let rates = |random, stream| DiskRates { by: String::new(), random: [random; 4], stream };
     let way = Way { disk: Some([20.0, 30.0 * 4096.0]), ..way(Parallelism::Single, 0, 1) };
     let with = |disk, shared| cost(&work, way, &shape, &Profile { disk: Some(disk), ..profile(shared, 1) });
     let slow = with(rates(0.2, 409.6), true);

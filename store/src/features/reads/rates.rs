@@ -70,8 +70,9 @@ impl DiskRates {
 
     /// Seconds of so many reads of `bytes` in all, with many in flight.
     pub fn seconds(&self, reads: f64, bytes: f64) -> f64 {
-        // What goes beyond a block of each comes at the rate of a sequence.
-        reads / self.random[DEPTHS.len() - 1] + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
+        // Other work only slows a measurement. What goes beyond a block of each read comes at the rate of a sequence.
+        let best = self.random.into_iter().fold(0.0, f64::max);
+        reads / best + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
     }
 
     /// The rates, each above 0.
