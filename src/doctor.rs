@@ -22,20 +22,20 @@ use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
 use advice::{advice, in_containers, little_shm, of_launcher};
-use profile::{MEASURED, Measured, write_profile};
+use profile::{MEASURED, Measured, disk_rates, write_profile};
 
 /// Show what this machine can train on, and what to do about what is missing
 ///
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
 /// speed of copies from pinned memory, shared memory, namespaces of a container, what a launcher (torchrun, srun, mpirun) has
-/// set and what is missing, and whether two ranks reach each other over loopback.
+/// set and what is missing, and whether two ranks reach each other over loopback. With --profile also how fast the disk is.
 /// Ends with exit code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit doctor
   gsplit doctor --json
-  gsplit doctor --profile here.toml
+  gsplit doctor --profile here.toml --disk products
   gsplit doctor --profile gpus.toml --device cuda")]
 pub struct Args {
     /// Measure this machine, in some seconds, and write what it can do into this file, for gsplit plan
@@ -44,6 +44,10 @@ pub struct Args {
     /// With --profile, what of it: the CPU, or all GPUs with the links between them
     #[arg(long, value_enum, default_value = "cpu", requires = "profile")]
     device: Measured,
+    /// With --profile, a folder on the disk that datasets are on: up to 256 MiB are written there for the time that it is measured
+    /// [default: that for temporary files]
+    #[arg(long, value_name = "DIR", requires = "profile")]
+    disk: Option<PathBuf>,
     /// Replace what is at --profile, whoever made it
     #[arg(long, requires = "profile")]
     force: bool,
@@ -76,6 +80,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let products = products(&training);
     products.iter().flatten().for_each(|found| say_products(found, ui));
     say_libraries(&survey, ui);
+    let disk = args.profile.as_ref().and_then(|_| disk_rates(args.disk.clone(), ui));
     for gpu in &gpus {
         gpu.say(ui);
     }
@@ -100,6 +105,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
             Training::NotBuilt => json!({ "works": false, "built": false }),
             Training::Fails(reason) => json!({ "works": false, "built": true, "reason": reason }) },
         "products": products,
+        "disk": disk,
         "driver": library_json(&survey.driver),
         "nvrtc": library_json(&survey.compiler),
         "nccl": library_json(&survey.nccl),
@@ -108,7 +114,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         "advice": advice,
     }));
     if let (Some(path), Training::Works(_)) = (&args.profile, &training) {
-        write_profile(path, args.device, ui)?;
+        write_profile(path, args.device, disk.as_ref(), ui)?;
     }
     match training {
         Training::NotBuilt if args.profile.is_some() => {

@@ -36,7 +36,7 @@ mod scores;
 ///
 /// One line an epoch tells loss, accuracy (* where valid is the best so far), where the time went (sampling, loading, computing,
 /// exchanging), and the edges computed, feature rows loaded and rows exchanged by all ranks together; where feature rows are read from
-/// disk, how many were, their megabytes, and how many were in memory. The loss is the mean over the global
+/// disk, how many were, their megabytes, and how many were in memory; a line before tells what is expected of them. The loss is the mean over the global
 /// mini-batch whatever the parallelism: single, data, owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -1,12 +1,12 @@
 //! `gsplit doctor --profile`: what this machine can do, measured and written for `gsplit plan`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
-use gsplit_store::shell_path;
 use gsplit_store::staging::{Staging, Target};
+use gsplit_store::{DiskRates, Progress, Reading, shell_path};
 
 use super::trainer;
 use gsplit::ui::Ui;
@@ -32,15 +32,34 @@ impl Measured {
 /// The first line of a profile that was measured: such a file is replaced, no other.
 pub const MEASURED: &str = "# Measured by gsplit doctor --profile.";
 
-/// Has `gsplit-train` measure this machine, and keeps what it says.
-pub fn write_profile(path: &Path, device: Measured, ui: &Ui) -> Result<()> {
+/// Rates of the disk that `folder` is on, told; `None` where it cannot be measured, with a note.
+pub fn disk_rates(folder: Option<PathBuf>, ui: &Ui) -> Option<DiskRates> {
+    let folder = folder.unwrap_or_else(std::env::temp_dir);
+    let rates = DiskRates::of_folder(&folder, &Reading::default()).inspect_err(|error| {
+        ui.note(&format!("note: the disk is left out, {error}: name a folder to write to with --disk DIR"));
+    });
+    let rates = rates.ok()?;
+    let random = rates.random.map(|rate| format!("{rate:.0}")).join(", ");
+    ui.say(format_args!(
+        "  disk       {random} random reads of 4 KiB a second with 1, 8, 32, 128 in flight, {:.0} MB/s in sequence, by {}",
+        rates.stream / 1e6,
+        rates.by
+    ));
+    Some(rates)
+}
+
+/// Has `gsplit-train` measure this machine, and keeps what it says, with the rates of its `disk`.
+pub fn write_profile(path: &Path, device: Measured, disk: Option<&DiskRates>, ui: &Ui) -> Result<()> {
     let mut command = Command::new(trainer()?);
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));
     let measured = command.args(["profile", "--device", device.name()]).output()?;
     let said = String::from_utf8_lossy(&measured.stderr);
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
     let staging = Staging::begin(Target::file(path), true)?;
-    fs::write(staging.file(), format!("{MEASURED}\n{}", String::from_utf8_lossy(&measured.stdout)))?;
+    let disk = disk.map_or(String::new(), |DiskRates { by, random, stream }| {
+        format!("\n[disk]\nby = {by:?}\nrandom = {random:?}\nstream = {stream:?}\n")
+    });
+    fs::write(staging.file(), format!("{MEASURED}\n{}{disk}", String::from_utf8_lossy(&measured.stdout)))?;
     let path = staging.commit()?;
     ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {}", path.display(), shell_path(&path)));
     Ok(())

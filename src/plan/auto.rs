@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, NoProgress, Progress, read_text};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::candidate::Candidate;
-use super::measure;
+use super::measure::{measure, with_disk};
 use super::question::Question;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
@@ -74,6 +75,7 @@ pub fn choose(
         device: config.device,
         feature_dim: None,
         caches: Vec::new(),
+        memory: options.memory.map(Memory::bytes),
         batches: 20,
         partitions: config.partition.iter().cloned().collect(),
         apart: false,
@@ -81,6 +83,7 @@ pub fn choose(
     };
     question.check().map_err(as_usage)?;
     let found = question.candidates(dataset, ui)?;
+    let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
     for row in &ranked {

@@ -79,6 +79,7 @@ impl Candidate {
         options.push(format!("--model {} --layers {} --hidden {}", name_of(model.kind), model.layers, model.hidden));
         if !parallelism.cooperates() {
             options.push(format!("--fanouts {} --batch-size {}", question.fanouts, question.batch_size));
+            options.extend(question.memory.map(|memory| format!("--memory {memory}")));
         }
         Self {
             name: name.to_string(),

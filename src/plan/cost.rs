@@ -12,6 +12,7 @@
 //!           ids              4 X / peer + 2 latency a split layer           their numbers, then which rows
 //! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
 //!                                                                           bottom layer is not split: it reads them where they are stored
+//!           from disk        reads / random + bytes beyond blocks / stream  where they do not fit the host, which reads for all its ranks
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
 //!           aggregation      4 E w / rows, as much backwards                one row for each edge; not backwards for features
 //!           element-wise     28 V h / stream                                bias, activation, dropout: 3 passes forwards, 4 backwards
@@ -42,7 +43,7 @@
 //! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
 //! takes the network; a host's ranks share it. A map for H servers (`partition --servers`) has its own share, which is counted. Ranks
 //! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
-//! Ranks on shared cores take their sum, since both need the cores.
+//! Ranks on shared cores take their sum, since both need the cores; but for the disk, which is read while they compute.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch, as they are made and
 //! dropped (`gsplit_trainer::model::held`), the next one's feature rows with them; on a host also what the engine's pool keeps free beside them, and ranks'
@@ -91,7 +92,12 @@ pub struct Way {
     pub sources: Sources,
     /// Whether devices draw from the graph in the host's memory.
     pub far_graph: bool,
+    /// Reads of a host from disk for a mini-batch, and their bytes, where rows do not fit its memory.
+    pub disk: Option<[f64; 2]>,
 }
+
+/// Name of the piece that is reading rows from disk.
+pub const DISK: &str = "feature rows from disk";
 
 /// Phases of a mini-batch, sampling, loading, forward and backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -129,24 +135,15 @@ pub struct Cost {
     pub memory: f64,
     /// Bytes of matrices at the largest moment.
     pub matrices: f64,
+    /// Name of the piece that takes the longest, of those that are not hidden behind others.
+    #[serde(skip)]
+    pub bound: &'static str,
 }
 
 impl Cost {
     /// Seconds of `phase`.
     pub fn of(&self, phase: Phase) -> f64 {
         self.pieces.iter().filter(|piece| piece.phase == phase).fold(0.0, |sum, piece| sum + piece.seconds)
-    }
-
-    /// Name of the piece that takes the longest, of the phases that are not hidden behind others.
-    pub fn bound(&self) -> &'static str {
-        let hidden = |phase: Phase| {
-            let ahead = self.of(Phase::Sample) + self.of(Phase::Load);
-            let is_ahead = matches!(phase, Phase::Sample | Phase::Load);
-            self.seconds < self.pieces.iter().map(|piece| piece.seconds).sum::<f64>() - 1e-12
-                && (is_ahead == (ahead < self.of(Phase::Compute) + self.of(Phase::Exchange)))
-        };
-        let longest = self.pieces.iter().filter(|piece| !hidden(piece.phase));
-        longest.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).map_or("nothing", |piece| piece.what)
     }
 }
 
@@ -189,7 +186,7 @@ impl Model<'_> {
             let ids = self.bottom().vertices + self.bottom().edges + self.work.rows_loaded;
             add(Phase::Load, "edges to all ranks", self.between(4.0 * ids * self.told(), 2.0));
         }
-        if !self.keeps_rows() && (!profile.shared || self.split().count() > 0) {
+        if !self.keeps_rows() && (!profile.shared || self.split().count() > 0 || self.way.disk.is_some()) {
             let values = shape.widths.last().map_or(0.0, |widths| widths[0]);
             let imbalance = if sliced { 1.0 } else { self.work.row_imbalance };
             let bytes = self.share(self.work.rows_loaded * values * shape.stored, imbalance);
@@ -198,6 +195,9 @@ impl Model<'_> {
             add(Phase::Load, "feature rows in own memory", bytes * own / profile.rows);
             add(Phase::Load, "feature rows of peers", over(peers, Some(self.peer())));
             add(Phase::Load, "feature rows over the bus", over(host, profile.bus));
+            if let (Some(disk), Some([reads, bytes])) = (&profile.disk, self.way.disk) {
+                add(Phase::Load, DISK, disk.seconds(reads, bytes));
+            }
         }
         let [products, aggregation, element_wise] = self.compute();
         add(Phase::Compute, "products", products);
@@ -227,11 +227,19 @@ impl Model<'_> {
         let gradients = 8.0 * shape.parameters * self.others();
         add(Phase::Exchange, "gradients", self.between(gradients, 2.0));
         let [memory, matrices] = self.memory();
-        let mut cost = Cost { pieces, seconds: 0.0, memory, matrices };
-        let [ahead, here] = [[Phase::Sample, Phase::Load], [Phase::Compute, Phase::Exchange]]
-            .map(|phases| phases.into_iter().map(|phase| cost.of(phase)).sum::<f64>());
-        cost.seconds = if profile.shared { ahead + here } else { ahead.max(here) };
-        cost
+        let turn = |piece: &Piece| match piece.phase {
+            Phase::Compute | Phase::Exchange => 2,
+            _ if profile.shared && piece.what != DISK => 0,
+            _ => 1,
+        };
+        let mut turns = [0.0; 3];
+        pieces.iter().for_each(|piece| turns[turn(piece)] += piece.seconds);
+        let [before, ahead, here] = turns;
+        let hidden = if ahead < here { 1 } else { 2 };
+        let longest =
+            pieces.iter().filter(|piece| turn(piece) != hidden).max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let bound = longest.map_or("nothing", |piece| piece.what);
+        Cost { seconds: before + ahead.max(here), pieces, memory, matrices, bound }
     }
 
     /// Seconds of products, aggregation and element-wise operations, forwards and backwards.

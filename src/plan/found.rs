@@ -1,18 +1,23 @@
 //! Candidates on some hardware: which fit, how long they take, and what would change their order.
 
 use gsplit_partition::placement::CacheSize;
-use gsplit_store::Presample;
+use gsplit_preprocess::memory::Memory;
 use gsplit_trainer::RowPlacement;
 use serde::Serialize;
 
 use super::candidate::Candidate;
-use super::cost::{Cost, Sources, Way, cost};
+use super::cost::{Cost, DISK, Sources, Way, cost};
+use super::hits::Hits;
 use super::profile::{Link, Profile};
 use super::shape::Shape;
 use gsplit::ui::bytes;
 
 /// Share of a GPU's memory that is never planned with: libraries, fragments.
 const SPARE: f64 = 0.1;
+/// Share of a host's memory that training does not hold by itself.
+const FREE: f64 = 0.2;
+/// Bytes of a training program, libtorch in it, and of what is not counted: vectors, reads in flight.
+const PROGRAM: f64 = 134e6;
 
 /// Everything that a ranking on some hardware needs.
 pub struct Candidates {
@@ -30,6 +35,22 @@ pub struct Candidates {
     pub row_bytes: f64,
     /// Memory for feature rows of each rank, one plan for each; what is left, if none is named.
     pub caches: Vec<CacheSize>,
+    /// Memory of a host that a run may hold; what the profile leaves, if it is not named.
+    pub memory: Option<Memory>,
+}
+
+/// Feature rows that do not fit a host, of an epoch of all ranks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DiskRows {
+    /// Rows that stay in memory.
+    pub rows_kept: f64,
+    /// Rows that are read from disk.
+    pub rows_from_disk: f64,
+    /// Bytes that are read for them.
+    pub bytes_from_disk: f64,
+    /// Reads, and bytes of them, of a host for a mini-batch.
+    #[serde(skip)]
+    of_host: [f64; 2],
 }
 
 /// A system or candidate that is not ranked.
@@ -57,10 +78,29 @@ pub struct Ranked<'a> {
     pub cache: Option<String>,
     /// Sources of its feature rows.
     sources: Sources,
+    /// Rows that come from disk, where they do not fit.
+    pub disk: Option<DiskRows>,
     pub cost: Cost,
 }
 
 impl Ranked<'_> {
+    /// Line about its rows from disk, if it reads any.
+    pub fn disk_line(&self, dataset: &str) -> Option<String> {
+        let DiskRows { rows_kept, rows_from_disk, bytes_from_disk, .. } = self.disk?;
+        let seconds = match self.cost.pieces.iter().find(|piece| piece.what == DISK) {
+            Some(piece) => {
+                format!("in {:.1} s, bound by {}", piece.seconds * self.candidate.steps as f64, self.bound)
+            }
+            None => format!("seconds need a profile with [disk]: gsplit doctor --profile FILE --disk {dataset}"),
+        };
+        Some(format!(
+            "feature rows do not fit in memory: an epoch of {} reads {rows_from_disk:.0} from disk and keeps {rows_kept:.0}; {:.0} MB, \
+             {seconds}",
+            self.candidate.name,
+            bytes_from_disk / 1e6,
+        ))
+    }
+
     /// For people.
     pub fn name(&self) -> String {
         let cache = self.cache.as_ref().map_or(String::new(), |cache| format!(", {cache}"));
@@ -160,7 +200,7 @@ impl Candidates {
         cache: Option<CacheSize>,
     ) -> (Ranked<'a>, Option<String>) {
         let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-        let way = |sources, far_graph| Way {
+        let way = |sources, far_graph, disk: Option<DiskRows>| Way {
             parallelism: candidate.way.parallelism,
             split_layers: candidate.way.split_layers,
             steps: candidate.steps,
@@ -169,27 +209,78 @@ impl Candidates {
             ranks: candidate.ranks,
             sources,
             far_graph,
+            disk: disk.map(|disk| disk.of_host),
         };
-        let bare = cost(&candidate.work, way(whole, false), &self.shape, profile);
+        let bare = cost(&candidate.work, way(whole, false, None), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
         let needed = bare.memory + candidate.kept.filter(|_| !profile.shared).map_or(0.0, |(_, kept)| kept);
         let unfit =
             (needed > room).then(|| format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
         let (sources, far_graph, memory) = match profile.shared {
-            true => (whole, false, bare.memory + self.mapped(candidate)),
+            true => (whole, false, bare.memory),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
         };
-        let cost = cost(&candidate.work, way(sources, far_graph), &self.shape, profile);
+        let disk = self.disk_rows(candidate, profile, bare.memory, sources);
+        let mapped = match disk {
+            _ if !profile.shared => 0.0,
+            Some(disk) => self.graph_bytes + disk.rows_kept * self.row_bytes,
+            None => self.mapped(candidate),
+        };
+        let cost = cost(&candidate.work, way(sources, far_graph, disk), &self.shape, profile);
         let plan = Ranked {
             candidate,
             epoch_s: cost.seconds * candidate.steps as f64,
-            bound: cost.bound(),
-            memory,
+            bound: cost.bound,
+            memory: memory + mapped,
+            disk,
             cache: cache.map(|cache| cache.to_string()),
             sources,
             cost,
         };
         (plan, unfit)
+    }
+
+    /// Rows that `candidate` reads from disk, where they do not fit a host beside mini-batches that take `taken` bytes of it, or of a
+    /// GPU. The budget is that of training (`trainer/src/run/host.rs`); of a host with GPUs it is known only where it is named.
+    fn disk_rows(&self, candidate: &Candidate, profile: &Profile, taken: f64, sources: Sources) -> Option<DiskRows> {
+        let (ranks, hosts) = (candidate.ranks as f64, profile.hosts.min(candidate.ranks) as f64);
+        let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
+        // Rows that the host gathers for GPUs, as f32 and as these take them, of the mini-batch that is ahead too.
+        let taken = if profile.shared { taken } else { 4.0 * loaded / hosts * self.row_bytes };
+        let beside = self.graph_bytes + taken;
+        let cooperates = candidate.way.parallelism.cooperates();
+        let (left, fits) = match self.memory.filter(|_| !cooperates).map(|memory| memory.total() as f64) {
+            Some(budget) => (budget - PROGRAM - beside, all <= budget - PROGRAM - beside),
+            None if profile.shared => {
+                let free = profile.memory * (1.0 - FREE);
+                (free - beside, all + self.graph_bytes <= free)
+            }
+            None => return None,
+        };
+        if fits || (cooperates && candidate.steps == 1) {
+            return None;
+        }
+        let kept = if cooperates { 0.0 } else { (left.max(0.0) / self.row_bytes).floor() };
+        let missed = (1.0 - self.hits.of_rows(kept)).min(if profile.shared { 1.0 } else { sources.host });
+        // Under push-pull each rank reads its columns of all rows.
+        let (each, row) = match candidate.way.parallelism.slices_columns() {
+            true => (loaded, (self.row_bytes / ranks).ceil()),
+            false => (loaded / ranks, self.row_bytes),
+        };
+        let read = each * missed * ranks;
+        let [reads, bytes] = self.hits.reads_of_row(kept, each, [self.row_bytes, row]).map(|of_row| of_row * read);
+        let steps = candidate.steps as f64;
+        Some(DiskRows {
+            rows_kept: kept.min(self.hits.vertices()),
+            rows_from_disk: read * steps,
+            bytes_from_disk: bytes * steps,
+            of_host: [reads / hosts, bytes / hosts],
+        })
+    }
+
+    /// Whether any system reads rows from disk on `profile`.
+    pub fn reads_disk(&self, profile: &Profile) -> bool {
+        self.rank(profile).iter().any(|row| row.disk.is_some())
     }
 
     /// Bytes of the dataset's files that an epoch of `candidate` reads, which a host keeps mapped.
@@ -228,36 +319,5 @@ impl Candidates {
         let hit = self.hits.of_rows(hit / self.row_bytes);
         let own = if candidate.rows == RowPlacement::Peer { hit / ranks } else { hit };
         (Sources { own, peers: hit - own, host: 1.0 - hit }, far_graph, taken + graph + rows)
-    }
-}
-
-/// How many loads the hottest rows serve, by the presample.
-pub struct Hits {
-    /// Loads of the rows so far, hottest first.
-    sums: Vec<u64>,
-}
-
-impl Hits {
-    /// Hits by the loads of `presample`; without one, all `vertices` alike.
-    pub fn of(presample: Option<&Presample>, vertices: usize) -> Self {
-        let mut loads = presample.map_or_else(|| vec![1; vertices], |presample| presample.input().to_vec());
-        loads.sort_unstable_by(|a, b| b.cmp(a));
-        let mut sum = 0;
-        let sums = loads.into_iter().map(|loads| {
-            sum += u64::from(loads);
-            sum
-        });
-        Self { sums: sums.collect() }
-    }
-
-    fn vertices(&self) -> f64 {
-        self.sums.len() as f64
-    }
-
-    /// Share of the loads that so many rows serve.
-    fn of_rows(&self, rows: f64) -> f64 {
-        let all = self.sums.last().copied().unwrap_or(0).max(1);
-        let served = (rows as usize).min(self.sums.len()).checked_sub(1).map_or(0, |last| self.sums[last]);
-        served as f64 / all as f64
     }
 }

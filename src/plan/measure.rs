@@ -3,9 +3,12 @@
 use anyhow::Context;
 use gsplit_kernels::{CudaSurvey, processor};
 use gsplit_store::memory::Memory;
+use gsplit_store::{Dataset, DiskRates, Progress, Reading};
 use gsplit_trainer::{Device, GpuRates, PairRate, Rates};
 
+use super::found::Candidates;
 use super::profile::{Dense, Link, Pair, Profile};
+use gsplit::ui::Ui;
 
 /// How much slower than its portion of what a GPU receives a pair must be to be named.
 const SLOWER: f64 = 0.9;
@@ -25,6 +28,16 @@ pub fn measure(device: Device) -> anyhow::Result<Profile> {
             Ok(of_gpus(rates, &name))
         }
     }
+}
+
+/// `profile`, measured on this machine, with the disk that `dataset` is on, if any of `candidates` reads rows from it.
+pub fn with_disk(profile: Profile, candidates: &Candidates, dataset: &Dataset, ui: &Ui) -> Profile {
+    if !candidates.reads_disk(&profile) {
+        return profile;
+    }
+    let disk = DiskRates::of_folder(dataset.path(), &Reading::default());
+    let disk = disk.inspect_err(|error| ui.note(&format!("note: the disk is not measured, {error}")));
+    Profile { disk: disk.ok(), ..profile }
 }
 
 fn about(what: &str) -> String {
@@ -81,6 +94,7 @@ fn of_each(
         pairs: Vec::new(),
         bus: None,
         network: None,
+        disk: None,
     }
 }
 

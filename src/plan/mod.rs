@@ -7,13 +7,14 @@
 //! question.rs    what is planned for           profile.rs, measure.rs   what hardware can do
 //! counting.rs    what each system does         cost.rs, shape.rs        the formulas, and the model's widths
 //! candidate.rs   something that could be run   found.rs                 what fits, and in which order
-//!                                              auto.rs                  the best three, tried
+//! hits.rs        rows: hot, kept, read         auto.rs                  the best three, tried
 //! ```
 
 use std::path::PathBuf;
 
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
+use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, artifact_key, shell_path};
 use gsplit_trainer::{Device, ModelConfig};
@@ -30,6 +31,7 @@ mod chart;
 mod cost;
 mod counting;
 mod found;
+mod hits;
 mod measure;
 mod profile;
 mod question;
@@ -38,6 +40,7 @@ mod shape;
 pub use auto::choose;
 use found::{Candidates, LeftOut, Ranked};
 pub use measure::measure;
+use measure::with_disk;
 pub use profile::Profile;
 
 use chart::{MAKER, chart};
@@ -49,7 +52,8 @@ use question::Question;
 /// Counts what every system does on mini-batches drawn as training will, each once, and divides by what the hardware can do: its
 /// products, its memory, its links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and backward with the
 /// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
-/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed.
+/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed. Feature rows that do
+/// not fit in memory are loaded from disk, and a line says how many.
 ///
 /// Systems that train on samples of their own stand below the others (GraNNDis, Song & Jiang): their seconds compare with no other's.
 ///
@@ -86,6 +90,10 @@ pub struct Args {
     /// there; for Song & Jiang 20%]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     cache: Vec<CacheSize>,
+    /// Memory of a host that each run may hold, as with train --memory: feature rows that do not fit are read from disk [default: with
+    /// CPUs four fifths of the profile's; with GPUs all rows fit]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Memory>,
     /// Plan for feature rows of N f32 values, in place of those that the dataset has, if it has any
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     feature_dim: Option<u32>,
@@ -108,7 +116,7 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let profile = match &args.profile {
+    let mut profile = match &args.profile {
         Some(name) => Profile::named(name)?,
         None => measure(Device::Cpu)?,
     };
@@ -122,6 +130,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     });
     let picture = picture.transpose()?;
     let candidates = question.candidates(&dataset, ui)?;
+    if args.profile.is_none() {
+        profile = with_disk(profile, &candidates, &dataset, ui);
+    }
     let (ranked, apart) = (candidates.rank(&profile), candidates.apart(&profile));
     let left_out = candidates.unfit(&profile);
     let fits = !ranked.is_empty() || !apart.is_empty() || left_out.iter().any(|row| row.fits);
@@ -154,6 +165,7 @@ impl Args {
             device: profile.device,
             feature_dim: self.feature_dim.map(|dim| dim as usize),
             caches: self.cache.clone(),
+            memory: self.memory,
             batches: self.batches,
             partitions: self.partitions.clone(),
             apart: true,
@@ -195,6 +207,8 @@ fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &P
         let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
         ui.say(format_args!("{system} is left out: {why}{would}"));
     }
+    let disk = ranked.iter().find_map(|row| row.disk_line(&shell_path(dataset.path())));
+    disk.iter().for_each(|line| ui.say(line));
     candidates.what_changes(profile).iter().for_each(|line| ui.say(line));
     if let Some(first) = ranked.first() {
         ui.say(format_args!("train with it: gsplit train {} {}", shell_path(dataset.path()), first.options()));

@@ -5,7 +5,7 @@
 //! together.
 
 use anyhow::{Context, bail};
-use gsplit_store::read_text;
+use gsplit_store::{DiskRates, read_text};
 use gsplit_trainer::{Device, Dtype};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,8 @@ pub struct Profile {
     pub bus: Option<Link>,
     /// From one host to another.
     pub network: Option<Link>,
+    /// Reads of a host from the disk that datasets are on.
+    pub disk: Option<DiskRates>,
 }
 
 /// Operations a second by type of the factors; a multiplication and an addition are two.
@@ -150,7 +152,8 @@ impl Profile {
         ];
         let links = [Some(profile.peer), profile.bus, profile.network];
         let times = links.into_iter().flatten().map(|link| ("latency", link.latency)).chain([("layer", profile.layer)]);
-        for (name, value) in rates {
+        let disk = profile.disk.iter().flat_map(DiskRates::each).map(|rate| ("a rate of [disk]", rate));
+        for (name, value) in rates.into_iter().chain(disk) {
             anyhow::ensure!(value.is_finite() && value > 0.0, "{name} = {value}: expected a number above 0");
         }
         for (name, value) in times {
@@ -222,6 +225,12 @@ mod tests {
             ("\n[dense]", "\n[[pair]]\nranks = [1, 1]\nbytes = 1e9\nlatency = 0\n\n[dense]", "pair ranks = [1, 1]"),
             ("\n[dense]", "\n[[pair]]\nranks = [0, 2]\nbytes = 1e9\nlatency = 0\n\n[dense]", "two ranks below 2"),
             ("device = \"cpu\"", "device = \"cuda\"", "GPUs need a [bus]"),
+            (
+                "\n[dense]",
+                "\n[disk]\nby = \"x\"\nrandom = [1, 2, 0, 4]\nstream = 1e9\n\n[dense]",
+                "a rate of [disk] = 0",
+            ),
+            ("\n[dense]", "\n[disk]\nrandom = [1, 2]\nstream = 1e9\n\n[dense]", "line "),
         ] {
             assert!(good.contains(from), "{from}");
             let error = Profile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();

@@ -3,11 +3,13 @@
 use clap::ValueEnum;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
+use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::{Device, ModelConfig};
 
 use super::counting::Counting;
-use super::found::{Candidates, Hits};
+use super::found::Candidates;
+use super::hits::Hits;
 use super::shape::Shape;
 use crate::compare::Setting;
 use crate::system::System;
@@ -30,6 +32,8 @@ pub struct Question {
     pub feature_dim: Option<usize>,
     /// Memory for feature rows of each rank, if it is not what is left.
     pub caches: Vec<CacheSize>,
+    /// Memory of a host that a run may hold, if it is not what the profile has.
+    pub memory: Option<Memory>,
     /// How many are simulated.
     pub batches: u32,
     /// Further maps.
@@ -119,6 +123,7 @@ impl Question {
             graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64 + 4.0 * dataset.topology().num_edges() as f64,
             row_bytes: (dim * stored) as f64,
             caches: self.caches.clone(),
+            memory: self.memory,
         })
     }
 

@@ -80,8 +80,8 @@ pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
 pub use features::{
-    FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow,
-    WrittenFeatures,
+    DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead,
+    VisitRow, WrittenFeatures, planned_reads,
 };
 pub use kinds::Kinds;
 pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};

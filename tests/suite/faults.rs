@@ -131,3 +131,14 @@ fn names_do_not_reach_the_terminal_as_they_are() {
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["path"].as_str(), Some(name));
 }
+
+#[test]
+fn a_disk_that_is_full_leaves_the_rest_of_a_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = below("-f 2000", folder.path(), &["doctor", "--profile", "p.toml", "--disk", "."]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && told.contains("note: the disk is left out, .: File too large"), "{told}");
+    let profile = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    assert!(profile.contains("[peer]") && !profile.contains("[disk]"), "{profile}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}

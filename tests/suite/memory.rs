@@ -11,6 +11,10 @@ use crate::support::{command, community, fails, gsplit, json, ok};
 
 const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
 
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
 /// The words of [`TRAIN`] and `more`.
 fn train(more: &'static str) -> Vec<&'static str> {
     TRAIN.split(' ').chain(more.split_whitespace()).collect()
@@ -107,4 +111,92 @@ fn a_trial_ends_each_epoch_early_and_scores_samples() {
     assert!(first["valid"].as_f64().is_some() && run["summary"]["epochs"].as_array().unwrap().len() == 2);
     let line = fails(folder, &train("--trial 1 --checkpoint run"), 2);
     assert!(line.contains("--trial"), "{line}");
+}
+
+/// Rows and bytes that an epoch reads are those that `train` and `plan` told before.
+#[test]
+fn reads_from_disk_are_foretold() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &words("generate community --vertices 60000 --edges 300000 --feature-dim 128 --out ds"));
+    let shape = "--layers 2 --fanouts 5,5 --hidden 8 --batch-size 256";
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-2.toml")).unwrap();
+    let plan = |name: &str, memory: f64, disk: f64| {
+        let disk = format!("\n[disk]\nby = \"a test\"\nrandom = [{disk}, {disk}, {disk}, {disk}]\nstream = 1e12\n");
+        let profile = shipped.replace("memory = 2.53e+10", &format!("memory = {memory:.0}"));
+        std::fs::write(folder.join("p.toml"), profile + &disk).unwrap();
+        let said = json(folder, &words(&format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2")));
+        let plans = said["plans"].as_array().unwrap().iter();
+        plans.clone().find(|plan| plan["name"] == name).unwrap().clone()
+    };
+    for (name, how) in [("one rank", "--parallelism single"), ("DGL", "--parallelism data --ranks 2")] {
+        assert!(plan(name, 1e10, 1e9)["disk"].is_null(), "all rows fit");
+        let train = format!("train ds {how} {shape} --epochs 1 --eval-every 0 --threads 2 --memory");
+        let line = fails(folder, &words(&format!("{train} 64MiB")), 2);
+        let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
+        let budget = least.parse::<u64>().unwrap() + 14;
+        let output = gsplit(folder, &words(&format!("{train} {budget}MiB --json")));
+        let notes = gsplit(folder, &words(&format!("{train} {budget}MiB"))).stderr;
+        let notes = String::from_utf8(notes).unwrap();
+        assert!(notes.contains("an epoch is expected to read ") && notes.contains("; bound by "), "{notes}");
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (epoch, told) = (&run["summary"]["epochs"][0], &run["summary"]["disk"]);
+        // As many rows in memory as the run kept.
+        let notes = notes.split(" of 60000 stay in memory").next().and_then(|text| text.rsplit(' ').next());
+        let kept: f64 = notes.unwrap().parse().unwrap();
+        assert!(kept > 0.0 && kept < 60_000.0);
+        let memory = 40e6;
+        let more = kept - plan(name, memory, 1e9)["disk"]["rows_kept"].as_f64().unwrap();
+        let memory = memory + more * 512.0 / 0.8;
+        let planned = plan(name, memory, 1e9);
+        assert!((planned["disk"]["rows_kept"].as_f64().unwrap() - kept).abs() < 100.0, "{kept}: {planned}");
+        for count in ["rows_from_disk", "bytes_from_disk"] {
+            let read = epoch[count].as_f64().unwrap();
+            for told in [told, &planned["disk"]] {
+                let times = told[count].as_f64().unwrap() / read;
+                assert!((0.75..1.25).contains(&times), "{name}: {count}: {told}, read {read}");
+            }
+        }
+        let slow = plan(name, memory, 100.0);
+        assert_eq!(slow["bound"], "feature rows from disk");
+        assert_ne!(planned["bound"], slow["bound"]);
+        let reads = planned["disk"]["rows_from_disk"].as_f64().unwrap();
+        assert!(slow["epoch_s"].as_f64().unwrap() > reads / 200.0, "{slow}");
+    }
+    let line = format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2");
+    let text = ok(folder, &words(&line));
+    assert!(text.contains("feature rows do not fit in memory: ") && text.contains(" s, bound by "), "{text}");
+    let text = ok(folder, &words(&format!("{line} --memory 300MiB")));
+    assert!(!text.contains("from disk") && text.contains("--memory 300MiB"), "they fit: {text}");
+    std::fs::write(folder.join("p.toml"), shipped.replace("memory = 2.53e+10", "memory = 4e7")).unwrap();
+    let text = ok(folder, &words(&line));
+    assert!(text.contains("feature rows do not fit in memory: ") && text.contains("a profile with [disk]"), "{text}");
+    // Without a profile the disk is measured where the dataset is.
+    let text = ok(folder, &words(&format!("plan ds {shape} --systems dgl --ranks 2 --memory 150MiB")));
+    assert!(text.contains(" s, bound by "), "{text}");
+}
+
+#[test]
+fn a_profile_has_the_disk_or_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 900);
+    let before = std::fs::read_dir(folder.join("ds")).unwrap().count();
+    let said = json(folder, &words("doctor --profile here.toml --disk ds"));
+    assert_eq!(std::fs::read_dir(folder.join("ds")).unwrap().count(), before);
+    let profile = std::fs::read_to_string(folder.join("here.toml")).unwrap();
+    assert!(profile.contains("[disk]") && profile.contains("random = ["), "{profile}");
+    assert_eq!(said["disk"]["random"].as_array().unwrap().len(), 4);
+    let plan = "plan ds --layers 2 --fanouts 5,5 --batch-size 256 --ranks 2 --systems dgl --profile here.toml";
+    let said = json(folder, &words(plan));
+    assert!(said["profile"]["disk"]["stream"].as_f64().unwrap() > 0.0);
+    // Folders that cannot be written to leave the rest.
+    for (bad, problem) in [("none", "none: No such file"), ("/proc", "/proc: ")] {
+        let output = gsplit(folder, &words(&format!("doctor --profile here.toml --disk {bad}")));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && told.contains(problem) && told.contains("--disk DIR"), "{told}");
+        assert!(!std::fs::read_to_string(folder.join("here.toml")).unwrap().contains("[disk]"));
+        json(folder, &words(plan));
+    }
+    fails(folder, &words("doctor --disk ds"), 2);
 }

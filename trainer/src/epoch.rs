@@ -20,13 +20,13 @@ use crate::{Error, Result};
 
 /// Mini-batches of a rank, by their origin.
 pub enum Batches<'a, 's> {
-    /// Sampled anew in every epoch.
-    Drawn(&'a mut BatchSampler<'s>),
+    /// Sampled anew in every epoch, so many.
+    Drawn(&'a mut BatchSampler<'s>, u64),
     /// Made once.
     Made(&'a Made),
 }
 
-/// Trains on every mini-batch of `epoch` (from 1) and returns this rank's totals. Collective.
+/// Trains on the mini-batches of `epoch` (from 1) and returns this rank's totals. Collective.
 pub fn train_epoch(
     (job, features): (&Job<'_>, &FeatureSource<'_>),
     batches: Batches<'_, '_>,
@@ -63,14 +63,14 @@ pub fn train_epoch(
         let finished = if this.2.is_coming() { last.replace(this) } else { Some(this) };
         finished.map_or(Ok(()), &mut finish)
     };
-    let (count, with) = (job.num_steps() as usize, Preparation { job, source: features, comm: comms.sampling() });
+    let with = Preparation { job, source: features, comm: comms.sampling() };
     match batches {
-        Batches::Drawn(sampler) => {
-            let order = epoch_seeds(&job.train, config.seed, epoch)?;
-            let order = &order[..order.len().min(count * config.batch_size)];
+        Batches::Drawn(sampler, count) => {
+            let (order, count) = (epoch_seeds(&job.train, config.seed, epoch)?, count as usize);
+            let order = &order[..order.len().min(count.saturating_mul(config.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
-        Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, count, comms, train)?,
+        Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, job.num_steps() as usize, comms, train)?,
     }
     last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;

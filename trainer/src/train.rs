@@ -17,10 +17,10 @@ use crate::ranks::hosts;
 use crate::report::checkpoint;
 use crate::report::log::{StepLog, StepRecord};
 use crate::report::stopping::{evaluations, is_exhausted, to_go};
-use crate::report::{EpochReport, Summary, notes, share_metrics};
+use crate::report::{DiskForecast, EpochReport, Summary, notes, share_metrics};
 use crate::residence::cache::Caches;
-use crate::run::locality;
 use crate::run::setup::{Run, with_run};
+use crate::run::{forecast, locality};
 use crate::{Error, Result, TrainConfig};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -48,6 +48,7 @@ struct Epochs {
     num_parameters: usize,
     baseline: Option<Baseline>,
     scores: Option<ModelScores>,
+    forecast: Option<DiskForecast>,
 }
 
 /// Trains all epochs on one rank. Collective.
@@ -89,6 +90,11 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
     };
     note(notes::unchosen(job));
+    let forecast = match before < config.epochs as usize {
+        true => forecast::of_epoch(run, &mut sampler, before as u32 + 1, &reports, comms)?,
+        false => None,
+    };
+    note(forecast.as_ref().map(DiskForecast::to_string));
     for epoch in before as u32 + 1..=config.epochs {
         if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
             break;
@@ -101,7 +107,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
         let write = |record: &StepRecord| run.logs().write_step(record);
         let log = StepLog { every: job.options.log_every, write: &write };
-        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler), Batches::Made);
+        let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler, job.num_steps()), Batches::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
@@ -134,7 +140,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     if reports.len() > before && reports.len() == config.epochs as usize {
         note(notes::rising(&reports));
     }
-    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores })
+    Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
 }
 
 /// The mini-batches of a run that are made once; tells what they are like. Collective.
@@ -171,12 +177,13 @@ fn keep(
 
 /// Summary of `run`, of which this is `trained`, epochs before a resume included.
 fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
-    let Epochs { reports: mut epochs, num_parameters, baseline, scores } = trained;
+    let Epochs { reports: mut epochs, num_parameters, baseline, scores, forecast } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
         baseline,
         scores,
+        disk: forecast,
         stopped_early: (epochs.len() as u32) < run.job.config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,

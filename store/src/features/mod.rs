@@ -21,7 +21,7 @@ mod table;
 mod writer;
 
 pub use narrow::Narrowing;
-pub use reads::{ReadBy, Reading, RowsRead, VisitRow};
+pub use reads::{DiskRates, ReadBy, Reading, RowsRead, VisitRow, planned_reads};
 pub use table::FeatureTable;
 pub use writer::{FeatureWriter, WrittenFeatures};
 

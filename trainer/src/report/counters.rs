@@ -147,6 +147,40 @@ pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -
     Ok(())
 }
 
+/// Expected reads and seconds of an epoch that reads feature rows from disk, of all ranks, by mini-batches on trial.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskForecast {
+    /// Mini-batches that were tried.
+    pub tried: u64,
+    /// Rows that are read from disk.
+    pub rows_from_disk: u64,
+    /// Bytes that are read for them.
+    pub bytes_from_disk: u64,
+    /// Seconds of sampling.
+    pub sample_s: f64,
+    /// Seconds of reading rows.
+    pub load_s: f64,
+    /// Seconds of computing and exchanging.
+    pub compute_s: f64,
+    /// Seconds of the epoch.
+    pub seconds: f64,
+    /// Work that takes longest: `disk`, `sampling` or `computing`.
+    pub bound: &'static str,
+}
+
+impl std::fmt::Display for DiskForecast {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { tried, rows_from_disk, bytes_from_disk, sample_s, load_s, compute_s, seconds, bound } = self;
+        let (mb, ahead) = (bytes_from_disk / 1_000_000, sample_s + load_s);
+        let bound = if *bound == "disk" { "disk: more --memory reads less" } else { bound };
+        write!(
+            f,
+            "an epoch is expected to read {rows_from_disk} rows from disk, {mb} MB, and to take {seconds:.1} s: {ahead:.1} s to sample \
+             and read, {compute_s:.1} s to compute (by {tried} mini-batches on trial); bound by {bound}"
+        )
+    }
+}
+
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
@@ -166,6 +200,8 @@ pub struct Summary {
     pub baseline: Option<Baseline>,
     /// Scores of the classes after the best epoch, without one after the last that was evaluated.
     pub scores: Option<ModelScores>,
+    /// Expectation of the first epoch, where it was to read feature rows from disk.
+    pub disk: Option<DiskForecast>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.

@@ -138,6 +138,15 @@ impl HostRows {
         self.room
     }
 
+    /// Whether mini-batches of any process read some of `job`'s rows from disk. Collective where ranks are processes.
+    ///
+    /// # Errors
+    /// Errors of the communicator.
+    pub fn reads_disk(&self, job: &Job<'_>) -> Result<bool> {
+        let reads = matches!(&self.way, Way::Read(kept) if kept.len() < job.features.num_rows());
+        any_process(job.options, reads)
+    }
+
     /// The feature rows of `job`. Tells `progress` how they are read.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! setup.rs        dataset, map, caches, checkpoint: all that is opened
 //! host.rs         feature rows in the host's memory, within a budget
 //! dry_run.rs      mini-batches on trial: how much memory a GPU has left
+//! forecast.rs     mini-batches on trial: the cost of an epoch that reads rows from disk
 //! shard.rs        a dataset that holds the rows of some vertices alone
 //! locality.rs     how much more often kept rows are drawn
 //! advice.rs       what to do after an error
@@ -11,6 +12,7 @@
 
 pub mod advice;
 pub mod dry_run;
+pub mod forecast;
 pub mod host;
 pub mod locality;
 pub mod setup;

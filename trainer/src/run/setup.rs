@@ -45,6 +45,8 @@ pub struct Run<'a> {
     pub topology: Topology<'a>,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
+    /// Whether mini-batches read feature rows from disk.
+    pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
     /// Is told how far it is.
@@ -139,6 +141,7 @@ pub fn with_run<R>(
     }
     check_size(config, job.features.dim(), job.outputs)?;
     let host = HostRows::find(&job, &places, progress)?;
+    let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
     let job = job;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
@@ -179,6 +182,7 @@ pub fn with_run<R>(
         slices,
         topology,
         caches: caches.as_ref(),
+        reads_disk,
         resume,
         progress,
         logs: Mutex::new(logs),

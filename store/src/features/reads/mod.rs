@@ -17,6 +17,7 @@
 //! runs.rs      rows that are read together
 //! ring.rs      reads in flight by io_uring
 //! threads.rs   the same by threads, where the kernel has no io_uring or forbids it
+//! rates.rs     how fast a disk is so
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -32,6 +33,7 @@ use rayon::prelude::*;
 
 use crate::{Error, Result, RowIndex, open_file};
 
+mod rates;
 #[cfg(target_os = "linux")]
 mod ring;
 mod runs;
@@ -40,7 +42,9 @@ mod threads;
 #[cfg(test)]
 mod tests;
 
+pub use rates::DiskRates;
 pub(super) use runs::Layout;
+pub use runs::planned_reads;
 use runs::{Run, Runs};
 
 /// Bytes that the start and length of a read past the page cache are multiples of.
@@ -129,6 +133,8 @@ pub(super) struct RowReads {
     queued: Arc<File>,
     how: (ReadBy, bool),
     layout: Layout,
+    /// Most reads in flight.
+    in_flight: usize,
     /// Scale of every row, where they have one.
     scales: Vec<f32>,
     kept: RowIndex,
@@ -178,6 +184,7 @@ impl RowReads {
             file,
             queued,
             how: (by, cached),
+            in_flight: slots.0,
             layout,
             scales,
             kept: RowIndex::none(),
@@ -229,7 +236,7 @@ impl RowReads {
         kept: &[(u32, u32)],
         each: &mut VisitRow<'_>,
     ) -> Result<u64> {
-        let (count, _) = self.layout.slots();
+        let count = self.in_flight.min(self.layout.slots().0);
         let mut free: Vec<usize> = (0..count).collect();
         let mut active: Vec<Option<Run<'r>>> = (0..count).map(|_| None).collect();
         let (mut kept, mut bytes) = (kept.chunks(KEPT_AT_ONCE), 0);

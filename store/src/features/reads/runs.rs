@@ -5,9 +5,11 @@ use crate::features::{BATCH_SHIFT, ROWS_PER_BATCH};
 
 /// Bytes between two rows that one read takes along: a read costs as much time as three or four blocks.
 const GAP: u64 = BLOCK;
+/// Byte within a block at which the rows of a table begin, as a rule.
+const TABLE: u64 = 64;
 
 /// Places of rows in a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Layout {
     /// Byte at which each batch of rows begins.
     pub batches: Vec<u64>,
@@ -24,6 +26,13 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// So many rows of `row` bytes, `stride` bytes apart, from `first_byte` of the file on.
+    pub fn even(first_byte: u64, stride: usize, row: usize, rows: usize) -> Self {
+        let batch = |batch: usize| first_byte + (batch * ROWS_PER_BATCH * stride) as u64;
+        let batches = (0..rows.div_ceil(ROWS_PER_BATCH)).map(batch).collect();
+        Self { batches, rows, stride, row, ..Self::default() }
+    }
+
     /// Byte of the file at which the row at `position` begins.
     pub fn offset(&self, position: u32) -> u64 {
         let within = (position as usize & (ROWS_PER_BATCH - 1)) * self.stride + self.first;
@@ -88,4 +97,11 @@ impl<'r> Iterator for Runs<'r> {
         let length = (end.next_multiple_of(BLOCK) - start) as usize;
         Some(Run { start, length, needed: (end - start) as usize, rows })
     }
+}
+
+/// Reads that the rows of `row` bytes at `positions`, which ascend, take where rows lie `stride` bytes apart; and their bytes.
+pub fn planned_reads(positions: &[u32], stride: usize, row: usize) -> [u64; 2] {
+    let layout = Layout::even(TABLE, stride, row, positions.last().map_or(0, |&last| last as usize + 1));
+    let rows: Vec<(u32, u32)> = positions.iter().map(|&position| (position, 0)).collect();
+    Runs::new(&layout, &rows).fold([0, 0], |[reads, bytes], run| [reads + 1, bytes + run.length as u64])
 }

@@ -165,3 +165,46 @@ fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
     assert!(in_memory.on_disk(&[], &Reading::default()).is_err());
     assert!(in_memory.read_by().is_none() && in_memory.read_rows(&[0], &mut |_, _, _| ()).is_err());
 }
+
+#[test]
+fn reads_are_planned_as_they_are_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random { seed: 4, drawn: 0 };
+    for dim in [16, 100, 256, 1500] {
+        let mapped = table(&folder.path().join("f"), FeatureDtype::F32, (20_000, dim), &mut random);
+        let read = mapped.on_disk(&[], &Reading::default()).unwrap();
+        for share in [2, 10, 100] {
+            let vertices: Vec<u32> = (0..20_000).filter(|_| random.below(share) == 0).collect();
+            let [reads, bytes] = planned_reads(&vertices, 4 * dim, 4 * dim);
+            let done = found(&read, &vertices).1.bytes as f64;
+            // Batches begin elsewhere in a block.
+            assert!((0.98..1.02).contains(&(bytes as f64 / done)), "{dim}, 1 of {share}: {bytes} {done}");
+            assert!(reads <= vertices.len() as u64 && reads * BLOCK <= bytes, "{reads}");
+        }
+    }
+    assert_eq!(planned_reads(&[], 512, 512), [0, 0]);
+}
+
+#[test]
+fn a_disk_is_measured_and_nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for by in [ReadBy::Ring, ReadBy::Threads] {
+        for cached in [Some(false), Some(true)] {
+            let rates = DiskRates::of_folder(folder.path(), &Reading { by: Some(by), cached, stop: None }).unwrap();
+            assert!(rates.each().all(|rate| rate > 0.0), "{rates:?}");
+            assert!(rates.by.contains("the page cache"), "{rates:?}");
+            assert_eq!(rates.seconds(0.0, 0.0), 0.0);
+            assert!(rates.seconds(1000.0, 8e6) > rates.seconds(1000.0, 4096e3), "{rates:?}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+    }
+    let missing = folder.path().join("none");
+    let line = DiskRates::of_folder(&missing, &Reading::default()).unwrap_err().to_string();
+    assert!(line.starts_with(&format!("{}: No such file", missing.display())), "{line}");
+    let short = folder.path().join("short");
+    std::fs::write(&short, [0; 5000]).unwrap();
+    let line = DiskRates::of_file(&short, &Reading::default()).unwrap_err().to_string();
+    assert!(line.contains("too short"), "{line}");
+    let line = DiskRates::of_folder(&short, &Reading::default()).unwrap_err().to_string();
+    assert!(line.contains("Not a directory"), "{line}");
+}
