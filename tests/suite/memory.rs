@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::gpus::words;
 use crate::support::{command, community, fails, gsplit, json, ok};
 
 const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
