@@ -122,8 +122,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
     /// Memory that each process keeps to, the mapped graph included: 4GiB, 50% of the machine's. Feature rows that do not fit are
-    /// read from disk, and the hottest stay in what the graph, mini-batches and the program leave; a presample tells which these are
-    /// [default: what is free less a fifth]
+    /// read from disk, and the hottest stay in what the graph, mini-batches and the program leave, once for all processes of a host; a
+    /// presample tells which these are [default: what is free on the host less a fifth, for all its processes]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
     /// End each epoch after N mini-batches, to see how fast a run would be: nothing is kept of it but logs (not for cooperative)

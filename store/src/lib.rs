@@ -87,7 +87,7 @@ pub use kinds::Kinds;
 pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, KIND, Provenance, Split, WITHOUT_LINKS};
-pub use mmap::MappedFile;
+pub use mmap::{HostMemory, MappedFile, MemoryAddress};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{open_file, read_file, read_text};

@@ -1,17 +1,19 @@
 //! Memory maps of files, and memory that processes share: the only unsafe code of the workspace's data side.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use arrow_buffer::Buffer;
 use memmap2::{Mmap, MmapMut};
-use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
+use crate::memory::{Memory, shown};
 use crate::{Error, Result, open_file};
 
 /// Files that are mapped now, and their lengths when they were.
@@ -30,9 +32,7 @@ pub(crate) fn lost_pages() -> String {
             let (path, now) = (path.display(), now(path));
             format!("{path}: was cut from {bytes} to {now} bytes while it was read: make it again, then run this again")
         }
-        None => {
-            "a mapped file could not be read, or shared memory is full (SIGBUS): check the disks and /dev/shm".into()
-        }
+        None => "a mapped file could not be read, or memory is full (SIGBUS): check the disks".into(),
     }
 }
 
@@ -94,217 +94,164 @@ impl AsRef<[u8]> for MappedFile {
     }
 }
 
-/// Folder with the names of memory that processes share.
-const SHARED: &str = "/dev/shm";
-
-/// Memory that processes of a host find by a name: the first fills it, the others wait until it has, and the last to end removes it.
-///
-/// A lock on its file, which the system ends with the process, says who has it. Memory that a killed process was filling is filled
-/// anew. A name stands for one content, so what killed processes left is of use to the next run that has the same; any run removes
-/// what else they left.
+/// Memory of a host that has no name: one process makes and fills it, others open it by its [`MemoryAddress`]. It goes with the last that
+/// has it, however that ends.
 #[derive(Debug)]
-pub(crate) struct SharedMemory {
-    map: MmapMut,
+pub struct HostMemory {
     file: File,
-    path: PathBuf,
+    is_own: bool,
 }
 
-/// Function that fills it.
-type Fill<'a> = &'a dyn Fn(&mut [u8]);
+/// Place of a [`HostMemory`], for other processes of the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryAddress {
+    process: u32,
+    descriptor: i32,
+    /// Its device and inode, which no other memory of the host has: processes in containers have numbers of their own.
+    identity: [u64; 2],
+}
 
-impl SharedMemory {
-    /// Memory of `bytes` by this name, filled by `fill` unless another process has done so.
+impl HostMemory {
+    /// Memory of no bytes yet, which this process will fill.
     ///
     /// # Errors
-    /// If there is not as much, and what the system says.
-    pub fn open(name: &str, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
-        let folder = Path::new(SHARED);
-        remove_left(folder, name);
-        Self::at(folder.join(name), bytes, fill)
-    }
-
-    fn at(path: PathBuf, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
-        loop {
-            let file = open_shared(&path, true)?;
-            if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "shared memory of another user"));
-            }
-            let alone = file.try_lock().is_ok();
-            if !alone {
-                // Who fills it has the lock alone, and who is the last removes it.
-                file.lock_shared()?;
-            }
-            if is_at(&file, &path)
-                && let Some(map) = filled(&file, bytes, alone.then_some(fill)).inspect_err(|_| {
-                    let _ = if alone { std::fs::remove_file(&path) } else { Ok(()) };
-                })?
-            {
-                file.lock_shared()?;
-                return Ok(Self { map, file, path });
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// Start of all names of memory that this program shares.
-pub(crate) const PREFIX: &str = "gsplit-";
-
-/// Opens the file of shared memory at `path`, and makes it if it is to be `created`.
-fn open_shared(path: &Path, created: bool) -> io::Result<File> {
-    let mut how = OpenOptions::new();
-    how.read(true).write(true).create(created).truncate(false).mode(0o600);
-    how.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)
-}
-
-/// Whether `file` is the one at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
-    let both = file.metadata().ok().zip(std::fs::symlink_metadata(path).ok());
-    both.is_some_and(|(file, now)| (now.dev(), now.ino()) == (file.dev(), file.ino()))
-}
-
-/// Removes what no process has any more from `folder`, but for the memory `kept`. Best effort.
-fn remove_left(folder: &Path, kept: &str) {
-    let own = rustix::process::geteuid().as_raw();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_other = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name != kept);
-        if !is_other || !entry.metadata().is_ok_and(|found| found.is_file() && found.uid() == own) {
-            continue;
-        }
-        // A process that has just made it, and has no lock yet, finds it gone and makes another.
-        if let Ok(file) = open_shared(&entry.path(), false)
-            && file.try_lock().is_ok()
-            && is_at(&file, &entry.path())
-        {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// The memory of `bytes` in `file`, whose last byte says whether it is filled; where it is not, filled by `fill`, or none.
-fn filled(file: &File, bytes: usize, fill: Option<Fill<'_>>) -> io::Result<Option<MmapMut>> {
-    let length = bytes as u64 + 1;
-    if file.metadata()?.len() != length {
-        if fill.is_none() {
-            return Ok(None);
-        }
-        file.set_len(0)?;
-        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length)?;
-    }
-    // SAFETY: the file is this user's, and of this format by its name; only who has its lock alone writes it.
-    let mut map = unsafe { MmapMut::map_mut(file) }?;
-    if map[bytes] == 0 {
-        let Some(fill) = fill else { return Ok(None) };
+    /// Where the system has no such memory.
+    pub fn new() -> io::Result<Self> {
         #[cfg(target_os = "linux")]
-        // A kernel without huge pages for shared memory says so; small ones will do.
-        let _ = map.advise(memmap2::Advice::HugePage);
-        fill(&mut map[..bytes]);
-        map[bytes] = 1;
-    }
-    Ok(Some(map))
-}
-
-impl AsRef<[u8]> for SharedMemory {
-    fn as_ref(&self) -> &[u8] {
-        &self.map[..self.map.len() - 1]
-    }
-}
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        if self.file.try_lock().is_ok() && is_at(&self.file, &self.path) {
-            let _ = std::fs::remove_file(&self.path);
+        {
+            use rustix::fs::{MemfdFlags, memfd_create};
+            let file = memfd_create("gsplit-rows", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            Ok(Self { file: file.into(), is_own: true })
         }
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Its place.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn address(&self) -> io::Result<MemoryAddress> {
+        let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
+        Ok(MemoryAddress { process, descriptor, identity: identity(&self.file.metadata()?) })
+    }
+
+    /// Opens that of another process of this host.
+    ///
+    /// # Errors
+    /// Where the system does not let this process see the other's, or the one of that number here is another.
+    pub fn open(address: &MemoryAddress) -> io::Result<Self> {
+        let path = format!("/proc/{}/fd/{}", address.process, address.descriptor);
+        let is_it = |found: &Metadata| match identity(found) == address.identity {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number is another")),
+        };
+        // Looked at before it is opened: to open a device may do something.
+        is_it(&std::fs::metadata(&path)?)?;
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        is_it(&file.metadata()?)?;
+        Ok(Self { file, is_own: false })
+    }
+
+    /// Whether this process fills it.
+    pub fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes in it.
+    pub(crate) fn len(&self) -> usize {
+        self.file.metadata().map_or(0, |file| file.len() as usize)
+    }
+
+    /// Maps it; its own process gives it so many `bytes` first, once.
+    fn map(&self, bytes: usize) -> io::Result<MmapMut> {
+        #[cfg(target_os = "linux")]
+        if self.is_own {
+            use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_add_seals};
+            // The kernel refuses none: it ends processes until there is enough.
+            let free = Memory::of_this_machine().available();
+            if bytes as u64 > free {
+                let [wanted, free] = [bytes as u64, free].map(shown);
+                let problem = format!("{wanted} of feature rows do not fit in memory, {free} are free");
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, problem));
+            }
+            fallocate(&self.file, FallocateFlags::empty(), 0, bytes as u64)?;
+            fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        }
+        if self.len() != bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "another length of shared memory"));
+        }
+        // SAFETY: it is sealed, so no page is lost. Only its own process writes it, before the others map it. The map is writable in all,
+        // since drivers pin none that is not.
+        unsafe { MmapMut::map_mut(&self.file) }
+    }
+}
+
+fn identity(file: &Metadata) -> [u64; 2] {
+    [file.dev(), file.ino()]
+}
+
+/// Memory of `bytes`, on huge pages where the kernel has them: this process's, or the one of the `host`, which only its own process
+/// fills.
+pub(crate) fn allocate(bytes: usize, host: Option<&HostMemory>) -> io::Result<MmapMut> {
+    let memory = host.map_or_else(|| MmapMut::map_anon(bytes), |host| host.map(bytes))?;
+    #[cfg(target_os = "linux")]
+    // A kernel without huge pages says so; small ones will do.
+    let _ = memory.advise(memmap2::Advice::HugePage);
+    Ok(memory)
+}
+
+/// Bytes in `memory`, kept as long as they are used.
+pub(crate) fn frozen(memory: MmapMut) -> Buffer {
+    Buffer::from(bytes::Bytes::from_owner(memory))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     #[test]
-    fn memory_by_one_name_is_filled_once_and_goes_with_the_last() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, fills) = (folder.path().join("rows"), Cell::new(0));
-        let open = || {
-            let fill = |memory: &mut [u8]| {
-                memory.copy_from_slice(b"seven by");
-                fills.set(fills.get() + 1);
-            };
-            SharedMemory::at(path.clone(), 8, &fill).unwrap()
-        };
-        let (first, second) = (open(), open());
-        assert_eq!((first.as_ref(), second.as_ref(), fills.get()), (&b"seven by"[..], &b"seven by"[..], 1));
-        drop(first);
-        assert!(path.exists());
-        let third = open();
-        drop((second, third));
-        assert!(!path.exists());
-        // Many at once.
-        let (times, all) = (std::sync::atomic::AtomicUsize::new(0), std::sync::Barrier::new(8));
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let fill = |memory: &mut [u8]| {
-                        times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        std::thread::sleep(Duration::from_millis(20));
-                        memory.fill(5);
-                    };
-                    let found = SharedMemory::at(path.clone(), 9000, &fill).unwrap();
-                    assert!(found.as_ref().iter().all(|&byte| byte == 5));
-                    all.wait();
-                });
-            }
-        });
-        assert_eq!((times.into_inner(), path.exists()), (1, false));
-        // What a killed process left, whole or not.
-        for (left, times) in [(&b"was left\x01"[..], 1), (b"was left\0", 2), (b"was", 3)] {
-            std::fs::write(&path, left).unwrap();
-            let found = open();
-            assert_eq!(fills.get(), times, "{left:?}");
-            assert_eq!(found.as_ref(), if times == 1 { &b"was left"[..] } else { b"seven by" });
+    fn memory_of_one_process_is_that_of_others() {
+        let own = HostMemory::new().unwrap();
+        let address = own.address().unwrap();
+        let other = HostMemory::open(&address).unwrap();
+        assert!(own.is_own() && !other.is_own() && other.is_empty());
+        assert!(allocate(8, Some(&other)).is_err(), "only its own process makes room");
+        allocate(8, Some(&own)).unwrap().copy_from_slice(b"seven by");
+        assert!(!other.is_empty() && allocate(9, Some(&other)).is_err());
+        // The number of the process is of no use once it is open, nor is what it has itself.
+        drop(own);
+        assert_eq!(frozen(allocate(8, Some(&other)).unwrap()).as_slice(), b"seven by");
+        assert!(other.file.set_len(4).is_err() && other.file.set_len(16).is_err(), "sealed");
+    }
+
+    #[test]
+    fn more_than_is_free_is_refused_before_anything_is_taken() {
+        let own = HostMemory::new().unwrap();
+        let total = Memory::of_this_machine().total() as usize;
+        let refused = allocate(total + 1, Some(&own)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+        assert!(refused.to_string().contains("of feature rows do not fit in memory, "), "{refused}");
+        assert!(own.is_empty());
+        assert_eq!(allocate(8, Some(&own)).unwrap().len(), 8, "less is given after that");
+    }
+
+    #[test]
+    fn what_is_not_that_memory_is_not_opened() {
+        let (own, another) = (HostMemory::new().unwrap(), HostMemory::new().unwrap());
+        let [address, of_another] = [&own, &another].map(|memory| memory.address().unwrap());
+        for wrong in [
+            MemoryAddress { identity: of_another.identity, ..address.clone() },
+            MemoryAddress { process: u32::MAX, ..address.clone() },
+            MemoryAddress { descriptor: 0, ..address.clone() },
+            MemoryAddress { descriptor: -1, ..address },
+        ] {
+            assert!(HostMemory::open(&wrong).is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn what_killed_processes_left_is_removed_and_what_is_in_use_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("gsplit-left"), b"was left\x01").unwrap();
-        std::fs::write(at("gsplit-wanted"), b"was left\x01").unwrap();
-        std::fs::write(at("another's"), b"stays").unwrap();
-        std::fs::create_dir(at("gsplit-folder")).unwrap();
-        symlink(at("another's"), at("gsplit-link")).unwrap();
-        let used = SharedMemory::at(at("gsplit-used"), 8, &|memory| memory.fill(3)).unwrap();
-        remove_left(folder.path(), "gsplit-wanted");
-        let mut left: Vec<_> =
-            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["another's", "gsplit-folder", "gsplit-link", "gsplit-used", "gsplit-wanted"]);
-        assert_eq!(used.as_ref(), [3; 8]);
-        // Memory whose name is gone removes no other's.
-        std::fs::remove_file(at("gsplit-used")).unwrap();
-        let second = SharedMemory::at(at("gsplit-used"), 8, &|memory| memory.fill(4)).unwrap();
-        drop(used);
-        assert!(at("gsplit-used").exists());
-        drop(second);
-        assert!(!at("gsplit-used").exists());
-    }
-
-    #[test]
-    fn a_link_in_its_place_is_not_followed_and_too_much_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, other) = (folder.path().join("rows"), folder.path().join("other"));
-        std::fs::write(&other, b"another's").unwrap();
-        symlink(&other, &path).unwrap();
-        assert!(SharedMemory::at(path.clone(), 8, &|memory| memory.fill(1)).is_err());
-        assert_eq!(std::fs::read(&other).unwrap(), b"another's");
-        std::fs::remove_file(&path).unwrap();
-        assert!(SharedMemory::at(path.clone(), 1 << 55, &|_| {}).is_err());
-        assert!(!path.exists());
     }
 }

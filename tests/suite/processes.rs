@@ -1,11 +1,12 @@
 //! Ranks as processes, as torchrun starts them: real ones, which torch joins over loopback.
 
 mod ends;
+mod memory;
 mod shards;
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::gpus::{printed, words};
 use crate::support::{command, community, json, losses, ok};
@@ -19,11 +20,16 @@ fn free_port() -> u16 {
 
 /// A process that is `rank` of `size`, which meet at `port`.
 fn start(folder: &Path, port: u16, rank: usize, size: usize, args: &str) -> Child {
-    let mut program = command(folder, &words(args));
+    as_rank(command(folder, &words(args)), port, rank, size).spawn().unwrap()
+}
+
+/// `program` as `rank` of `size`, which meet at `port`.
+fn as_rank(mut program: Command, port: u16, rank: usize, size: usize) -> Command {
     let variables =
         [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", size), ("MASTER_PORT", usize::from(port) - 1)];
     program.envs(variables.map(|(name, value)| (name, value.to_string()))).env("MASTER_ADDR", "127.0.0.1");
-    program.env_remove("RUST_BACKTRACE").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    program.env_remove("RUST_BACKTRACE").stdout(Stdio::piped()).stderr(Stdio::piped());
+    program
 }
 
 /// A process in each of `folders`.

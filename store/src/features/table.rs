@@ -7,19 +7,15 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use bytemuck::Pod;
-use memmap2::MmapMut;
 
 use super::reads::{Layout, RowReads};
 use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, ReadBy, Reading, RowsRead, VisitRow, described};
 use crate::arrow::{ArrowFile, Batch};
-use crate::mmap::{PREFIX, SharedMemory};
-use crate::{Checksum, Error, Result, RowIndex};
+use crate::mmap::{HostMemory, allocate, frozen};
+use crate::{Error, Result, RowIndex};
 
 /// Alignment of each batch of rows in memory.
 const ALIGN: usize = 64;
-
-/// Makes memory of so many bytes for a table, filled by what it is given.
-type Allocate<'a> = dyn Fn(&FeatureTable, usize, &dyn Fn(&mut [u8])) -> std::io::Result<Buffer> + 'a;
 
 /// Feature rows of all vertices, or in a shard of its own, mapped; or some columns of them ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
@@ -135,29 +131,21 @@ impl FeatureTable {
     /// # Errors
     /// If there is not that much memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
-        self.copied(&|_, bytes, fill| {
-            let mut memory = MmapMut::map_anon(bytes)?;
-            #[cfg(target_os = "linux")]
-            // A kernel without huge pages says so; small ones will do.
-            let _ = memory.advise(memmap2::Advice::HugePage);
-            fill(&mut memory);
-            Ok(Buffer::from(bytes::Bytes::from_owner(memory)))
-        })
+        self.copied(None)
     }
 
-    /// As [`FeatureTable::in_memory`], in memory of the host that all processes share which ask for the rows of the same `content`, a
-    /// checksum, from the same file as it is now: rows that were read from it before it was repaired are others. The first reads the file,
-    /// the others wait for it; the last to end gives the memory back.
+    /// As [`FeatureTable::in_memory`], in memory that processes of a host share: its own process reads the file, others which have the
+    /// same rows find them there after that.
     ///
     /// # Errors
-    /// If the host has not that much shared memory (`/dev/shm`).
-    pub fn in_shared_memory(&self, content: &str) -> std::io::Result<Self> {
-        self.copied(&|table, bytes, fill| {
-            let state = table.file.as_ref().map(|(_, state)| state);
-            let state = Checksum::of(format!("{state:?}").as_bytes());
-            let name = format!("{PREFIX}{content}-{state}-{}-{}-{}", table.stride, table.first, table.dim);
-            Ok(Buffer::from(bytes::Bytes::from_owner(SharedMemory::open(&name, bytes, fill)?)))
-        })
+    /// If there is not that much memory, or other rows are in it.
+    pub fn in_host_memory(&self, memory: &HostMemory) -> std::io::Result<Self> {
+        self.copied(Some(memory))
+    }
+
+    /// Identity of the file that is mapped, as it was when it was opened: another after every write.
+    pub fn file_state(&self) -> Option<[i64; 5]> {
+        self.file.as_ref().map(|(_, state)| *state)
     }
 
     /// The same rows, for who asks for many at a time ([`FeatureTable::read_rows`]): read from the mapped file without page faults, but
@@ -166,6 +154,15 @@ impl FeatureTable {
     /// # Errors
     /// [`Error::Io`] and [`Error::Corrupt`] of the file, [`Error::Invalid`] for a table that is not that of a file.
     pub fn on_disk(&self, kept: &[u32], how: &Reading) -> Result<Self> {
+        self.on_disk_beside(None, kept, how)
+    }
+
+    /// As [`FeatureTable::on_disk`], with the kept rows in `memory` that processes of a host share, if it is given: its own process reads
+    /// them, others which have the same table find them there after that, whatever they give as `kept`.
+    ///
+    /// # Errors
+    /// As [`FeatureTable::on_disk`].
+    pub fn on_disk_beside(&self, memory: Option<&HostMemory>, kept: &[u32], how: &Reading) -> Result<Self> {
         let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
             return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
         };
@@ -181,7 +178,7 @@ impl FeatureTable {
         };
         let mut kept: Vec<u32> = kept.iter().filter_map(|&v| Some(self.position(v)? as u32)).collect();
         kept.sort_unstable();
-        let reads = RowReads::open(path, layout, &kept, how)?;
+        let reads = RowReads::open(path, layout, (&kept, memory), how)?;
         Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
     }
 
@@ -210,10 +207,10 @@ impl FeatureTable {
         reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
     }
 
-    /// The same rows in memory that `make` has of so many bytes, filled as it is told.
-    fn copied(&self, make: &Allocate<'_>) -> std::io::Result<Self> {
+    /// The same rows in memory of this process, or in `host`'s, which only its own process fills.
+    fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
         if let Some(held) = &self.held {
-            return Ok(self.columns(held.clone()).copied(make)?.within(held.clone(), self.dim));
+            return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
         }
         let row_bytes = self.dim * self.dtype.bytes();
         let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
@@ -234,10 +231,12 @@ impl FeatureTable {
                 to.copy_from_slice(&row[first..first + row_bytes]);
             }
         };
-        let memory = make(self, end.max(1), &|memory| {
+        let mut memory = allocate(end.max(1), host)?;
+        if host.is_none_or(HostMemory::is_own) {
             self.batches.iter().zip(&batches).for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
             self.scales.iter().zip(&scales).for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
-        })?;
+        }
+        let memory = frozen(memory);
         let parts = |places: &[Range<usize>]| {
             places.iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
         };

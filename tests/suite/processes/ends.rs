@@ -12,7 +12,7 @@ use crate::gpus::{start_with_gpus, with_gpus, words};
 use crate::support::{community, ok};
 
 /// Number of epochs that the processes in `folder` have logged, once these are `least`.
-fn logged(folder: &Path, least: usize) -> usize {
+pub fn logged(folder: &Path, least: usize) -> usize {
     let since = Instant::now();
     loop {
         let lines = fs::read_to_string(folder.join("log.jsonl")).unwrap_or_default().lines().count();
@@ -37,7 +37,7 @@ fn underway(folder: &Path, port: u16, timeout: u64) -> Vec<Child> {
 }
 
 /// Sends process `rank` a signal; what the others say then, and how long they took.
-fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<String>, Duration) {
+pub fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<String>, Duration) {
     let kill = |child: &Child, signal: &str| {
         let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
         assert!(killed.success());

@@ -125,11 +125,12 @@ impl<'a> Job<'a> {
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
-        let content = dataset.manifest().files.get("nodes/feat.arrow").filter(|_| options.process.is_some());
-        // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first.
-        let features = match config.parallelism.slices_columns() || options.memory.is_some() {
+        // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first; processes first find
+        // who shares them.
+        let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();
+        let features = match is_later {
             true => dataset.held_features()?,
-            false => options.features.bring(dataset.held_features()?, content.map(|record| &record.checksum))?,
+            false => options.features.bring(dataset.held_features()?, None)?,
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));

@@ -3,9 +3,10 @@
 //! Returns: the feature rows of a run, in memory, mapped, or read from their file with the hottest of them in memory. Input: the
 //! budget of this process, `--memory`; without it what it holds and four fifths of what is free.
 //! Idea: the graph, mini-batches in flight and the program come first; what the budget leaves is for rows. Where all rows fit, nothing
-//! is read from disk again. Else the rows that are loaded most stay in memory ([`hottest`]), once for all ranks of the process; under
-//! push-pull parallelism each rank keeps its own columns of them. The matrices of mini-batches are counted as `gsplit plan` counts them
-//! ([`held`](crate::model::held)), from a few that are sampled here: nothing is loaded or computed before it is known whether it fits.
+//! is read from disk again. Else the rows that are loaded most stay in memory ([`hottest`]), once for all ranks of the host
+//! ([`HostProcesses`]); under push-pull parallelism each rank keeps its own columns of them. The matrices of mini-batches are counted as
+//! `gsplit plan` counts them ([`held`](crate::model::held)), from a few that are sampled here: nothing is loaded or computed before it is
+//! known whether it fits.
 //! Cost: that of sampling these; one read of each row that is kept.
 //!
 //! Graph arrays are mapped files, and count: a run that has to read them again and again from disk is slow too. Mini-batches that are
@@ -17,9 +18,10 @@ use std::sync::{Mutex, PoisonError};
 use gsplit_kernels::Sampler;
 use gsplit_kernels::schedule::{Step, epoch_seeds};
 use gsplit_store::memory::{Memory, resident, shown};
-use gsplit_store::{FeatureDtype, FeatureTable, Progress, Reading};
+use gsplit_store::{FeatureDtype, FeatureTable, HostMemory, Progress, Reading};
 
 use super::dry_run::any_process;
+use super::processes::{HeldBytes, HostProcesses, Needs};
 use crate::batch::Preparation;
 use crate::infer::least_room;
 use crate::job::Job;
@@ -48,23 +50,19 @@ const PARAMETER: u64 = 16;
 /// How the feature rows of a run are held.
 pub struct HostRows {
     way: Way,
+    /// Whether no row is left to be read from disk.
+    is_all_kept: bool,
     room: Option<u64>,
+    processes: HostProcesses,
 }
 
 enum Way {
-    /// As they are.
-    Given,
+    /// As they are, or brought from there.
+    Given(FeatureStorage),
     /// In memory, all of them.
     Copied,
-    /// Read from their file, but for those of these vertices.
+    /// Read from their file, but for those of these vertices, or those in the memory that another process fills.
     Read(Vec<u32>),
-}
-
-/// Bytes that a process holds beside feature rows.
-struct HeldBytes {
-    graph: u64,
-    batches: u64,
-    program: u64,
 }
 
 impl HostRows {
@@ -87,50 +85,65 @@ impl HostRows {
                 "mini-batches that are made once are kept, however large: leave it out, or train with split",
             );
         }
-        let (bytes, free) = (features.num_bytes() as u64, Memory::of_this_machine().available() / 5 * 4);
+        let (bytes, available) = (features.num_bytes() as u64, Memory::of_this_machine().available());
+        let free = available / 5 * 4;
+        let processes = HostProcesses::meet(options, features)?;
+        // Ranks that have columns of their own have all rows once, together.
+        let copies = if job.config.parallelism.slices_columns() { 1 } else { processes.copies() };
         let stays = match options.features {
-            _ if options.memory.is_some() => false,
-            FeatureStorage::Memory | FeatureStorage::Mapped => true,
-            FeatureStorage::Auto => features.is_in_memory() || bytes.saturating_add(graph_bytes(job)) <= free,
-            FeatureStorage::Disk => false,
+            _ if options.memory.is_some() => None,
+            FeatureStorage::Memory if copies > 1 && bytes > available / copies => {
+                let why = processes.apart().unwrap_or("its processes read different files");
+                let problem = format!("{copies} copies of {} are more than this host has: pass `disk`", shown(bytes));
+                return Err(Error::Option(format!("--load-features memory: {problem} ({why})")));
+            }
+            FeatureStorage::Auto if features.is_in_memory() || bytes <= available / 4 / copies => {
+                Some(FeatureStorage::Auto)
+            }
+            FeatureStorage::Auto if bytes.saturating_add(graph_bytes(job)) <= free => Some(FeatureStorage::Mapped),
+            FeatureStorage::Auto | FeatureStorage::Disk => None,
+            storage => Some(storage),
         };
-        if !any_process(options, !stays)? {
-            return Ok(Self { way: Way::Given, room: None });
+        if let (false, Some(storage)) = (any_process(options, stays.is_none())?, stays) {
+            return Ok(Self { way: Way::Given(storage), is_all_kept: true, room: None, processes });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
         let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales };
-        let budget = options.memory.unwrap_or(held.program + free);
-        let left = match budget.checked_sub(held.all()) {
-            Some(left) => left,
-            None if options.memory.is_some() => return Err(held.refusal(budget, 0)),
-            None => 0,
-        };
-        if options.memory.is_some() && options.features != FeatureStorage::Disk {
-            if bytes <= left {
-                return Ok(Self { way: Way::Copied, room: Some(left - bytes + batches) });
-            }
-            if options.features == FeatureStorage::Memory {
-                return Err(held.refusal(budget, bytes));
-            }
+        let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
+        let needs = Needs { budget: options.memory, free, held, rows: if is_for_all { bytes } else { 0 } };
+        let shared = processes.budget(options, needs)?;
+        // An evaluation has what is left beside so many bytes of rows, this process's part of it.
+        let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
+        if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
+            return Ok(Self { way: Way::Copied, is_all_kept: true, room: room(bytes), processes });
         }
-        let fitting = if cooperates { 0 } else { usize::try_from(left / row_bytes(features)).unwrap_or(usize::MAX) };
+        // With its position.
+        let each = row_bytes(features) + ID;
+        let fitting = if cooperates { 0 } else { usize::try_from(shared.room / each).unwrap_or(usize::MAX) };
         let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
-        let (kept, by) = if rows > 0 { hottest(job, rows, progress)? } else { (Vec::new(), "none".into()) };
+        let is_anothers = !shared_memory(job, &processes).is_none_or(HostMemory::is_own);
+        let (kept, by) =
+            if rows > 0 && !is_anothers { hottest(job, rows, progress)? } else { (Vec::new(), "none".into()) };
+        let of_all = if shared.processes > 1 { format!(" for {} processes", shared.processes) } else { String::new() };
         progress.note(&format!(
-            "feature rows are read from disk: {} of {} stay in memory ({}), by {by}; {} are the budget, {held}",
-            kept.len(),
+            "feature rows are read from disk: {rows} of {} stay in memory ({}){of_all}, by {by}; {} are the budget, {}",
             features.num_rows(),
-            shown(kept.len() as u64 * row_bytes(features)),
-            shown(budget),
+            shown(rows as u64 * row_bytes(features)),
+            shown(shared.budget),
+            shared.held,
         ));
         if rows < features.num_rows() && rows > 0 && !by.starts_with("presample") {
             progress.note(
                 "note: a presample tells which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
         }
-        let room = batches + left.saturating_sub(kept.len() as u64 * row_bytes(features));
-        Ok(Self { way: Way::Read(kept), room: (!cooperates).then_some(room) })
+        Ok(Self {
+            way: Way::Read(kept),
+            is_all_kept: rows == features.num_rows(),
+            room: room(rows as u64 * each),
+            processes,
+        })
     }
 
     /// Bytes that an evaluation may take for rows; as much as it takes when `None`.
@@ -143,25 +156,29 @@ impl HostRows {
     /// # Errors
     /// Errors of the communicator.
     pub fn reads_disk(&self, job: &Job<'_>) -> Result<bool> {
-        let reads = matches!(&self.way, Way::Read(kept) if kept.len() < job.features.num_rows());
+        let reads = matches!(self.way, Way::Read(_)) && !self.is_all_kept;
         any_process(job.options, reads)
     }
 
-    /// The feature rows of `job`. Tells `progress` how they are read.
+    /// The feature rows of `job`. Tells `progress` how they are read. Collective where ranks are processes.
     ///
     /// # Errors
     /// Those of the file; [`Error::Option`] where there is not the memory.
     pub fn bring(&self, job: &Job<'_>, progress: &dyn Progress) -> Result<FeatureTable> {
-        let features = &job.features;
-        let brought = match &self.way {
-            _ if features.is_in_memory() => features.clone(),
+        let (features, memory) = (&job.features, shared_memory(job, &self.processes));
+        let is_sliced = job.config.parallelism.slices_columns();
+        let brought = self.processes.in_turn(job.options, || match &self.way {
+            _ if features.is_in_memory() => Ok(features.clone()),
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
-            Way::Given => features.clone(),
-            Way::Copied if job.config.parallelism.slices_columns() => features.clone(),
-            Way::Read(_) if job.config.parallelism.slices_columns() => read(job, features, &[])?,
-            Way::Copied => FeatureStorage::Memory.bring(features.clone(), None)?,
-            Way::Read(kept) => read(job, features, kept)?,
-        };
+            Way::Given(_) | Way::Copied if is_sliced => Ok(features.clone()),
+            Way::Read(_) if is_sliced => read(job, features, (&[], None)),
+            Way::Given(storage) => storage.bring(features.clone(), memory),
+            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory),
+            Way::Read(kept) => read(job, features, (kept, memory)),
+        })?;
+        if brought.is_in_memory() || brought.read_by().is_some() {
+            self.processes.apart().iter().for_each(|line| progress.note(line));
+        }
         if let Some((by, cached)) = brought.read_by() {
             let path = if cached {
                 "through the page cache, since their file system allows nothing else"
@@ -179,39 +196,21 @@ impl HostRows {
     /// As [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
-            Way::Given => job.options.features.bring(columns, None),
+            Way::Given(storage) => storage.bring(columns, None),
             Way::Copied => FeatureStorage::Memory.bring(columns, None),
-            Way::Read(kept) => read(job, &columns, kept),
+            Way::Read(kept) => read(job, &columns, (kept, None)),
         }
     }
 }
 
-/// `features`, read from their file but for those of the vertices `kept`.
-fn read(job: &Job<'_>, features: &FeatureTable, kept: &[u32]) -> Result<FeatureTable> {
-    Ok(features.on_disk(kept, &Reading { stop: job.options.stop, ..Reading::default() })?)
+/// Memory in which a process finds whole rows that another has read, or reads them for others.
+fn shared_memory<'a>(job: &Job<'_>, processes: &'a HostProcesses) -> Option<&'a HostMemory> {
+    processes.memory().filter(|_| !job.config.parallelism.slices_columns())
 }
 
-impl HeldBytes {
-    fn all(&self) -> u64 {
-        self.graph + self.batches + self.program
-    }
-
-    /// Refusal of a `budget` that is too small for this and `rows` bytes of feature rows.
-    fn refusal(&self, budget: u64, rows: u64) -> Error {
-        let least = (self.all() + rows).div_ceil(1 << 20);
-        let of_rows = if rows > 0 { format!("{} feature rows, ", shown(rows)) } else { String::new() };
-        Error::Option(format!(
-            "--memory: {} are too few, {of_rows}{self}: pass --memory {least}MiB or more, or a smaller --batch-size or --fanouts",
-            shown(budget)
-        ))
-    }
-}
-
-impl std::fmt::Display for HeldBytes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [graph, batches, program] = [self.graph, self.batches, self.program].map(shown);
-        write!(f, "the graph takes {graph}, mini-batches in flight {batches}, the program {program}")
-    }
+/// `features`, read from their file but for those of the vertices `kept`, or those in `memory` that another process has filled.
+fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<&HostMemory>)) -> Result<FeatureTable> {
+    Ok(features.on_disk_beside(memory, kept, &Reading { stop: job.options.stop, ..Reading::default() })?)
 }
 
 /// Numbers of vertices, edges, rows read and rows received of each layer, from the seeds down.

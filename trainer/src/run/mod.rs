@@ -3,6 +3,7 @@
 //! ```text
 //! setup.rs        dataset, map, caches, checkpoint: all that is opened
 //! host.rs         feature rows in the host's memory, within a budget
+//! processes.rs    processes of one host: one budget, and one copy of rows
 //! dry_run.rs      mini-batches on trial: how much memory a GPU has left
 //! forecast.rs     mini-batches on trial: the cost of an epoch that reads rows from disk
 //! shard.rs        a dataset that holds the rows of some vertices alone
@@ -15,5 +16,6 @@ pub mod dry_run;
 pub mod forecast;
 pub mod host;
 pub mod locality;
+pub mod processes;
 pub mod setup;
 pub mod shard;

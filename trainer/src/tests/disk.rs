@@ -3,6 +3,7 @@
 use gsplit_store::FeatureDtype;
 
 use super::fixture::{Cut, changed, config, dataset, emulated, store_partition, stored_as};
+use super::processes::on_processes;
 use super::runs::{losses, run};
 use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
 use crate::{Error, FeatureStorage, RunOptions, Work};
@@ -68,6 +69,33 @@ fn differential_losses_are_those_of_mapped_rows() {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn processes_of_a_host_read_and_find_what_threads_do() {
+    let fixture = stored_as(FeatureDtype::I8, 36, 300, 5, 6);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    for (parallelism, groups) in
+        [(Parallelism::Split, 1), (Parallelism::Split, 2), (Parallelism::Data, 1), (Parallelism::PushPull, 1)]
+    {
+        let config = changed(&config(ModelKind::Sage, parallelism, 3 * groups), |config| {
+            (config.batch_size, config.groups) = (40, groups);
+        });
+        for rows_kept in [0, 100, 300] {
+            let threads = run(&fixture, &config, &disk(rows_kept, 1)).unwrap();
+            let counts = |summary: &crate::Summary| {
+                let of = |epoch: &crate::EpochReport| {
+                    let Work { rows_loaded, rows_from_disk, bytes_from_disk, rows_kept, .. } = epoch.work;
+                    [rows_loaded, rows_from_disk, bytes_from_disk, rows_kept]
+                };
+                summary.epochs.iter().map(of).collect::<Vec<_>>()
+            };
+            for summary in on_processes(&fixture, &config, &disk(rows_kept, 1)) {
+                assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {rows_kept}");
+                assert_eq!(counts(&summary), counts(&threads), "{parallelism}, {rows_kept}");
             }
         }
     }

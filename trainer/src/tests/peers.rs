@@ -72,7 +72,8 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let options = RunOptions { process: Some(Arc::new(process)), cache: Some(20 * 24), ..with("peer") };
     let comm = options.process.as_ref().unwrap().comms().all();
     let artifacts = Artifacts::open(&fixture.dataset, config).unwrap();
-    let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
+    let mut job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
+    job.features = job.features.in_memory().unwrap();
     let caches = Caches::new(&job, &places, &[], &NoProgress);
     let caches = caches.unwrap().unwrap();
     let mut pinned = PinnedRows::new(&job.features, &gpu).unwrap().unwrap();

@@ -28,9 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arrow_buffer::Buffer;
 use memmap2::MmapMut;
 use rayon::prelude::*;
 
+use crate::mmap::{HostMemory, allocate, frozen};
 use crate::{Error, Result, RowIndex, open_file};
 
 mod rates;
@@ -138,7 +140,7 @@ pub(super) struct RowReads {
     /// Scale of every row, where they have one.
     scales: Vec<f32>,
     kept: RowIndex,
-    kept_rows: Option<MmapMut>,
+    kept_rows: Buffer,
     /// Queues that no thread uses.
     idle: Mutex<Vec<Box<dyn Queue>>>,
     stop: Option<&'static AtomicBool>,
@@ -151,8 +153,14 @@ impl std::fmt::Debug for RowReads {
 }
 
 impl RowReads {
-    /// Opens the file at `path`, whose rows lie as `layout` says, and reads those that are `kept`, positions that ascend.
-    pub fn open(path: &Path, layout: Layout, kept: &[u32], how: &Reading) -> Result<Self> {
+    /// Opens the file at `path`, whose rows lie as `layout` says, and reads those that are `kept`, positions that ascend; or finds in
+    /// the memory of a host which are, and the rows.
+    pub fn open(
+        path: &Path,
+        layout: Layout,
+        (kept, host): (&[u32], Option<&HostMemory>),
+        how: &Reading,
+    ) -> Result<Self> {
         let io = || Error::io(path);
         let file = open_file(path).map_err(io())?;
         let direct = if how.cached == Some(true) { None } else { past_the_cache(path) };
@@ -188,19 +196,29 @@ impl RowReads {
             layout,
             scales,
             kept: RowIndex::none(),
-            kept_rows: None,
+            kept_rows: Buffer::from(&[]),
             idle: Mutex::new(vec![queue]),
             stop: how.stop,
         };
-        let row = reads.layout.row;
-        if !kept.is_empty() && row > 0 {
-            let mut memory = MmapMut::map_anon(kept.len() * row).map_err(io())?;
-            #[cfg(target_os = "linux")]
-            // A kernel without huge pages says so; small ones will do.
-            let _ = memory.advise(memmap2::Advice::HugePage);
-            reads.read(kept.iter().copied(), &mut |at, bytes, _| memory[at * row..][..row].copy_from_slice(bytes))?;
+        // Positions, then their rows.
+        let (each, row) = (size_of::<u32>() + reads.layout.row, reads.layout.row);
+        let memory = match host.filter(|host| !host.is_own()) {
+            Some(host) if host.is_empty() => None,
+            Some(host) => Some(allocate(host.len(), Some(host)).map_err(io())?),
+            None if kept.is_empty() => None,
+            None => {
+                let mut memory = allocate(kept.len() * each, host).map_err(io())?;
+                let (positions, rows) = memory.split_at_mut(size_of_val(kept));
+                positions.copy_from_slice(bytemuck::cast_slice(kept));
+                reads.read(kept.iter().copied(), &mut |at, bytes, _| rows[at * row..][..row].copy_from_slice(bytes))?;
+                Some(memory)
+            }
+        };
+        if let Some(memory) = memory.map(frozen) {
+            let positions = memory.len() / each * size_of::<u32>();
+            let kept = bytemuck::cast_slice(&memory[..positions]);
             reads.kept = RowIndex::new(reads.layout.rows, kept).map_err(Error::Invalid)?;
-            reads.kept_rows = Some(memory);
+            reads.kept_rows = memory.slice(positions);
         }
         Ok(reads)
     }
@@ -300,7 +318,7 @@ impl RowReads {
 
     fn kept_row(&self, position: u32) -> &[u8] {
         let (row, at) = (self.layout.row, self.kept.row_of(position).unwrap_or(0));
-        self.kept_rows.as_ref().map_or(&[][..], |rows| &rows[at * row..][..row])
+        &self.kept_rows[at * row..][..row]
     }
 
     fn scale(&self, position: u32) -> f32 {

@@ -135,6 +135,32 @@ fn threads_of_a_process_read_at_the_same_time() {
 }
 
 #[test]
+fn rows_that_one_process_keeps_are_found_by_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for (dtype, dim) in [(FeatureDtype::F32, 5), (FeatureDtype::I8, 7)] {
+        let mut random = Random { seed: 6, drawn: 0 };
+        let mapped = table(&folder.path().join("f"), dtype, (3000, dim), &mut random);
+        let own = HostMemory::new().unwrap();
+        let other = HostMemory::open(&own.address().unwrap()).unwrap();
+        let how = Reading::default();
+        let kept = [2999, 3, 17, 1024];
+        let before = mapped.on_disk_beside(Some(&other), &[], &how).unwrap();
+        let first = mapped.on_disk_beside(Some(&own), &kept, &how).unwrap();
+        let second = mapped.on_disk_beside(Some(&other), &[], &how).unwrap();
+        let all: Vec<u32> = (0..3000).collect();
+        let [before, first, second] = [before, first, second].map(|read| found(&read, &all));
+        assert_eq!((&first, first.1.kept, before.1.kept), (&second, 4, 0));
+        assert_eq!(before.0, first.0);
+        // Memory with other content is refused.
+        let copied = HostMemory::new().unwrap();
+        mapped.in_host_memory(&copied).unwrap();
+        let copied = HostMemory::open(&copied.address().unwrap()).unwrap();
+        assert!(mapped.on_disk_beside(Some(&copied), &[], &how).is_err());
+        assert!(mapped.in_host_memory(&other).is_err());
+    }
+}
+
+#[test]
 fn a_file_that_was_cut_is_named_and_reading_stops_when_it_is_to() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();

@@ -50,7 +50,7 @@ pub struct RunOptions {
     pub products: Option<Products>,
     /// Storage that feature rows are read from.
     pub features: FeatureStorage,
-    /// Bytes that this process may hold, mapped arrays of the graph included; when `None` what is free less a fifth.
+    /// Bytes that this process may hold, its part of the mapped graph included; when `None` its part of what is free less a fifth.
     pub memory: Option<u64>,
     /// Rows that stay in memory where the others are read from disk, whatever there is room for; as many as fit when `None`.
     pub rows_kept: Option<usize>,

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Checksum, FeatureTable};
+use gsplit_store::{FeatureTable, HostMemory};
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -23,14 +23,18 @@ pub enum FeatureStorage {
 }
 
 impl FeatureStorage {
-    /// `features`, read from there. Processes of a host share in memory what has the same `content`, if that is given.
-    pub(crate) fn bring(self, features: FeatureTable, content: Option<&Checksum>) -> Result<FeatureTable> {
+    /// `features`, read from there; in `memory` that processes of a host share, if it is given: those that it is not of find there what
+    /// its own has decided and read.
+    pub(crate) fn bring(self, features: FeatureTable, memory: Option<&HostMemory>) -> Result<FeatureTable> {
         let bytes = features.num_bytes() as u64;
-        let shared = || Some(features.in_shared_memory(&content?.to_string()));
-        let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
+        let in_memory = || memory.map_or_else(|| features.in_memory(), |memory| features.in_host_memory(memory));
+        let stays = || match memory.filter(|memory| !memory.is_own()) {
+            Some(memory) => memory.is_empty(),
+            None => bytes > Memory::of_this_machine().available() / 4,
+        };
         match self {
             Self::Mapped | Self::Disk => Ok(features),
-            Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
+            Self::Auto if stays() => Ok(features),
             Self::Auto => Ok(in_memory().unwrap_or(features)),
             Self::Memory => in_memory().map_err(|_| {
                 Error::Option(format!("--load-features memory: {} are more than there is: pass `disk`", shown(bytes)))
