@@ -8,11 +8,13 @@
 //! weight up to a threshold, which sampled pairs below it then weigh: any cut is expected to be what it was (edge
 //! sparsification as in Goranci et al., and for partitioning Gottesbüren et al., "Linear-time multilevel graph
 //! partitioning via edge sparsification", 2025). So a graph without clusters cannot fill the memory.
+//! A graph that memory does not hold is read in order instead ([`in_order`](super::in_order)).
 //! Cost: O(m), parallel; 8 bytes an arc of the coarse graph, and 12 a vertex.
 
 use rayon::prelude::*;
 
 use super::graph::{Coarse, Graph, Segment};
+use super::in_order::InOrder;
 use super::label_weights::Pool;
 use crate::VertexWeights;
 use crate::scramble::scramble;
@@ -25,7 +27,7 @@ const SEGMENTS: usize = 128;
 const LEAST_ROWS: usize = 256;
 
 /// One segment in this many is counted before pairs are sampled.
-const SEGMENTS_PER_PROBE: usize = 32;
+pub(super) const SEGMENTS_PER_PROBE: usize = 32;
 /// Largest threshold below which pairs are sampled.
 const MAX_THRESHOLD: usize = 1 << 14;
 
@@ -48,11 +50,15 @@ pub(super) fn contract<G: Graph>(
 ) -> Level {
     let (coarse_of, clusters) = number(graph, labels);
     let weights = sum_weights(weights, &coarse_of, clusters);
+    if graph.is_read_in_order() {
+        let graph = InOrder::new(graph, &coarse_of, clusters, seed).contract(max_arcs);
+        return Level { graph, weights, coarse_of };
+    }
     let (starts, members) = group(&coarse_of, clusters);
     let rows_log2 = segment_log2(clusters);
     let contraction =
         Contraction { graph, coarse_of: &coarse_of, starts, members, rows_log2, pool: Pool::default(), seed };
-    let threshold = if graph.num_arcs() <= max_arcs { 1 } else { contraction.threshold(max_arcs) };
+    let threshold = if graph.num_arcs() <= max_arcs { 1 } else { contraction.probe(max_arcs) };
     let firsts: Vec<usize> = contraction.firsts().collect();
     let segments = firsts.into_par_iter().with_max_len(1).map(|first| contraction.segment(first, threshold)).collect();
     drop(contraction);
@@ -105,7 +111,9 @@ impl<G: Graph> Contraction<'_, G> {
             });
             match threshold {
                 1 => segment.arcs.extend(by_label.iter()),
-                _ => segment.arcs.extend(by_label.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),
+                _ => segment
+                    .arcs
+                    .extend(by_label.iter().filter_map(|arc| sample(cluster as u32, arc, (threshold, self.seed)))),
             }
             segment.ends.push(segment.arcs.len() as u32);
         }
@@ -113,37 +121,38 @@ impl<G: Graph> Contraction<'_, G> {
         segment
     }
 
-    /// The arc, if it is kept, with the weight that it then has; the same for both ends of a pair.
-    fn sample(&self, cluster: u32, (other, weight): (u32, u32), threshold: u32) -> Option<(u32, u32)> {
-        let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
-        let draw = scramble(pair ^ self.seed) >> 32;
-        let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;
-        kept.then_some((other, weight.max(threshold)))
-    }
-
     /// The least threshold that leaves about `max_arcs`, judged by a few segments.
-    fn threshold(&self, max_arcs: u64) -> u32 {
+    fn probe(&self, max_arcs: u64) -> u32 {
         let firsts: Vec<usize> = self.firsts().step_by(SEGMENTS_PER_PROBE).collect();
-        let probes = firsts.into_par_iter().with_max_len(1).map(|first| {
-            let (mut counts, segment) = (vec![0u64; MAX_THRESHOLD + 1], self.segment(first, 1));
-            segment.arcs.iter().for_each(|&(_, weight)| counts[MAX_THRESHOLD.min(weight as usize)] += 1);
-            (counts, segment.ends.len())
-        });
-        let add = |(mut a, rows): (Vec<u64>, usize), (b, more): (Vec<u64>, usize)| {
-            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-            (a, rows + more)
-        };
-        let (counts, rows) = probes.reduce(|| (vec![0; MAX_THRESHOLD + 1], 0), add);
-        let allowed = max_arcs as f64 * rows as f64 / self.num_clusters().max(1) as f64;
-        let expected = |threshold: usize| {
-            let kept = counts
-                .iter()
-                .enumerate()
-                .map(|(weight, &count)| count as f64 * f64::min(1.0, weight as f64 / threshold as f64));
-            kept.sum::<f64>()
-        };
-        (1..MAX_THRESHOLD).find(|&threshold| expected(threshold) <= allowed).unwrap_or(MAX_THRESHOLD) as u32
+        let probes = firsts.into_par_iter().with_max_len(1).map(|first| self.segment(first, 1));
+        threshold(&probes.collect::<Vec<_>>(), self.num_clusters(), max_arcs)
     }
+}
+
+/// The arc from `cluster`, if it is kept under a threshold and a seed, with the weight that it then has; the same for both ends of a pair.
+pub(super) fn sample(cluster: u32, (other, weight): (u32, u32), (threshold, seed): (u32, u64)) -> Option<(u32, u32)> {
+    let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
+    let draw = scramble(pair ^ seed) >> 32;
+    let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;
+    kept.then_some((other, weight.max(threshold)))
+}
+
+/// The least threshold that leaves about `max_arcs` of a graph of so many clusters, of which these are some rows.
+pub(super) fn threshold(probes: &[Segment], clusters: usize, max_arcs: u64) -> u32 {
+    let (mut counts, mut rows) = (vec![0u64; MAX_THRESHOLD + 1], 0);
+    for segment in probes {
+        segment.arcs.iter().for_each(|&(_, weight)| counts[MAX_THRESHOLD.min(weight as usize)] += 1);
+        rows += segment.ends.len();
+    }
+    let allowed = max_arcs as f64 * rows as f64 / clusters.max(1) as f64;
+    let expected = |threshold: usize| {
+        let kept = counts
+            .iter()
+            .enumerate()
+            .map(|(weight, &count)| count as f64 * f64::min(1.0, weight as f64 / threshold as f64));
+        kept.sum::<f64>()
+    };
+    (1..MAX_THRESHOLD).find(|&threshold| expected(threshold) <= allowed).unwrap_or(MAX_THRESHOLD) as u32
 }
 
 /// Numbers the clusters that have a vertex with a neighbour, in place of their labels.

@@ -23,6 +23,11 @@ pub(super) trait Graph: Sync + Neighbours {
     /// Visits every neighbour of `v` with the weight of its arc.
     fn for_each(&self, v: u32, visit: impl FnMut(u32, u32));
 
+    /// Whether rows are to be read in the order of the vertices, since memory does not hold all of them.
+    fn is_read_in_order(&self) -> bool {
+        false
+    }
+
     /// Begins to fetch `values[u]` for every neighbour u of `v`, a vertex that will be looked at soon.
     #[inline]
     fn fetch_ahead<T>(&self, v: u32, values: &[T]) {

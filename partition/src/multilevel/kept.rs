@@ -68,7 +68,8 @@ impl<T: AnyBitPattern> Deref for Kept<T> {
     fn deref(&self) -> &[T] {
         match self {
             Self::Memory(kept) => kept,
-            // A map begins at a page, so its elements are aligned.
+            // A map begins at a page, so its elements are aligned; none is of nothing.
+            Self::File(map, _) if map.is_empty() => &[],
             Self::File(map, _) => cast_slice(map),
         }
     }

@@ -18,6 +18,7 @@ mod contract;
 mod cycles;
 mod fm;
 mod graph;
+mod in_order;
 mod initial;
 mod kept;
 mod label_weights;

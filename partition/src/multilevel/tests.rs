@@ -99,7 +99,20 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
             assert!(members.iter().all(|&v| within[v as usize] == within[members[0] as usize]), "{}", graph.name);
         }
 
-        let level = contract(&finest, &weights, labels, u64::MAX, 0);
+        let level = contract(&finest, &weights, labels.clone(), u64::MAX, 0);
+        let filed = Undirected::new(dataset.topology(), counts.as_deref(), 64, Some(dataset.path())).unwrap();
+        let in_order = contract(&filed, &weights, labels.clone(), u64::MAX, 0);
+        assert_eq!(
+            (arcs(&in_order.graph), &in_order.coarse_of),
+            (arcs(&level.graph), &level.coarse_of),
+            "{}",
+            graph.name
+        );
+        // A few arcs at a time; they are sampled where there are more.
+        let few = contract(&filed, &weights, labels, 40, 0);
+        let sampled = arcs(&few.graph);
+        assert!(sampled.iter().all(|(&(u, v), weight)| sampled.get(&(v, u)) == Some(weight)), "{}", graph.name);
+        assert!(sampled.keys().all(|pair| arcs(&level.graph).contains_key(pair)), "{}", graph.name);
         let mut parts = vec![0; level.weights.len()];
         let mut expected: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         for (&(v, u), &weight) in &arcs(&finest) {

@@ -24,6 +24,8 @@ pub(super) struct Undirected<'a> {
     /// For each vertex the heads of those of its out-edges that have no edge the other way, and the weights of all arcs; none where
     /// all edges have one the other way and weigh 1.
     turned: Option<OneWayEdges>,
+    /// Whether they lie in a file.
+    is_filed: bool,
 }
 
 impl<'a> Undirected<'a> {
@@ -33,7 +35,7 @@ impl<'a> Undirected<'a> {
         let counts = counts.map(EdgeCounts::new);
         let as_it_is = counts.is_none() && is_symmetric(topology);
         let turned = (!as_it_is).then(|| OneWayEdges::turn(topology, counts.as_ref(), memory, folder)).transpose()?;
-        Ok(Self { indptr: topology.indptr(), indices: topology.indices(), turned })
+        Ok(Self { indptr: topology.indptr(), indices: topology.indices(), turned, is_filed: folder.is_some() })
     }
 
     /// The in-neighbours of `v` and where they begin.
@@ -60,6 +62,10 @@ impl Graph for Undirected<'_> {
 
     fn degree(&self, v: u32) -> usize {
         self.inward(v).0.len() + self.outward(v).0.len()
+    }
+
+    fn is_read_in_order(&self) -> bool {
+        self.is_filed
     }
 
     // The one call of `visit` is in the innermost loop, or the compiler does not inline it.
