@@ -127,7 +127,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
     /// End each epoch after N mini-batches, to see how fast a run would be: nothing is kept of it but logs (not for cooperative)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["checkpoint", "resume"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trial: Option<u32>,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
@@ -245,8 +245,9 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
-    if args.trial.is_some() && config.parallelism.cooperates() {
-        return Err(usage("--trial: cooperative mini-batches are made once, all of them: leave it out"));
+    if args.trial.is_some() && (args.checkpoint.is_some() || config.parallelism.cooperates()) {
+        let problem = "it keeps nothing, and cooperative mini-batches are made once, all of them";
+        return Err(usage(format!("--trial: {problem}: leave it out, or --checkpoint")));
     }
     let dataset = args.dataset.as_deref().context("a dataset is needed")?;
     if processes.is_none_or(Processes::leads) {

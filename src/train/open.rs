@@ -31,7 +31,7 @@ const COMMON: [&str; 14] = [
 
 /// Options that `--help` shows besides; the others are in `--help-all` alone.
 const USUAL: &str = "config print-config preset gpus placement cache prefetch load-features memory tensorboard force \
-    partition groups seed eval-every eval-fanouts patience heads dropout norm dtype checkpoint-activations \
+    partition groups seed eval-every patience heads dropout norm dtype checkpoint-activations \
     optimizer weight-decay schedule metric";
 
 /// Prints all options.
