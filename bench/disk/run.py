@@ -29,7 +29,7 @@ FANOUTS, BATCH, BATCHES, LIMIT = "10,5", 1024, 12, 10**9
 VERTICES, EDGES, WIDTH = 2_000_000, 20_000_000, 256
 TRAIN = ["--parallelism", "single", "--layers", 2, "--fanouts", FANOUTS, "--batch-size", BATCH, "--hidden", 64]
 SMALL, LARGE, FAULTS, MEMMAP, FLOOR = "--memory 450MiB", "--memory 900MiB", "--load-features mapped", "numpy.memmap", "computing"
-SECONDS = {FAULTS: 300, MEMMAP: 300}
+SECONDS = {FAULTS: 100, MEMMAP: 100}
 
 
 def prepare(gsplit, folder):
