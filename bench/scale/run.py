@@ -42,9 +42,14 @@ def describe(name, child):
     return child.peak_bytes
 
 
+def share(args, sixteenths):
+    """The option for so many sixteenths of the budget; the rest is for mapped files, which only training counts."""
+    return ["--memory", f"{in_bytes(args.memory) * sixteenths // 16 // MIB}MiB"]
+
+
 def train(gsplit, args, dataset, group):
     """Trains some mini-batches of an epoch, and evaluates."""
-    words = [gsplit, "train", dataset, "--parallelism", "split", "--ranks", RANKS, "--memory", args.memory, "--hidden", 256]
+    words = [gsplit, "train", dataset, "--parallelism", "split", "--ranks", RANKS, *share(args, 15), "--hidden", 256]
     words += ["--epochs", 1, "--trial", args.trial, "--eval-fanouts", FANOUTS, "--json"]
     child = measure.run(words, group=group)
     return child, json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]
@@ -56,9 +61,7 @@ def bench(args, folder, group):
     measure.need_disk(folder, DISK_BYTES * args.scale)
     print("making the raw graph", file=sys.stderr, flush=True)
     made = measure.run([python, HERE / "graph.py", raw, args.scale, os.cpu_count()])
-    # Of the budget a part is for what is mapped.
-    budget = ["--memory", f"{in_bytes(args.memory) * 7 // 8 // MIB}MiB"]
-    options = [raw, "--out", dataset, "--feature-dtype", "f16", *budget]
+    options = [raw, "--out", dataset, "--feature-dtype", "f16", *share(args, 14)]
     plan = json.loads(measure.run([gsplit, "convert", *options, "--plan", "--json"]).output)
     convert = measure.run([gsplit, "convert", *options, "--json"], group=group)
     said, raw_bytes = json.loads(convert.output), measure.size_of(raw)
@@ -72,9 +75,9 @@ def bench(args, folder, group):
     describe("generate", made)
     peaks = [describe("convert", convert)]
     peaks.append(describe("verify", measure.run([gsplit, "verify", dataset], group=group)))
-    words = [gsplit, "presample", dataset, "--fanouts", FANOUTS, "--epochs", 1, *budget, "--quiet"]
+    words = [gsplit, "presample", dataset, "--fanouts", FANOUTS, "--epochs", 1, *share(args, 14), "--quiet"]
     peaks.append(describe("presample", measure.run(words, group=group)))
-    words = [gsplit, "partition", dataset, "--parts", RANKS, "--quality", args.quality, *budget, "--json"]
+    words = [gsplit, "partition", dataset, "--parts", RANKS, "--quality", args.quality, *share(args, 10), "--json"]
     partition = measure.run(words, group=group)
     peaks.append(describe("partition", partition))
     child, epoch = train(gsplit, args, dataset, group)

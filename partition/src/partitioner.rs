@@ -51,6 +51,28 @@ impl Problem<'_> {
     }
 }
 
+#[cfg(test)]
+impl<'a> Problem<'a> {
+    /// Vertices and edges that weigh 1, cut into so many parts of one server.
+    pub fn of(topology: &'a Topology, parts: u32) -> Self {
+        Self {
+            topology,
+            weights: VertexWeights::unit(topology.num_vertices()),
+            edge_counts: None,
+            draws: 0,
+            objective: Objective::default(),
+            parts,
+            servers: 1,
+            epsilon: 0.03,
+            seed: 0,
+            quality: Quality::Default,
+            memory: None,
+            folder: Path::new(""),
+            start: None,
+        }
+    }
+}
+
 /// Cuts graphs into parts.
 pub(crate) trait Partitioner {
     /// The part of every vertex, below `problem.parts`; no part is empty. The same problem gets the same answer, for any
@@ -162,21 +184,7 @@ mod tests {
     fn several_tries_keep_the_best_of_them() {
         let graph = communities(5, 60);
         let dataset = graph.dataset();
-        let problem = Problem {
-            topology: dataset.topology(),
-            weights: VertexWeights::unit(dataset.num_vertices()),
-            edge_counts: None,
-            draws: 0,
-            objective: Objective::default(),
-            parts: 7,
-            servers: 1,
-            epsilon: 0.03,
-            seed: 3,
-            quality: Quality::Default,
-            memory: None,
-            folder: Path::new(""),
-            start: None,
-        };
+        let problem = Problem { seed: 3, ..Problem::of(dataset.topology(), 7) };
         let adjacency = Adjacency::build(problem.topology, None).unwrap();
         let tries: Vec<Answer> = (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt).unwrap()).collect();
         let best = tries.iter().map(|answer| answer.cut).min().unwrap();

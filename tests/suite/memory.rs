@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::gpus::words;
 use crate::support::{command, community, fails, gsplit, json, ok};
 
 const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
 
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
+/// The budget that a refusal names.
+fn named(line: &str) -> u64 {
+    let rest = line.split("pass --memory ").nth(1).unwrap_or_else(|| panic!("{line}"));
+    rest.split("MiB or more").next().unwrap().parse().unwrap()
 }
 
 /// The words of [`TRAIN`] and `more`.
@@ -26,13 +29,12 @@ fn a_budget_that_is_too_small_names_one_that_does() {
     community(folder, 3000);
     let line = fails(folder, &train("--memory 64MiB"), 2);
     assert!(line.starts_with("error: --memory: 64 MiB are too few, the graph takes"), "{line}");
-    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split(" or more").next()).unwrap();
+    let number = named(&line);
     let losses = |run: &Value| {
         run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].clone()).collect::<Vec<_>>()
     };
     let usual = json(folder, &train("--load-features mapped"));
     // As much as a process of the same size holds, and the rows, which are small.
-    let number: u64 = least.trim_end_matches("MiB").parse().unwrap();
     for more in ["", "--load-features disk"] {
         let budget = format!("{}MiB", number + 32);
         let arguments = [&train(more)[..], &["--memory", &budget]].concat();
@@ -63,8 +65,7 @@ fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     let endless: Vec<&str> = TRAIN.replace(" --epochs 2", "").leak().split(' ').chain(endless.split(' ')).collect();
     let line = fails(folder, &[&endless[..], &["64MiB"]].concat(), 2);
     // So few rows are kept that mini-batches read the others.
-    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
-    let budget = format!("{}MiB", least.parse::<u64>().unwrap() + 8);
+    let budget = format!("{}MiB", named(&line) + 8);
     let mut child = command(folder, &[&endless[..], &[&budget]].concat()).stderr(Stdio::piped()).spawn().unwrap();
     let log = folder.join("log.jsonl");
     while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) == 0 {
@@ -89,8 +90,7 @@ fn partitions_keep_to_a_budget_or_name_one() {
     let partition = |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
     let line = fails(folder, &words(&partition("--memory 64MiB")), 2);
     assert!(line.starts_with("error: --memory: to partition 2000000 vertices takes"), "{line}");
-    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split(" or more").next()).unwrap();
-    let number: u64 = least.trim_end_matches("MiB").parse().unwrap();
+    let number = named(&line);
     let output = gsplit(folder, &words(&partition(&format!("--memory {}MiB", number + 8))));
     let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said.contains("2 parts by multilevel"), "{said}{notes}");
@@ -132,8 +132,7 @@ fn reads_from_disk_are_foretold() {
         assert!(plan(name, 1e10, 1e9)["disk"].is_null(), "all rows fit");
         let train = format!("train ds {how} {shape} --epochs 1 --eval-every 0 --threads 2 --memory");
         let line = fails(folder, &words(&format!("{train} 64MiB")), 2);
-        let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
-        let budget = least.parse::<u64>().unwrap() + 14;
+        let budget = named(&line) + 14;
         let output = gsplit(folder, &words(&format!("{train} {budget}MiB --json")));
         let notes = gsplit(folder, &words(&format!("{train} {budget}MiB"))).stderr;
         let notes = String::from_utf8(notes).unwrap();

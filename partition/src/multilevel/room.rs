@@ -80,8 +80,6 @@ mod tests {
     use gsplit_store::Notes;
 
     use super::*;
-    use crate::VertexWeights;
-    use crate::multilevel::Quality;
     use crate::tests::communities;
 
     #[test]
@@ -90,21 +88,8 @@ mod tests {
         let dataset = graph.dataset();
         let counts = vec![1; dataset.topology().num_edges()];
         let n = dataset.num_vertices() as u64;
-        let problem = Problem {
-            topology: dataset.topology(),
-            weights: VertexWeights::unit(dataset.num_vertices()),
-            edge_counts: Some(&counts),
-            draws: 0,
-            objective: Objective::Cut,
-            parts: 4,
-            servers: 1,
-            epsilon: 0.03,
-            seed: 1,
-            quality: Quality::Default,
-            memory: None,
-            folder: dataset.path(),
-            start: None,
-        };
+        let problem =
+            Problem { edge_counts: Some(&counts), folder: dataset.path(), ..Problem::of(dataset.topology(), 4) };
         let (held, vertices, notes) = (1 << 30, n * (VERTEX + WEIGHT), Notes::default());
         let within = |left: u64| Room::within(&problem, held, held + left, &notes);
         let all = within(1 << 40).unwrap();

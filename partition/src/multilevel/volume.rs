@@ -215,9 +215,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::Objective;
     use crate::multilevel::undirected::Undirected;
     use crate::tests::{draws, random_graph};
-    use crate::{Objective, Quality};
 
     /// The expected rows, by the formula.
     fn oracle(problem: &Problem<'_>, parts: &[u16]) -> f64 {
@@ -246,19 +246,11 @@ mod tests {
             let mut draws = draws(seed);
             let parts = 2 + draws.below(4);
             let problem = Problem {
-                topology: dataset.topology(),
-                weights: VertexWeights::unit(n),
                 edge_counts: (seed % 3 > 0).then(|| presample.edge()),
                 draws: [3, 30, 40_000][seed as usize % 3],
                 objective: Objective::Volume,
-                parts,
-                servers: 1,
-                epsilon: 0.03,
                 seed,
-                quality: Quality::Default,
-                memory: None,
-                folder: std::path::Path::new(""),
-                start: None,
+                ..Problem::of(dataset.topology(), parts)
             };
             let finest = Undirected::new(problem.topology, None, u64::MAX, None).unwrap();
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(parts) as u16).collect();

@@ -285,21 +285,7 @@ mod tests {
         let cut_of = |edges: &[(u32, u32)], expect_both_ways: bool| {
             let graph = Fixture::new("communities", 400, edges);
             let dataset = graph.dataset();
-            let problem = Problem {
-                topology: dataset.topology(),
-                weights: VertexWeights::unit(400),
-                edge_counts: None,
-                draws: 0,
-                objective: crate::Objective::default(),
-                parts: 4,
-                servers: 1,
-                epsilon: 0.03,
-                seed: 0,
-                quality: crate::Quality::Default,
-                memory: None,
-                folder: std::path::Path::new(""),
-                start: None,
-            };
+            let problem = Problem::of(dataset.topology(), 4);
             let seen = WeightedEdges::of(&problem);
             assert_eq!(seen.both_ways, expect_both_ways);
             assert_eq!(seen.total(), edges.len() as f64 / if expect_both_ways { 2.0 } else { 1.0 });
