@@ -1,7 +1,12 @@
-//! A hint to the processor.
+//! Hints to the processor, and to the system, about what is read soon.
 //!
-//! Unsafe code of this file: the instruction for it.
+//! Unsafe code of this file: the instruction and the system call for it.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
+
+/// Bytes of a page of memory; where pages are larger, some are asked for twice.
+const PAGE: usize = 4096;
 
 /// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result of a
 /// program never depends on it. Does nothing where the processor's instruction is not known here.
@@ -18,6 +23,35 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
+/// Page of memory that `slice[index]` begins in.
+#[inline]
+pub(crate) fn page_of<T>(slice: &[T], index: usize) -> usize {
+    slice.as_ptr().wrapping_add(index) as usize / PAGE
+}
+
+/// Begins to read `slice[range]` from the file that it is mapped from, without waiting for it. Does nothing where it is in memory, and
+/// where the system takes no such hint.
+pub(crate) fn read_ahead<T>(slice: &[T], range: Range<usize>) {
+    if let Some(part) = slice.get(range) {
+        advise(part, libc::MADV_WILLNEED);
+    }
+}
+
+/// Tells the system that `slice` is read here and there, so that it reads the page that is asked for and not those around it.
+pub(crate) fn is_scattered<T>(slice: &[T]) {
+    advise(slice, libc::MADV_RANDOM);
+}
+
+fn advise<T>(slice: &[T], advice: i32) {
+    if slice.is_empty() {
+        return;
+    }
+    let from = page_of(slice, 0) * PAGE;
+    let bytes = slice.as_ptr_range().end as usize - from;
+    // SAFETY: neither advice changes a byte or a mapping. A system of larger pages refuses what does not begin at one.
+    unsafe { libc::madvise(from as *mut libc::c_void, bytes, advice) };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -25,6 +59,48 @@ mod tests {
         for index in [0, 2, 3, usize::MAX] {
             super::prefetch(&[1u64, 2, 3], index);
             super::prefetch::<u64>(&[], index);
+            super::read_ahead(&[1u64, 2, 3], 0..index);
+            super::read_ahead::<u64>(&[], 0..index);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pages_that_are_asked_for_are_read_and_no_others() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        use std::time::{Duration, Instant};
+        const PAGES: usize = 512;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; PAGES * super::PAGE]).unwrap();
+        file.sync_all().unwrap();
+        let bytes = PAGES * super::PAGE;
+        // SAFETY: a new mapping of a file that nobody else has; its pages are dropped from memory, not from the file.
+        let mapped: &[u8] = unsafe {
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+            let mapped =
+                libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            assert_ne!(mapped, libc::MAP_FAILED);
+            std::slice::from_raw_parts(mapped.cast(), bytes)
+        };
+        let in_memory = || -> Vec<usize> {
+            let mut pages = [0u8; PAGES];
+            // SAFETY: the mapping has as many pages.
+            assert_eq!(unsafe { libc::mincore(mapped.as_ptr() as *mut _, bytes, pages.as_mut_ptr()) }, 0);
+            (0..PAGES).filter(|&page| pages[page] & 1 != 0).collect()
+        };
+        if !in_memory().is_empty() {
+            eprintln!("skipped: the file system of temporary files is in memory, or its pages are larger");
+            return;
+        }
+        super::is_scattered(mapped);
+        super::read_ahead(mapped, 100 * super::PAGE + 9..101 * super::PAGE + 1);
+        let until = Instant::now() + Duration::from_secs(20);
+        while in_memory() != [100, 101] && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(in_memory(), [100, 101]);
+        // A page that is not asked for comes alone.
+        assert_eq!((mapped[300 * super::PAGE], in_memory()), (1, vec![100, 101, 300]));
     }
 }

@@ -48,6 +48,9 @@ pub struct DiskRows {
     pub rows_from_disk: f64,
     /// Bytes that are read for them.
     pub bytes_from_disk: f64,
+    /// Bytes of the graph that stay in memory.
+    #[serde(skip)]
+    graph: f64,
     /// Reads, and bytes of them, of a host for a mini-batch.
     #[serde(skip)]
     of_host: [f64; 2],
@@ -223,7 +226,7 @@ impl Candidates {
         let disk = self.disk_rows(candidate, profile, bare.memory, sources);
         let mapped = match disk {
             _ if !profile.shared => 0.0,
-            Some(disk) => self.graph_bytes + disk.rows_kept * self.row_bytes,
+            Some(disk) => disk.graph + disk.rows_kept * self.row_bytes,
             None => self.mapped(candidate),
         };
         let cost = cost(&candidate.work, way(sources, far_graph, disk), &self.shape, profile);
@@ -247,16 +250,17 @@ impl Candidates {
         let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
         // Rows that the host gathers for GPUs, as f32 and as these take them, of the mini-batch that is ahead too.
         let taken = if profile.shared { taken } else { 4.0 * loaded / hosts * self.row_bytes };
-        let beside = self.graph_bytes + taken;
         let cooperates = candidate.way.parallelism.cooperates();
-        let (left, fits) = match self.memory.filter(|_| !cooperates).map(|memory| memory.total() as f64) {
-            Some(budget) => (budget - PROGRAM - beside, all <= budget - PROGRAM - beside),
-            None if profile.shared => {
-                let free = profile.memory * (1.0 - FREE);
-                (free - beside, all + self.graph_bytes <= free)
-            }
+        let budget = match self.memory.filter(|_| !cooperates) {
+            Some(memory) => memory.total() as f64 - PROGRAM,
+            None if profile.shared => profile.memory * (1.0 - FREE),
             None => return None,
         };
+        // Of a graph that does not fit, edges are read as they are drawn, and have half of what is left; these reads are not counted.
+        let rest = budget - taken;
+        let graph = if self.graph_bytes <= rest { self.graph_bytes } else { rest.max(0.0) / 2.0 };
+        let left = rest - graph;
+        let fits = all <= if self.memory.is_some() && !cooperates { left } else { budget - self.graph_bytes };
         if fits || (cooperates && candidate.steps == 1) {
             return None;
         }
@@ -271,6 +275,7 @@ impl Candidates {
         let [reads, bytes] = self.hits.reads_of_row(kept, each, [self.row_bytes, row]).map(|of_row| of_row * read);
         let steps = candidate.steps as f64;
         Some(DiskRows {
+            graph,
             rows_kept: kept.min(self.hits.vertices()),
             rows_from_disk: read * steps,
             bytes_from_disk: bytes * steps,

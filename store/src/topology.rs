@@ -1,6 +1,7 @@
 //! The graph: compressed sparse columns, mapped.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
@@ -14,6 +15,16 @@ use crate::{Column, Error, FileRecord, NpyWriter, Result};
 pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
+    /// What draws read, where the graph is larger than memory.
+    scattered: OnceLock<Scattered>,
+}
+
+/// A copy of `indptr`, which every draw reads: the system takes mapped pages away where others are read; and a mapping of `indices`
+/// beside that which passes over all edges read.
+#[derive(Clone, Debug)]
+struct Scattered {
+    indptr: Vec<u64>,
+    indices: Column<u32>,
 }
 
 impl Topology {
@@ -22,12 +33,29 @@ impl Topology {
         let indptr = Column::<u64>::open(folder.join("indptr.npy"))?;
         let indices = Column::<u32>::open(folder.join("indices.npy"))?;
         check_indptr(&indptr, indices.len() as u64).map_err(|problem| Error::corrupt(indptr.path(), problem))?;
-        Ok(Self { indptr, indices })
+        Ok(Self { indptr, indices, scattered: OnceLock::new() })
     }
 
     /// `n + 1` offsets into [`Topology::indices`].
     pub fn indptr(&self) -> &[u64] {
-        &self.indptr
+        self.scattered.get().map_or(&self.indptr, |scattered| &scattered.indptr)
+    }
+
+    /// A mapping of [`indices`](Self::indices) for draws, where the graph takes more than half of `memory` bytes, so that a part of it may
+    /// have to be read again and again. [`indptr`](Self::indptr) is then copied to memory.
+    ///
+    /// # Errors
+    /// Those of opening the file.
+    pub fn indices_beyond(&self, memory: u64) -> Result<Option<&[u32]>> {
+        if (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
+            return Ok(None);
+        }
+        if self.scattered.get().is_none() {
+            let indices = Column::open(self.indices.path())?;
+            // Another thread may have been first, with the same.
+            let _ = self.scattered.set(Scattered { indptr: self.indptr.to_vec(), indices });
+        }
+        Ok(self.scattered.get().map(|scattered| &scattered.indices[..]))
     }
 
     /// One source vertex per edge.
@@ -48,7 +76,8 @@ impl Topology {
     /// In-neighbours of `v`.
     pub fn in_neighbours(&self, v: u32) -> &[u32] {
         let v = v as usize;
-        &self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize]
+        let indptr = self.indptr();
+        &self.indices[indptr[v] as usize..indptr[v + 1] as usize]
     }
 
     /// Fails unless every index names a vertex and each vertex's indices ascend.
@@ -147,5 +176,30 @@ pub(crate) fn check_indptr(indptr: &[u64], num_edges: u64) -> Result<(), String>
     match indptr.par_windows(2).position_first(|pair| pair[0] > pair[1]) {
         None => Ok(()),
         Some(v) => Err(format!("the offset falls after vertex {v}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_beyond_memory_has_its_offsets_in_memory_and_edges_for_draws() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = TopologyWriter::create(folder.path()).unwrap();
+        writer.push(&[2, 0, 1], &[1, 2, 0]).unwrap();
+        writer.finish().unwrap();
+        let topology = Topology::open(folder.path()).unwrap();
+        let mapped = topology.indptr().as_ptr();
+        // 4 offsets and 3 edges are 44 bytes.
+        assert!(topology.indices_beyond(88).unwrap().is_none());
+        assert_eq!(topology.indptr().as_ptr(), mapped);
+        for _ in 0..2 {
+            let drawn = topology.indices_beyond(87).unwrap().unwrap();
+            assert_eq!((drawn, topology.indices()), (&[1, 2, 0][..], &[1, 2, 0][..]));
+            assert_ne!(drawn.as_ptr(), topology.indices().as_ptr());
+        }
+        assert_ne!(topology.indptr().as_ptr(), mapped);
+        assert_eq!((topology.indptr(), topology.in_neighbours(0)), (&[0, 2, 2, 3][..], &[1, 2][..]));
     }
 }

@@ -99,6 +99,33 @@ fn partitions_keep_to_a_budget_or_name_one() {
 }
 
 #[test]
+fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &words("generate community --vertices 100000 --edges 5000000 --feature-dim 4 --out ds"));
+    let trial = train("--trial 3 --eval-fanouts 3,3");
+    let line = fails(folder, &[&trial[..], &["--memory", "64MiB"]].concat(), 2);
+    let budget = format!("{}MiB", named(&line) + 8);
+    let within = [&trial[..], &["--memory", &budget]].concat();
+    let [usual, read] = [&trial, &within].map(|words| json(folder, words)["summary"]["epochs"].clone());
+    for (usual, read) in usual.as_array().unwrap().iter().zip(read.as_array().unwrap()) {
+        assert_eq!([&usual["loss"], &usual["valid"]], [&read["loss"], &read["valid"]]);
+    }
+    let notes = String::from_utf8(gsplit(folder, &within).stderr).unwrap();
+    assert!(notes.contains("edges are read from disk as they are drawn: the graph takes 38"), "{notes}");
+    let presample = |more: &str| format!("presample ds --fanouts 5,5 --epochs 1 {more}");
+    ok(folder, &words(&presample("--key usual")));
+    ok(folder, &words(&presample("--key within --memory 128MiB")));
+    for counters in std::fs::read_dir(folder.join("ds/presample/usual")).unwrap() {
+        let (path, name) = counters.map(|file| (file.path(), file.file_name())).unwrap();
+        if path.extension().is_some_and(|extension| extension == "npy") {
+            let within = folder.join("ds/presample/within").join(name);
+            assert!(std::fs::read(&path).unwrap() == std::fs::read(within).unwrap(), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn a_trial_ends_each_epoch_early_and_scores_samples() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -51,6 +51,9 @@ impl<'a> Draw<'a> {
 
 /// A way of drawing.
 pub trait DrawVertex: Sync {
+    /// Whether a draw reads what all in-edges of its vertex have.
+    const READS_ALL: bool;
+
     /// Draws from the in-edges of `vertex`; appends what it keeps to `picks`, ascending, unless that is all.
     fn draw(
         &self,

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::Fanout;
 use crate::error::KernelError;
+use crate::prefetch::{is_scattered, read_ahead};
 
 /// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. Those of a graph
 /// with weights are drawn by them, and rows are multiplied by factors in sums over edges that have some.
@@ -25,6 +26,8 @@ pub struct Graph<'a> {
     pub(super) corrects: bool,
     /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
+    /// The edges that draws read, if the system is asked for them ahead.
+    pub(super) read_ahead: Option<&'a [u32]>,
 }
 
 impl<'a> Graph<'a> {
@@ -47,7 +50,7 @@ impl<'a> Graph<'a> {
         if last != indices.len() as u64 {
             return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
         }
-        Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None })
+        Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None, read_ahead: None })
     }
 
     /// The same graph, whose edges are drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as they are
@@ -73,6 +76,31 @@ impl<'a> Graph<'a> {
     /// ([`SampledCsc::factors`](super::SampledCsc::factors)).
     pub fn correcting(self) -> Self {
         Self { corrects: true, ..self }
+    }
+
+    /// The same graph, whose edges are mapped from a file that is larger than memory. `drawn` are its `indices` in a mapping for draws
+    /// alone: a [`Sampler`](super::Sampler) asks the system for the pages that it will read, thousands of vertices ahead, rather than wait
+    /// for one after another, and no page around these is read. Passes over all `indices` read ahead as always.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if `drawn` are fewer or more than edges.
+    pub fn reading_ahead(self, drawn: &'a [u32]) -> Result<Self, KernelError> {
+        KernelError::check_len("edges for draws", self.num_edges(), drawn.len())?;
+        is_scattered(drawn);
+        [self.weights, self.factors()].into_iter().flatten().for_each(is_scattered);
+        Ok(Self { read_ahead: Some(drawn), ..self })
+    }
+
+    /// The edges that draws read.
+    #[inline]
+    pub(super) fn drawn(&self) -> &'a [u32] {
+        self.read_ahead.unwrap_or(self.indices)
+    }
+
+    /// Asks for what `edges` have.
+    pub(super) fn expect(&self, edges: Range<usize>) {
+        read_ahead(self.drawn(), edges.clone());
+        [self.weights, self.factors()].into_iter().flatten().for_each(|values| read_ahead(values, edges.clone()));
     }
 
     /// Number of in-edges of each vertex whose weight is not 0; `None` if no weight is.
@@ -132,6 +160,11 @@ impl<'a> Graph<'a> {
     /// Number of edges.
     pub fn num_edges(&self) -> usize {
         self.indices.len()
+    }
+
+    /// Bytes of `indptr` and `indices`.
+    pub fn num_bytes(&self) -> u64 {
+        (size_of_val(self.indptr) + size_of_val(self.indices)) as u64
     }
 
     /// Range of the in-edges of `v` in `indices`.

@@ -59,6 +59,8 @@ impl Locality<'_> {
 }
 
 impl DrawVertex for Locality<'_> {
+    const READS_ALL: bool = true;
+
     fn draw(
         &self,
         vertex: Vertex,

@@ -147,7 +147,7 @@ impl Sampler {
         layer: &mut SampledCsc,
     ) -> Result<(), KernelError> {
         let fanout = draw.fanout;
-        let (to_draw, indices) = (*draw, graph.indices);
+        let (to_draw, indices) = (*draw, graph.drawn());
         match (graph.weights(), draw.near) {
             (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
             (None, Some(near)) => self.layer_by(graph, fanout, &Locality { to_draw, near, indices }, key, edges, layer),

@@ -4,7 +4,8 @@
 //! frontier so far does not hold, once each, in order of first occurrence.
 //! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the
 //! first is read; the degrees of the next group are fetched meanwhile. What is new is told by one bit a vertex, without
-//! branches.
+//! branches. Of a graph that is read from disk ([`Graph::reading_ahead`]), the pages of thousands of vertices are asked for
+//! before the first of these is drawn: a draw is a function of its vertex, so it is made once more to know them.
 //! Cost: one cache miss for each few edges of a vertex, most of them waited for together.
 
 use super::Graph;
@@ -12,10 +13,12 @@ use super::draw::{DrawVertex, Kept, Picks, Scratch, Vertex};
 use super::record::Record;
 use crate::error::KernelError;
 use crate::philox::StreamKey;
-use crate::prefetch::prefetch;
+use crate::prefetch::{page_of, prefetch};
 
 /// Vertices whose edges are drawn before the first of these is read.
 const GROUP: usize = 32;
+/// Vertices whose pages are asked for before the first of these is read: a multiple of [`GROUP`].
+const WINDOW: usize = 2048;
 /// Edges of one cache line.
 const LINE: usize = 16;
 /// Bits that are fetched ahead of the one that is tested.
@@ -66,7 +69,14 @@ impl Segment {
         for vertex in frontier.iter().take(GROUP) {
             prefetch(graph.indptr, *vertex as usize);
         }
+        if graph.read_ahead.is_some() {
+            self.read_ahead(graph, &frontier[..WINDOW.min(frontier.len())], draw, key)?;
+        }
         for (i, group) in frontier.chunks(GROUP).enumerate() {
+            if graph.read_ahead.is_some() && (i * GROUP).is_multiple_of(WINDOW) {
+                let later = frontier.get(i * GROUP + WINDOW..).unwrap_or_default();
+                self.read_ahead(graph, &later[..WINDOW.min(later.len())], draw, key)?;
+            }
             let next = frontier.get((i + 1) * GROUP..).unwrap_or_default();
             let from = self.sources.len();
             self.draw_group(graph, group, next, draw, key, record)?;
@@ -77,6 +87,35 @@ impl Segment {
         match self.factors.is_empty() {
             true => std::mem::swap(&mut self.factors, &mut self.scratch.factors),
             false => self.factors.iter_mut().zip(&self.scratch.factors).for_each(|(factor, draw)| *factor *= draw),
+        }
+        Ok(())
+    }
+
+    /// Asks the system for the pages that draws for `vertices` will read.
+    #[cold]
+    fn read_ahead<D: DrawVertex>(
+        &mut self,
+        graph: &Graph<'_>,
+        vertices: &[u32],
+        draw: &D,
+        key: &StreamKey,
+    ) -> Result<(), KernelError> {
+        for &v in vertices {
+            let vertex = look_up(graph, v)?;
+            let start = vertex.start as usize;
+            self.picks.clear();
+            if D::READS_ALL || draw.draw(vertex, key, &mut self.scratch, &mut self.picks)? == Kept::All {
+                graph.expect(start..start + vertex.degree as usize);
+                continue;
+            }
+            let mut asked = None;
+            for edge in self.picks.as_slice().iter().map(|&offset| start + offset as usize) {
+                let page = Some(page_of(graph.drawn(), edge));
+                if page != asked {
+                    graph.expect(edge..edge + 1);
+                    asked = page;
+                }
+            }
         }
         Ok(())
     }
@@ -98,7 +137,7 @@ impl Segment {
         for (&v, vertex) in group.iter().zip(&mut vertices) {
             *vertex = look_up(graph, v)?;
             for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)] {
-                prefetch(graph.indices, edge as usize);
+                prefetch(graph.drawn(), edge as usize);
                 record.expect(edge);
             }
         }
@@ -113,7 +152,7 @@ impl Segment {
             let kept = draw.draw(vertex, key, &mut self.scratch, &mut self.picks)?;
             let fetch = |offset: u32| {
                 let edge = vertex.start + u64::from(offset);
-                prefetch(graph.indices, edge as usize);
+                prefetch(graph.drawn(), edge as usize);
                 record.expect(edge);
             };
             match kept {
@@ -132,7 +171,7 @@ impl Segment {
             match kept {
                 Kept::All => {
                     let all = start as usize..start as usize + count as usize;
-                    self.sources.extend_from_slice(&graph.indices[all.clone()]);
+                    self.sources.extend_from_slice(&graph.drawn()[all.clone()]);
                     if let Some(factors) = graph.factors() {
                         self.factors.extend_from_slice(&factors[all]);
                     }
@@ -140,7 +179,7 @@ impl Segment {
                 }
                 Kept::Picked(_) => {
                     let (mine, others) = picks.split_at(count as usize);
-                    let indices = &graph.indices[start as usize..];
+                    let indices = &graph.drawn()[start as usize..];
                     self.sources.extend(mine.iter().map(|&offset| indices[offset as usize]));
                     if let Some(factors) = graph.factors() {
                         let factors = &factors[start as usize..];

@@ -25,6 +25,8 @@ const SET_WORDS: usize = 16;
 pub(super) struct Uniform<'a>(pub Draw<'a>);
 
 impl DrawVertex for Uniform<'_> {
+    const READS_ALL: bool = false;
+
     #[inline]
     fn draw(
         &self,

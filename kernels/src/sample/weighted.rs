@@ -99,6 +99,8 @@ impl Weighted<'_> {
 }
 
 impl DrawVertex for Weighted<'_> {
+    const READS_ALL: bool = true;
+
     fn draw(
         &self,
         vertex: Vertex,

@@ -55,8 +55,8 @@ pub struct Options {
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub negatives: u32,
-    /// Memory that the counters keep to: 4GiB, 50% of the machine's; a graph whose counters take more is refused. What the system keeps of
-    /// the mapped graph is not counted [default: what is free less a fifth]
+    /// Memory that the counters keep to: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
+    /// that do not fit beside them are read as they are drawn [default: what is free less a fifth]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Memory>,
 }
@@ -102,12 +102,12 @@ impl Options {
         usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(items)
     }
 
-    /// Refuses a graph whose counters do not fit, before any of them is.
-    fn check_memory(&self, vertices: usize, edges: usize) -> Result<()> {
+    /// Bytes that counters of a graph leave. Refuses one whose counters do not fit, before any of them is.
+    fn memory_beside_counters(&self, vertices: usize, edges: usize) -> Result<u64> {
         let memory = self.memory.unwrap_or_else(Memory::free);
         let needed = VERTEX_COUNTERS * vertices as u64 + EDGE_COUNTER * edges as u64;
         if needed <= memory.left() {
-            return Ok(());
+            return Ok(memory.left() - needed);
         }
         let (least, [needed, budget]) = ((needed + resident()).div_ceil(1 << 20), [needed, memory.total()].map(shown));
         Err(Error::Option(format!(
@@ -210,12 +210,16 @@ fn count(
         return missing("edges to pre-sample", "it has none; convert or generate a graph that has some");
     }
     let topology = dataset.topology();
-    options.check_memory(topology.num_vertices(), topology.num_edges())?;
+    let left = options.memory_beside_counters(topology.num_vertices(), topology.num_edges())?;
     topology.check_indices()?;
     let weights = options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+    let drawn = topology.indices_beyond(left)?;
     let mut graph = Graph::new(topology.indptr(), topology.indices())?;
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
+    }
+    if let Some(drawn) = drawn {
+        graph = graph.reading_ahead(drawn)?;
     }
     let num_batches = items.div_ceil(options.batch_of(items)) as u64 * u64::from(options.epochs);
 

@@ -333,11 +333,11 @@ fn negatives_are_of_the_targets_kind() {
 fn counters_that_do_not_fit_are_refused_with_the_budget_that_would_do() {
     let within = |bytes| Options { memory: Some(Memory::bytes(bytes)), ..options("2", 1) };
     let (vertices, edges) = (10_000_000, 1_000_000_000);
-    let error = within(1 << 30).check_memory(vertices, edges).unwrap_err().to_string();
+    let error = within(1 << 30).memory_beside_counters(vertices, edges).unwrap_err().to_string();
     let told = "--memory: counters of 10000000 vertices and 1000000000 edges take 3.8 GiB, and 1.0 GiB are the budget: pass --memory ";
     assert!(error.starts_with(told) && error.ends_with("MiB or more"), "{error}");
     let least: u64 = error[told.len()..].split("MiB").next().unwrap().parse().unwrap();
     // This process may hold more by now.
-    assert!(within((least + 64) << 20).check_memory(vertices, edges).is_ok());
+    assert!(within((least + 64) << 20).memory_beside_counters(vertices, edges).is_ok());
     assert!((3900..6000).contains(&least), "{error}");
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_sample::{Frontiers, Seeds};
+use gsplit_store::memory::Memory;
 use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::config::{ModelKind, TrainConfig};
@@ -124,7 +125,10 @@ impl<'a> Job<'a> {
         // Nothing corrects maxima.
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
+        let memory = options.memory.unwrap_or_else(|| Memory::of_this_machine().available());
+        let drawn = topology.indices_beyond(memory)?;
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
+        let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn))?;
         // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first; processes first find
         // who shares them.
         let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();

@@ -9,8 +9,9 @@
 //! known whether it fits.
 //! Cost: that of sampling these; one read of each row that is kept.
 //!
-//! Graph arrays are mapped files, and count: a run that has to read them again and again from disk is slow too. Mini-batches that are
-//! made once (`--parallelism cooperative`) are as large as their servers' graphs. What they take is known once they are made, and no
+//! Graph arrays are mapped files, and count. Where they do not fit, edges are read as they are drawn
+//! ([`Graph::reading_ahead`](gsplit_kernels::Graph::reading_ahead)), and half of what is left is for them: a mini-batch reads about as
+//! many pages of edges as of rows. Mini-batches that are made once (`--parallelism cooperative`) are as large as their servers' graphs. What they take is known once they are made, and no
 //! row is kept beside them.
 
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +33,7 @@ use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
 use crate::residence::cache::{hotness::hottest, row_bytes};
 use crate::residence::source::FeatureSource;
-use crate::residence::topology::graph_bytes;
+use crate::residence::topology::{graph_bytes, vertex_bytes};
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
 use crate::{Error, ModelKind, Result};
 
@@ -111,8 +112,15 @@ impl HostRows {
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
         let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
-        let needs = Needs { budget: options.memory, free, held, rows: if is_for_all { bytes } else { 0 } };
+        let rows = if is_for_all { bytes } else { 0 };
+        let needs = Needs { budget: options.memory, free, held, vertices: vertex_bytes(job), rows };
         let shared = processes.budget(options, needs)?;
+        if shared.held.graph < shared.graph {
+            let [all, kept] = [shared.graph, shared.held.graph].map(shown);
+            progress.note(&format!(
+                "edges are read from disk as they are drawn: the graph takes {all}, {kept} of the budget are for it"
+            ));
+        }
         // An evaluation has what is left beside so many bytes of rows, this process's part of it.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
         if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {

@@ -46,6 +46,8 @@ pub struct Needs {
     pub free: u64,
     /// Bytes beside feature rows.
     pub held: HeldBytes,
+    /// Bytes of the graph that have to be in memory: all but its edges.
+    pub vertices: u64,
     /// Bytes of all feature rows where they all have to fit, else none.
     pub rows: u64,
 }
@@ -55,8 +57,10 @@ pub struct Needs {
 pub struct SharedBudget {
     /// Bytes that they may hold.
     pub budget: u64,
-    /// Bytes beside feature rows; the graph counts once.
+    /// Bytes beside feature rows; the graph counts once, and as much of it as is for it where it does not fit.
     pub held: HeldBytes,
+    /// Bytes of the whole graph.
+    pub graph: u64,
     /// Bytes for feature rows.
     pub left: u64,
     /// Bytes of these that the process which makes the memory can have.
@@ -158,9 +162,13 @@ impl HostProcesses {
         let count = |firsts: &[usize], rank: usize| self.ranks(firsts, rank).count() as u64;
         let each = |rank: usize| {
             let free = self.ranks(&self.hosts, rank).map(|other| needs[other].free).min().unwrap_or(0);
-            let Needs { budget, held, .. } = needs[rank];
-            let held = HeldBytes { graph: held.graph.div_ceil(count(&self.files, rank)), ..held };
-            (budget.unwrap_or(held.program + free / count(&self.hosts, rank)), held)
+            let Needs { budget, held, vertices, rows, .. } = needs[rank];
+            let budget = budget.unwrap_or(held.program + free / count(&self.hosts, rank));
+            let [graph, vertices] = [held.graph, vertices].map(|bytes| bytes.div_ceil(count(&self.files, rank)));
+            let rows = rows.div_ceil(count(&self.copies, rank));
+            let left = budget.saturating_sub(held.batches + held.program).saturating_sub(rows);
+            let graph = if graph <= left { graph } else { vertices.max(left / 2) };
+            (budget, HeldBytes { graph, ..held })
         };
         let together = |rank: usize| {
             let ranks = self.ranks(&self.copies, rank);
@@ -171,7 +179,8 @@ impl HostProcesses {
             let budget = ranks.clone().map(|rank| each(rank).0).fold(0, u64::saturating_add);
             let (left, processes) = (budget.saturating_sub(held.all()), count(&self.copies, rank));
             let room = if processes > 1 { left.min(needs[self.copies[rank]].free) } else { left };
-            SharedBudget { budget, held, left, room, processes }
+            let graph = ranks.map(|rank| needs[rank].held.graph.div_ceil(count(&self.files, rank))).sum();
+            SharedBudget { budget, held, graph, left, room, processes }
         };
         let given = || (0..needs.len()).filter(|&rank| needs[rank].budget.is_some());
         let lacking = given().map(each).filter(|(budget, held)| *budget < held.all());
@@ -246,7 +255,7 @@ mod tests {
     fn needs(budget: Option<u64>, held: [u64; 3], free: u64) -> Needs {
         let [graph, batches, program] = held.map(|mib| mib * MIB);
         let held = HeldBytes { graph, batches, program };
-        Needs { budget: budget.map(|mib| mib * MIB), free: free * MIB, held, rows: 0 }
+        Needs { budget: budget.map(|mib| mib * MIB), free: free * MIB, held, vertices: held.graph, rows: 0 }
     }
 
     /// Four processes, two on each of two hosts; those of the second have no file in common.
@@ -263,7 +272,8 @@ mod tests {
             needs(None, [100, 20, 30], 600),
         ];
         let of = |rank, problems: &[Option<String>]| {
-            let SharedBudget { budget, held, left, room, processes } = two_hosts(rank, problems).divide(&all).unwrap();
+            let SharedBudget { budget, held, left, room, processes, .. } =
+                two_hosts(rank, problems).divide(&all).unwrap();
             assert_eq!((left, room), (budget - held.all(), left));
             ([budget, held.graph, left].map(|bytes| bytes / MIB), processes)
         };
@@ -317,5 +327,21 @@ mod tests {
             line.to_string().contains("50 MiB feature rows, the graph takes 50 MiB, mini-batches in flight 30 MiB")
         );
         assert!(line.to_string().contains("pass --memory 161MiB or more"), "{line}");
+    }
+
+    #[test]
+    fn a_graph_that_does_not_fit_has_half_of_what_is_left_or_what_its_vertices_take() {
+        let of = |budget, rows| {
+            let needs = Needs { vertices: 40 * MIB, rows: rows * MIB, ..needs(Some(budget), [400, 20, 30], 1000) };
+            let shared = HostProcesses::of(0, [vec![0], vec![0]], &[None]).divide(&[needs]);
+            shared.map(|shared| [shared.graph, shared.held.graph, shared.left].map(|bytes| bytes / MIB))
+        };
+        assert_eq!(of(450, 0).unwrap(), [400, 400, 0]);
+        assert_eq!(of(449, 0).unwrap(), [400, 199, 199]);
+        assert_eq!((of(120, 0).unwrap(), of(90, 0).unwrap()), ([400, 40, 30], [400, 40, 0]));
+        assert!(of(89, 0).unwrap_err().to_string().contains("--memory 90MiB or more"));
+        // Rows that all have to fit come before edges.
+        assert_eq!((of(300, 150).unwrap(), of(240, 150).unwrap()), ([400, 50, 200], [400, 40, 150]));
+        assert!(of(239, 150).unwrap_err().to_string().contains("--memory 240MiB or more"));
     }
 }

@@ -191,3 +191,33 @@ fn oracle_counts_while_drawing() {
     }
     assert!(counters.into_parts().unwrap() == expected);
 }
+
+#[test]
+fn edges_that_are_read_ahead_are_drawn_alike_from_a_mapping_of_their_own() {
+    let (indptr, indices) = topology(6, 5000);
+    let weights: Vec<f32> = (0..indices.len()).map(|edge| (edge % 5) as f32).collect();
+    let near = VertexSet::new(5000, (0..5000).filter(|v| v % 3 == 0));
+    let frontier: Vec<u32> = (0..5000).rev().collect();
+    // Passes over all edges would find others.
+    let others = vec![0; indices.len()];
+    let alike = |graph: Graph<'_>, beyond: Graph<'_>, draw: Draw<'_>, what: &str| {
+        for threads in [1, 3] {
+            let [expected, found] = [graph, beyond].map(|graph| {
+                let mut sampler = Sampler::tuned(threads, TUNINGS[0]);
+                let sampled = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
+                (sampled, sampler.mixed().to_vec())
+            });
+            assert!(expected == found, "{what}, {threads} threads");
+        }
+    };
+    let whole = Graph::new(&indptr, &indices).unwrap();
+    let beyond = Graph::new(&indptr, &others).unwrap();
+    assert!(beyond.reading_ahead(&indices[1..]).is_err());
+    let beyond = beyond.reading_ahead(&indices).unwrap();
+    for fanout in [Fanout::Take(5), Fanout::Take(500), Fanout::All] {
+        alike(whole, beyond, Draw::new(fanout), "uniform");
+        alike(whole, beyond, Draw::new(fanout).near(&near, 4.0), "by locality");
+        let [whole, beyond] = [whole, beyond].map(|graph| graph.with_weights(&weights).unwrap().correcting());
+        alike(whole, beyond, Draw::new(fanout), "by weight");
+    }
+}

@@ -25,7 +25,12 @@ pub(super) struct Source<'s, 'a> {
 
 /// Bytes of the graph of `job` and every vertex's owner.
 pub fn graph_bytes(job: &Job<'_>) -> u64 {
-    (size_of_val(job.graph.indptr) + size_of_val(job.graph.indices)) as u64 + owner_bytes(job)
+    job.graph.num_bytes() + owner_bytes(job)
+}
+
+/// Bytes of these that are read for every vertex of a mini-batch: all but the edges.
+pub fn vertex_bytes(job: &Job<'_>) -> u64 {
+    size_of_val(job.graph.indptr) as u64 + owner_bytes(job)
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {
