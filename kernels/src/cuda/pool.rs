@@ -68,24 +68,39 @@ pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     trim(device)
 }
 
-/// Gives what the pool of GPU `ordinal` keeps for later back to the GPU, where less than an eighth of its memory is free.
+/// Gives what the pool of GPU `ordinal` keeps for later back to the GPU, where that is more than is free, or nearly nothing is.
 ///
 /// torch calls this whenever the memory that it keeps has no room for a tensor, with a lock that others need in order to allocate, and
-/// does not say how much it is about to ask the driver for. So this calls nothing but the driver, and leaves the pool alone while there
-/// is room for any tensor.
+/// does not say how much it is about to ask the driver for. So this calls nothing but the driver, and leaves the pool alone where that
+/// would at most double what is free.
 ///
 /// # Errors
 /// Errors of the GPU.
 pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
-    const LITTLE: usize = 8;
+    const LITTLE: usize = 32;
     let Some(device) = Device::opened(ordinal) else { return Ok(()) };
     device.enter()?;
     let (free, total) = result::mem_get_info().map_err(refused("cuMemGetInfo"))?;
-    if free >= total / LITTLE {
+    if free >= total / LITTLE && free as u64 >= kept(device.handle)? {
         return Ok(());
     }
     device.let_others_free()?;
     trim(device.handle)
+}
+
+/// Bytes of the pool of `device` that nobody uses.
+fn kept(device: sys::CUdevice) -> Result<u64, GpuError> {
+    use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
+    let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);
+    // SAFETY: both attributes are u64.
+    unsafe {
+        result::mem_pool::get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, (&raw mut reserved).cast())
+            .and_then(|()| {
+                result::mem_pool::get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, (&raw mut used).cast())
+            })
+            .map_err(refused("cuMemPoolGetAttribute"))?;
+    }
+    Ok(reserved.saturating_sub(used))
 }
 
 fn trim(device: sys::CUdevice) -> Result<(), GpuError> {
