@@ -91,6 +91,11 @@ impl Launch {
         Self::from(&|name| std::env::var(name).ok())
     }
 
+    /// Whether a launcher has started several processes.
+    pub fn has_several() -> bool {
+        Self::found().is_ok_and(|launch| launch.is_some_and(|launch| launch.size > 1))
+    }
+
     /// Reads variables from `variable`, which gives the value of a name.
     ///
     /// # Errors

@@ -82,7 +82,8 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    gsplit_kernels::before_cuda();
+    // NCCL joins processes that train.
+    gsplit_kernels::before_cuda(false);
     if let Some(problem) = removed::answer(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
         ui::complain(&format!("error: {problem}"));
         return ExitCode::from(2);

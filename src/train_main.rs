@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
+use gsplit::launch::Launch;
 use gsplit::{arguments, convert, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
@@ -86,7 +87,7 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    gsplit_kernels::before_cuda();
+    gsplit_kernels::before_cuda(Launch::has_several());
     let line = arguments::given();
     let (TrainerCli { output, .. }, given) = parsed(&line);
     match completed(line) {

@@ -53,7 +53,8 @@ pub use comm::{
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
-    LateBytes, Link, MappedHost, backend, before_cuda, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
+    LateBytes, Link, MappedHost, backend, before_cuda, before_out_of_memory, load_torch_cuda, make_room,
+    pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric, symmetric_on_device};

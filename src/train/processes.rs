@@ -59,7 +59,7 @@ impl std::fmt::Display for Address {
 impl Args {
     /// Whether a launcher has started several processes.
     pub fn launched(&self) -> bool {
-        Launch::found().is_ok_and(|launch| launch.is_some_and(|launch| launch.size > 1))
+        Launch::has_several()
     }
 
     /// As the configuration file has it.

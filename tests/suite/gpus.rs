@@ -52,8 +52,11 @@ fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
 
     let train = format!("{TRAIN} --hidden 8 --parallelism single --model gat --checkpoint");
     let on_cpu = json(folder, &words(&format!("{train} cpu")));
-    let on_gpu = printed(&with_gpus(folder, 1, &format!("{train} gpu --device cuda")).unwrap().output().unwrap());
+    let mut program = with_gpus(folder, 1, &format!("{train} gpu --device cuda")).unwrap();
+    let on_gpu = printed(&program.env("FAKE_CUDA_COUNTS", folder.join("counts")).output().unwrap());
     assert_close(&losses(&on_gpu), &losses(&on_cpu), "one GPU");
+    // torch has its own allocator, and a GPU that waits for no rank loads torch's kernels when it needs them.
+    assert_eq!(["pooled", "eager"].map(|what| happened(&folder.join("counts"), what)), [0, 0]);
     let infer = |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
     let by_cpu = json(folder, &words(&infer("cpu")));
     let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());
@@ -99,7 +102,15 @@ fn several_gpus_train_as_one_rank_does_in_one_process_and_in_several() {
         let ranks = as_torchrun(&[folder, folder], &run);
         assert_eq!(losses(&printed(&ranks[0])), losses(&threads), "{options}");
         assert!(ranks[1].status.success(), "{}", String::from_utf8_lossy(&ranks[1].stderr));
+        assert!(happened(&folder.join("counts"), "eager") > 0, "NCCL waits for a rank while another loads");
     }
+}
+
+/// How often this happened in the processes that were given the file `counts`.
+fn happened(counts: &Path, what: &str) -> u64 {
+    let text = std::fs::read_to_string(counts).unwrap();
+    let counts = text.lines().filter_map(|line| line.strip_prefix(what)?.strip_prefix(' ')?.parse::<u64>().ok());
+    counts.sum()
 }
 
 /// What a process with a GPU in each of `folders`, with the variables of torchrun, has said.
@@ -116,6 +127,7 @@ pub fn start_with_gpus(folders: &[&Path], args: &str) -> Vec<Child> {
         let variables = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_WORLD_SIZE", ranks)];
         program.envs(variables.map(|(name, value)| (name, value.to_string())));
         program.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        program.env("FAKE_CUDA_COUNTS", folders[rank as usize].join("counts"));
         program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     (0..ranks).map(start).collect()

@@ -187,6 +187,15 @@ int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
     return SUCCESS;
 }
 
+int cuMemPoolGetAttribute(void *pool, int attribute, void *value) {
+    CALL("cuMemPoolGetAttribute", INITIALISED);
+    // Bytes that it has, and those of them that are in use.
+    if (attribute != 5 && attribute != 7) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    const Device &device = *(Device *)pool;
+    *(u64 *)value = device.used + (attribute == 5 ? device.kept : 0);
+    return SUCCESS;
+}
+
 int cuMemPoolTrimTo(void *pool, size_t bytes) {
     CALL("cuMemPoolTrimTo", INITIALISED);
     Device &device = *(Device *)pool;

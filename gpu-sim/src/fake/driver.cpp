@@ -18,6 +18,7 @@
 //   FAKE_CUDA_PATIENCE_MS=n    how long a wait may last before it counts as one for ever [120000]
 //   CUDA_MODULE_LOADING=EAGER  as for the real one: kernels are loaded with their module; otherwise when they are first needed
 //   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
+//   FAKE_CUDA_COUNTS=path      at its end the process appends what it has counted to this file: a name and a number a line
 #include <utility>
 
 #include "call.h"
@@ -43,6 +44,11 @@ void say_leaks(const Context &context) {
 } // namespace
 
 State::~State() {
+    const char *path = getenv("FAKE_CUDA_COUNTS");
+    if (FILE *file = path ? fopen(path, "a") : nullptr) {
+        for (const auto &count : counts) fprintf(file, "%s %lu\n", count.first.c_str(), count.second);
+        fclose(file);
+    }
     for (const Context &context : contexts) {
         calling = "at the end of the process";
         // What others may have open must not be freed before they close it, and stays to the end.
@@ -226,7 +232,14 @@ int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
 // As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {
     CALL("fake_cuda_allocate", CONTEXT);
+    state.counts["pooled"] += torch_uses_the_pool();
     return allocate(*current, current->null, bytes, address, !torch_uses_the_pool());
+}
+
+// Whether what torch keeps has room for so much, or it takes none for itself.
+int fake_cuda_has_room(size_t bytes) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    return torch_uses_the_pool() || (bytes + 511) / 512 * 512 <= current->device->torch_kept;
 }
 
 // Torch copies between the host and a device by itself: from and to memory that is not pinned.
@@ -244,9 +257,10 @@ void fake_cuda_empty() {
 // --- for tests ---
 
 // How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
-// that read host memory on all of a device; "pageable", copies from host memory that is not pinned, those of torch's kernels as they
-// are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something was loaded;
-// "registering", threads that have registered host memory.
+// that read host memory on all of a device beside its null stream; "pageable", copies from host memory that is not pinned, those of
+// torch's kernels as they are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something
+// was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their module; "pooled",
+// tensors of torch's in the pool. And "threads" of all kernels.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];

@@ -127,6 +127,7 @@ int cuModuleGetFunction(void **handle, void *module_handle, const char *name) {
             }
             const char *loading = getenv("CUDA_MODULE_LOADING");
             found->loaded = loading && !strcmp(loading, "EAGER");
+            state.counts["eager"] += found->loaded;
             function = std::move(found);
         }
         *handle = function.get();
@@ -173,7 +174,8 @@ int cuLaunchKernel(void *handle, unsigned blocks, unsigned blocks_y, unsigned bl
     const std::vector<Part> uses = pointed_to(*function, arguments);
     // It keeps its multiprocessors while the host's memory makes it wait.
     const bool reads_host = std::any_of(uses.begin(), uses.end(), [](const Part &part) { return part && !part->on_device(); });
-    state.counts["crowded"] += reads_host && (u64)blocks * threads > MOST_WAITING;
+    state.counts["crowded"] += reads_host && on != context.null && (u64)blocks * threads > MOST_WAITING;
+    state.counts["threads"] += (u64)blocks * threads;
     launch(on, {function->name, [=, &context]() mutable {
         std::vector<void *> pointers;
         for (std::vector<u64> &argument : arguments) pointers.push_back(argument.data());

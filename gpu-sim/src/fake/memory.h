@@ -123,9 +123,11 @@ inline bool is_mapped(u64 start, size_t bytes, bool written) {
 }
 
 inline Code pin(Context &context, u64 start, size_t bytes, unsigned flags, Memory::Kind kind) {
-    auto next = state.memory.lower_bound(start);
-    const bool behind = next != state.memory.end() && next->first < start + bytes;
-    const bool before = next != state.memory.begin() && std::prev(next)->second->start + std::prev(next)->second->bytes > start;
+    // Whole pages are pinned, each once.
+    const u64 first = start / PAGE * PAGE, end = (start + bytes + PAGE - 1) / PAGE * PAGE;
+    auto next = state.memory.lower_bound(first);
+    const bool behind = next != state.memory.end() && next->first < end;
+    const bool before = next != state.memory.begin() && std::prev(next)->second->start + std::prev(next)->second->bytes > first;
     if (behind || before) return HOST_MEMORY_ALREADY_REGISTERED;
     state.memory[start] = Part(new Memory{kind, start, bytes, &context, flags});
     return SUCCESS;

@@ -17,6 +17,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Registry.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
@@ -24,6 +25,20 @@
 
 #include <cstdlib>
 #include <mutex>
+
+namespace c10 {
+
+// As libc10_cuda.so has them.
+class FreeMemoryCallback {
+ public:
+  virtual ~FreeMemoryCallback() = default;
+  virtual bool Execute() = 0;
+};
+
+C10_DECLARE_REGISTRY(FreeCudaMemoryCallbacksRegistry, FreeMemoryCallback);
+C10_DEFINE_REGISTRY(FreeCudaMemoryCallbacksRegistry, FreeMemoryCallback)
+
+}  // namespace c10
 
 using at::Tensor;
 using c10::Device;
@@ -101,6 +116,11 @@ struct Allocator final : c10::DeviceAllocator {
     const Device device(kCUDA, current);
     if (bytes == 0) return {nullptr, device};
     enter(current);
+    // Whenever the driver is to be asked for more, as torch does.
+    auto* callbacks = c10::FreeCudaMemoryCallbacksRegistry();
+    if (!driver<int (*)(size_t)>("fake_cuda_has_room")(bytes)) {
+      for (const std::string& name : callbacks->Keys()) callbacks->Create(name)->Execute();
+    }
     uint64_t address = 0;
     const int code = driver<int (*)(uint64_t*, size_t)>("fake_cuda_allocate")(&address, bytes);
     TORCH_CHECK_WITH(

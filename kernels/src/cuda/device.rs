@@ -55,13 +55,22 @@ impl Device {
     pub fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|device| device.strong_count() > 0);
-        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|device| device.ordinal == ordinal) {
+        if let Some(device) = Self::among(&open, ordinal) {
             device.enter()?;
             return Ok(device);
         }
         let device = Arc::new(Self::open_anew(ordinal)?);
         open.push(Arc::downgrade(&device));
         Ok(device)
+    }
+
+    /// Device `ordinal`, if it is open.
+    pub fn opened(ordinal: usize) -> Option<Arc<Self>> {
+        Self::among(&OPEN.lock().unwrap_or_else(PoisonError::into_inner), ordinal)
+    }
+
+    fn among(open: &[Weak<Self>], ordinal: usize) -> Option<Arc<Self>> {
+        open.iter().filter_map(Weak::upgrade).find(|device| device.ordinal == ordinal)
     }
 
     fn open_anew(ordinal: usize) -> Result<Self, GpuError> {

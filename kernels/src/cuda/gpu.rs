@@ -142,14 +142,20 @@ impl Gpu {
         Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
     }
 
-    /// `shape` for a kernel of any number of blocks, which reads from `address` on. Over the bus it gets few: each waits most of the time,
-    /// and keeps its multiprocessor from other streams' kernels meanwhile. (GraphBolt runs 6,144 threads there.)
+    /// `shape` for a kernel of any number of blocks, which reads from `address` on. Where it [waits beside others](Self::waits_beside_others)
+    /// it gets few. (GraphBolt runs 6,144 threads there.)
     pub(crate) fn beside_others(&self, shape: Shape, address: u64) -> Shape {
         const MOST: u32 = 64 * 256;
-        match self.0.is_of_host(address) {
+        match self.waits_beside_others(address) {
             true => Shape { blocks: shape.blocks.min(MOST / shape.threads.max(1)), ..shape },
             false => shape,
         }
+    }
+
+    /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and keeps multiprocessors from the null stream's
+    /// kernels meanwhile. On the null stream itself it has nothing beside it.
+    pub(crate) fn waits_beside_others(&self, address: u64) -> bool {
+        self.0.stream() != 0 && self.0.is_of_host(address)
     }
 
     /// Runs a kernel. Callers check that lengths and positions are what the kernel needs.

@@ -14,24 +14,18 @@ use libloading::Library;
 
 use super::GpuError;
 
-/// Sets what CUDA and torch read from the environment when they are first called, unless it is set. A program calls this first of all:
+/// Sets what CUDA reads from the environment when it is first called, unless it is set. A program calls this first of all:
 /// where other threads run already, which may read the environment, it does nothing.
 ///
-/// * `CUDA_MODULE_LOADING=EAGER`: loading a kernel may wait for all of the GPU, and a rank waits for others there.
 /// * `CUDA_DEVICE_MAX_CONNECTIONS=32`: with fewer queues than streams, one stream's work waits behind another's.
-/// * `PYTORCH_ALLOC_CONF=backend:cudaMallocAsync`: torch takes memory from the pool that gsplit takes it from, so that each finds what the
-///   other has freed.
-pub fn before_cuda() {
+/// * `CUDA_MODULE_LOADING=EAGER` where ranks are `processes`: loading one of torch's kernels later may wait for all of the GPU, where NCCL
+///   waits for other ranks. Elsewhere nothing on a GPU waits for a rank, and all kernels of torch's libraries at once take memory.
+pub fn before_cuda(processes: bool) {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return;
     }
-    let older = std::env::var_os("PYTORCH_CUDA_ALLOC_CONF").is_some();
-    let settings = [
-        ("CUDA_MODULE_LOADING", "EAGER"),
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
-        ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync"),
-    ];
-    for (name, value) in settings.into_iter().filter(|(name, _)| !(older && name.starts_with("PYTORCH"))) {
+    let eager = processes.then_some(("CUDA_MODULE_LOADING", "EAGER"));
+    for (name, value) in eager.into_iter().chain([("CUDA_DEVICE_MAX_CONNECTIONS", "32")]) {
         if std::env::var_os(name).is_none() {
             // SAFETY: this is the only thread.
             unsafe { std::env::set_var(name, value) };

@@ -46,5 +46,5 @@ pub use error::GpuError;
 pub use gpu::{Gpu, HostBytes, LateBytes};
 pub use library::{before_cuda, load_torch_cuda};
 pub(crate) use nccl::{NcclEnd, NcclId};
-pub use pool::before_out_of_memory;
+pub use pool::{before_out_of_memory, make_room};
 pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

@@ -1,9 +1,11 @@
 //! Memory of a device, by the driver: its pool, and memory that other processes read.
 //!
-//! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. Where `before_cuda` was
-//! called, torch keeps its freed memory in this pool too, else in one of its own. Either pool may hold memory that the
-//! other needs, so both give back unused memory before a device counts as out of memory ([`reclaim`]). A device whose
-//! memory others are to read shows them its whole pool.
+//! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. torch's allocator keeps what
+//! its tensors free for itself. Either may keep memory that the other needs, so both give back what is unused before a
+//! device counts as out of memory: [`reclaim`] asks torch for it, and torch calls [`make_room`]. A device whose memory
+//! others are to read shows them its whole pool.
+//! Why not torch's `backend:cudaMallocAsync`, which takes tensors from this pool: it locks all GPUs at each allocation, and
+//! lets streams wait for each other again.
 //!
 //! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
 //! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
@@ -22,6 +24,7 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::GpuError;
+use super::device::Device;
 use super::driver::refused;
 
 /// Bytes that the driver exports as a whole.
@@ -62,6 +65,45 @@ pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     if let Some(give_back) = OTHERS.get() {
         give_back();
     }
+    trim(device)
+}
+
+/// Gives what the pool of GPU `ordinal` keeps for later back to the GPU, where that is more than is free, or nearly nothing is.
+///
+/// torch calls this whenever the memory that it keeps has no room for a tensor, with a lock that others need in order to allocate, and
+/// does not say how much it is about to ask the driver for. So this calls nothing but the driver, and leaves the pool alone where that
+/// would at most double what is free.
+///
+/// # Errors
+/// Errors of the GPU.
+pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
+    const LITTLE: usize = 32;
+    let Some(device) = Device::opened(ordinal) else { return Ok(()) };
+    device.enter()?;
+    let (free, total) = result::mem_get_info().map_err(refused("cuMemGetInfo"))?;
+    if free >= total / LITTLE && free as u64 >= kept(device.handle)? {
+        return Ok(());
+    }
+    device.let_others_free()?;
+    trim(device.handle)
+}
+
+/// Bytes of the pool of `device` that nobody uses.
+fn kept(device: sys::CUdevice) -> Result<u64, GpuError> {
+    use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
+    let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);
+    // SAFETY: both attributes are u64.
+    unsafe {
+        result::mem_pool::get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, (&raw mut reserved).cast())
+            .and_then(|()| {
+                result::mem_pool::get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, (&raw mut used).cast())
+            })
+            .map_err(refused("cuMemPoolGetAttribute"))?;
+    }
+    Ok(reserved.saturating_sub(used))
+}
+
+fn trim(device: sys::CUdevice) -> Result<(), GpuError> {
     // SAFETY: what is in use stays.
     unsafe { sys::cuMemPoolTrimTo(of(device)?, 0) }.result().map_err(refused("cuMemPoolTrimTo"))
 }

@@ -6,15 +6,19 @@ constexpr u32 NOWHERE = 0xFFFFFFFFu;
 // Threads of a block that counts, as in cached.rs.
 constexpr u32 COUNTING_THREADS = 256;
 
+// Rows that a launch writes, as in cached.rs: those of caches, and with those of no row; those of the table.
+enum : u32 { CACHED = 1, UNCACHED = 2 };
+
 // What is looked up: `table` holds all rows, `caches` the addresses of the caches' values and behind them those of their scales.
-// A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have none.
+// A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have none. `wanted` says
+// which rows are written.
 template <typename T> struct CachedTable {
     const T *table;
     const float *scales;
     const u64 *caches;
     const u32 *places;
     u64 rows;
-    u32 num_caches, shift, dim;
+    u32 num_caches, shift, dim, wanted;
 };
 
 // One thread takes `W` values of one row.
@@ -25,12 +29,13 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     for (u64 i = thread_id(); i < total; i += (u64)gridDim.x * blockDim.x) {
         const u64 row = divide(i, per_row), column = (i - row * per_row) * W;
         const u64 position = positions[row];
+        const u64 place = position < from.rows ? from.places[position] : 0;
+        if (!(from.wanted & (place == NOWHERE ? UNCACHED : CACHED))) continue;
         Packed<O, W> found;
         if (position >= from.rows) {
 #pragma unroll
             for (int k = 0; k < W; k++) found.value[k] = narrow<O>(not_a_number());
         } else {
-            const u64 place = from.places[position];
             const T *values = from.table;
             const float *scales = from.scales;
             u64 at = position;
@@ -41,10 +46,10 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
                 scales = (const float *)from.caches[from.num_caches + cache];
             }
             const Packed<T, W> stored = *(const Packed<T, W> *)(values + at * from.dim + column);
-            const float factor = from.scales ? scales[at] : 1.0f;
+            const float factor = scales ? scales[at] : 1.0f;
 #pragma unroll
             for (int k = 0; k < W; k++)
-                found.value[k] = from.scales ? Converted<T, O>::scaled(stored.value[k], factor) : Converted<T, O>::of(stored.value[k]);
+                found.value[k] = scales ? Converted<T, O>::scaled(stored.value[k], factor) : Converted<T, O>::of(stored.value[k]);
         }
         *(Packed<O, W> *)(out + row * from.dim + column) = found;
     }
@@ -53,8 +58,8 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
 #define GATHER_CACHED(FROM, T, TO, O)                                                                                   \
     KERNEL_ENTRY void gather_cached_##FROM##_to_##TO(                                                                   \
         const T *table, const float *scales, const u64 *caches, const u32 *places, u64 rows, u32 num_caches, u32 shift,  \
-        const u32 *positions, u64 count, u32 dim, O *out, u32 width) {                                                  \
-        const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim};                     \
+        const u32 *positions, u64 count, u32 dim, O *out, u32 width, u32 wanted) {                                       \
+        const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim, wanted};             \
         if (width == 8) gather_pieces<T, O, 8>(from, positions, count, out);                                            \
         else if (width == 4) gather_pieces<T, O, 4>(from, positions, count, out);                                       \
         else gather_pieces<T, O, 1>(from, positions, count, out);                                                       \

@@ -4,7 +4,8 @@
 //! table in memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
 //! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table tells the cache and the slot of
 //! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the type that
-//! is wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a
+//! is wanted. Where several caches hold a row the own one counts, then the first. Rows of the host that are read beside other
+//! streams' work get a launch of their own, on few multiprocessors; rows of caches have all. Cost: the bytes moved, one number a
 //! row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
 //! [`gather_on_device`](super::gather_on_device). Hits are counted on the GPU too, in a pass over the numbers: a
 //! hundredth of the rows' time.
@@ -30,6 +31,9 @@ const THREADS: u32 = 256;
 const COUNTING: usize = 256;
 /// The place of a row that is in no cache.
 const NOWHERE: u32 = u32::MAX;
+/// Rows that a launch writes, as in `cached.cu`.
+const CACHED: u32 = 1;
+const UNCACHED: u32 = 2;
 
 /// A table of rows that the GPU reaches, as [`gather_on_device`](super::gather_on_device) takes it.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +102,8 @@ pub struct DeviceCache<'a, T: DeviceValue> {
     /// The addresses of their values, then those of their scales.
     addresses: DeviceBuffer<u64>,
     places: DeviceBuffer<u32>,
+    /// Whether every row is in some cache.
+    is_complete: bool,
     shift: u32,
     /// The own one first.
     stores: Vec<&'a RowStore<'a, T>>,
@@ -138,8 +144,9 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let values = stores.iter().map(|store| store.values.slice().address());
         let scales = stores.iter().map(|store| store.scales.as_ref().map_or(0, |scales| scales.slice().address()));
         let addresses: Vec<u64> = values.chain(scales).collect();
+        let is_complete = !places.contains(&NOWHERE);
         let (addresses, places) = (gpu.upload(&addresses)?, gpu.upload(&places)?);
-        Ok(Self { gpu: gpu.clone(), addresses, places, shift, stores })
+        Ok(Self { gpu: gpu.clone(), addresses, places, is_complete, shift, stores })
     }
 
     /// The most rows that each of `stores` stores may have: a place is 32 bits for both store and slot.
@@ -191,23 +198,31 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         }
         // Caches are memory of their own, which every load may start at.
         let width = values_at_once::<T, O>(dim, &[table.values.address()], out.address());
-        let arguments: [Argument; 12] = [
-            table.values.into(),
-            table.scales.map_or(0, |scales| scales.address()).into(),
-            (&self.addresses).into(),
-            (&self.places).into(),
-            (rows as u64).into(),
-            (stores as u32).into(),
-            self.shift.into(),
-            positions.into(),
-            (positions.len() as u64).into(),
-            (dim as u32).into(),
-            (&*out).into(),
-            (width as u32).into(),
-        ];
-        let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER_CACHED) };
-        let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.values.address());
-        gpu.launch(kernel, shape, &arguments)
+        let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
+            let arguments: [Argument; 13] = [
+                values.into(),
+                scales.into(),
+                (&self.addresses).into(),
+                (&self.places).into(),
+                (rows as u64).into(),
+                (stores as u32).into(),
+                self.shift.into(),
+                positions.into(),
+                (positions.len() as u64).into(),
+                (dim as u32).into(),
+                (&*out).into(),
+                (width as u32).into(),
+                wanted.into(),
+            ];
+            gpu.launch(Kernel { module: &MODULE, name: O::of(T::GATHER_CACHED) }, shape, &arguments)
+        };
+        let (shape, address) = (Shape::per_item(out.len() / width, THREADS), table.values.address());
+        let whole = [address, table.scales.map_or(0, |scales| scales.address())];
+        if !gpu.waits_beside_others(address) {
+            return launch(shape, whole, CACHED | UNCACHED);
+        }
+        launch(shape, [0; 2], CACHED)?;
+        if self.is_complete { Ok(()) } else { launch(gpu.beside_others(shape, address), whole, UNCACHED) }
     }
 }
 

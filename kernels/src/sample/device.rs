@@ -90,24 +90,34 @@ impl<'a> DeviceGraph<'a> {
         vertices: DeviceSlice<'_, u32>,
         out: Argument,
     ) -> Result<(), GpuError> {
-        let arguments = [self.argument(false), vertices.into(), (vertices.len() as u64).into(), out];
-        let shape = self.shape(gpu, Shape::per_item(vertices.len(), THREADS));
+        let arguments =
+            [self.words(self.indptr.address(), false), vertices.into(), (vertices.len() as u64).into(), out];
+        let shape = gpu.beside_others(Shape::per_item(vertices.len(), THREADS), self.indptr.address());
         gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
     }
 
-    /// For a kernel of any number of blocks that reads the graph.
-    pub(super) fn shape(&self, gpu: &Gpu, shape: Shape) -> Shape {
-        gpu.beside_others(gpu.beside_others(shape, self.indptr.address()), self.indices.address())
+    /// For a kernel of any number of blocks that draws edges, and asks for their `ids` or does not.
+    pub(super) fn shape(&self, gpu: &Gpu, shape: Shape, ids: bool) -> Shape {
+        gpu.beside_others(gpu.beside_others(shape, self.drawn_indptr(ids)), self.indices.address())
     }
 
-    /// As kernels take it; `ids` if they ask for the ids of edges.
+    /// As kernels that draw edges take it; `ids` if they ask for the ids of edges.
     pub(super) fn argument(&self, ids: bool) -> Argument {
+        self.words(self.drawn_indptr(ids), ids)
+    }
+
+    /// Address of the `indptr` that is drawn from, or 0: a subgraph has one of its own, and needs the graph's for ids alone.
+    fn drawn_indptr(&self, ids: bool) -> u64 {
+        if ids || self.subgraph.is_none() { self.indptr.address() } else { 0 }
+    }
+
+    fn words(&self, indptr: u64, ids: bool) -> Argument {
         let of_subgraph =
             |subgraph: &DeviceSubgraph| [subgraph.held.slice().address(), subgraph.indptr.slice().address()];
         let [held, subgraph_indptr] = self.subgraph.map_or([0; 2], of_subgraph);
         // Two numbers of 32 bits, the first in the lower half.
         let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
-        let (indptr, indices, edges) = (self.indptr.address(), self.indices.address(), self.num_edges as u64);
+        let (indices, edges) = (self.indices.address(), self.num_edges as u64);
         [indptr, indices, held, subgraph_indptr, edges, numbers, 0, 0].into()
     }
 }

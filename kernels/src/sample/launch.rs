@@ -97,7 +97,7 @@ impl Launch<'_> {
         let most = (self.frontier.len() as u64).into();
         let first = [self.graph.argument(self.ids), self.frontier.into(), self.len.into(), most];
         let arguments = [&first[..], &[u32::from(self.check).into()], &arguments.concat()].concat();
-        self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape), &arguments)
+        self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape, self.ids), &arguments)
     }
 
     /// As many blocks as are worth while, each with `bytes`.

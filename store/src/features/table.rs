@@ -29,8 +29,8 @@ pub struct FeatureTable {
     batches: Vec<Buffer>,
     /// The scales of each batch, for i8.
     scales: Vec<Buffer>,
-    /// All values and all scales, where each lie in one piece.
-    whole: Option<(Buffer, Buffer)>,
+    /// Memory that holds all rows, and in it all values and all scales, each in one piece.
+    whole: Option<[Buffer; 3]>,
     /// Row of each vertex, where not all vertices have one.
     index: Option<RowIndex>,
     /// Columns that are stored, where others are not.
@@ -246,7 +246,7 @@ impl FeatureTable {
                 (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
             memory.slice_with_length(start, end - start)
         };
-        let whole = Some((piece(&batches), piece(&scales)));
+        let whole = Some([memory.clone(), piece(&batches), piece(&scales)]);
         let index = self.index.clone();
         let (batches, scales) = (parts(&batches), parts(&scales));
         let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
@@ -256,15 +256,20 @@ impl FeatureTable {
     /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`
     /// is as for [`FeatureTable::row`]. `None` in a shard, where row `v` is not that of vertex `v`.
     pub fn values<T: Pod>(&self) -> Option<&[T]> {
-        let (values, _) = self.whole.as_ref().filter(|_| self.index.is_none())?;
+        let [_, values, _] = self.whole.as_ref().filter(|_| self.index.is_none())?;
         bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
     }
 
     /// Factor of each row's values, where they are i8 and lie in one piece. `None` in a shard.
     pub fn scales(&self) -> Option<&[f32]> {
         let wanted = self.dtype == FeatureDtype::I8 && self.index.is_none();
-        let (_, scales) = self.whole.as_ref().filter(|_| wanted)?;
+        let [.., scales] = self.whole.as_ref().filter(|_| wanted)?;
         bytemuck::try_cast_slice(scales.as_slice()).ok().filter(|scales| scales.len() == self.rows)
+    }
+
+    /// Memory with [`FeatureTable::values`] and [`FeatureTable::scales`], where they lie in one piece: what pins pages pins it whole.
+    pub fn memory(&self) -> Option<&[u8]> {
+        self.whole.as_ref().map(|[memory, ..]| memory.as_slice())
     }
 
     /// Type of the stored values.

@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
 use bytemuck::Pod;
-use gsplit_kernels::{DeviceSlice, DeviceSliceMut, Gpu, MatrixView};
+use gsplit_kernels::{DeviceSlice, DeviceSliceMut, Gpu, MatrixView, make_room};
 use half::{bf16, f16};
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -78,6 +78,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
+    fn gsplit_before_torch_allocates(make_room: unsafe extern "C" fn(c_int), error: *mut c_char) -> c_int;
     fn gsplit_round_to_tf32(may: bool, error: *mut c_char) -> c_int;
     #[cfg(test)]
     fn gsplit_rounds_to_tf32() -> bool;
@@ -134,6 +135,17 @@ pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
 pub fn give_back_memory() -> Result<()> {
     // SAFETY: touches what nobody uses.
     checked(|error| unsafe { gsplit_give_back_memory(error) })
+}
+
+/// Lets torch take the memory that kernels keep for later on a GPU: it calls [`make_room`] before it asks the driver for more. torch's
+/// CUDA part is loaded.
+pub fn share_memory() -> Result<()> {
+    unsafe extern "C" fn called(ordinal: c_int) {
+        // Without room torch says that it is out of memory.
+        let _ = catch_unwind(|| make_room(ordinal.unsigned_abs() as usize));
+    }
+    // SAFETY: torch calls the function with the number of a GPU.
+    checked(|error| unsafe { gsplit_before_torch_allocates(called, error) })
 }
 
 /// Lets products of f32 factors on GPUs round them to TF32 from now on, in all of the process, or not.

@@ -1,5 +1,6 @@
 // What tch lacks of torch's C++ interface: a graph node whose backward is a Rust function, a backward pass that starts
-// from a given gradient, leaves whose gradient is taken away, and tensors on memory that Rust owns. Called by raw.rs alone, which documents the contract.
+// from a given gradient, leaves whose gradient is taken away, tensors on memory that Rust owns, and what torch calls before it takes memory of
+// a GPU. Called by raw.rs alone, which documents the contract.
 // No exception leaves: each function returns 0, or 1 with a message in `error`.
 
 #include "guarded.h"
@@ -13,7 +14,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Registry.h>
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <memory>
@@ -22,7 +26,32 @@
 using at::Tensor;
 using torch::autograd::variable_list;
 
+namespace c10 {
+
+// As c10/cuda/CUDACachingAllocator.h has it, which cannot be included without CUDA's own headers.
+class FreeMemoryCallback {
+ public:
+  virtual ~FreeMemoryCallback() = default;
+  virtual bool Execute() = 0;
+};
+
+}  // namespace c10
+
 namespace {
+
+// Makes room on the GPU of this number.
+using MakeRoom = void (*)(int);
+
+// Called by torch's allocator where what it keeps has no room for a tensor, on the thread that asks for the tensor.
+struct RoomMaker : c10::FreeMemoryCallback {
+  MakeRoom make_room;
+  explicit RoomMaker(MakeRoom make_room) : make_room(make_room) {}
+  bool Execute() override {
+    make_room(c10::impl::VirtualGuardImpl(at::kCUDA).getDevice().index());
+    // What torch keeps is the same: it need not look there again.
+    return false;
+  }
+};
 
 using Drop = void (*)(void*);
 // Takes ownership of `gradient` and of the tensors in `saved`; fills `gradients` with owned tensors or null.
@@ -157,6 +186,20 @@ int gsplit_give_back_memory(char* error) {
   return guarded(error, [&] {
     auto* allocator = c10::getDeviceAllocator(at::kCUDA);
     if (allocator->initialized()) allocator->emptyCache();
+  });
+}
+
+// Lets torch's allocator for GPUs call `make_room`. Found at run time, as all of torch's CUDA part is.
+int gsplit_before_torch_allocates(MakeRoom make_room, char* error) {
+  return guarded(error, [&] {
+    using Registry = c10::Registry<std::string, std::unique_ptr<c10::FreeMemoryCallback>>;
+    void* library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    void* found = dlsym(library ? library : RTLD_DEFAULT, "_ZN3c1031FreeCudaMemoryCallbacksRegistryB5cxx11Ev");
+    TORCH_CHECK(found, "torch's CUDA part has no FreeCudaMemoryCallbacksRegistry: it is of another version than libtorch");
+    static std::once_flag once;
+    std::call_once(once, [&] {
+      reinterpret_cast<Registry* (*)()>(found)()->Register("gsplit", [=] { return std::make_unique<RoomMaker>(make_room); });
+    });
   });
 }
 

@@ -133,7 +133,9 @@ impl<'a> PushPull<'a> {
     ) -> Result<()> {
         let given = match of_sums.defined() {
             true => of_sums.contiguous(),
-            false => Tensor::zeros([self.length_of(model, comm.rank())? as i64], (Kind::Float, model.place().device())),
+            false => {
+                Tensor::f_zeros([self.length_of(model, comm.rank())? as i64], (Kind::Float, model.place().device()))?
+            }
         };
         let lengths = (0..comm.size()).map(|rank| self.length_of(model, rank)).collect::<Result<Vec<usize>>>()?;
         let given = clock.exchange(|| given_to_all(comm, values(&given)?, &lengths))?;
@@ -153,7 +155,7 @@ impl<'a> PushPull<'a> {
     fn partials(&self, model: &Model, graph: Graph<'_>, keep: bool) -> Result<Vec<Tensor>> {
         let partial = |layer: &Pushed| {
             if self.columns.is_empty() || layer.edges.num_targets() == 0 {
-                return Ok(Tensor::zeros([0], (Kind::Float, model.place().device())));
+                return Ok(Tensor::f_zeros([0], (Kind::Float, model.place().device()))?);
             }
             let edges = LayerEdges::made(graph, None, layer.edges.clone(), layer.read.clone());
             let rows = match &layer.rows {

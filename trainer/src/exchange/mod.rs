@@ -154,7 +154,8 @@ impl Exchange {
         rows: Option<Tensor>,
         dim: usize,
     ) -> Result<Tensor> {
-        let rows = rows.unwrap_or_else(|| Tensor::zeros([0, dim as i64], (place.row_kind(), place.device())));
+        let none = || Tensor::f_zeros([0, dim as i64], (place.row_kind(), place.device()));
+        let rows = rows.map_or_else(none, Ok)?;
         let Self::Shuffle(shuffle) = self else { return Ok(rows) };
         let mut read = with_rows_behind(&rows, shuffle.counts.num_received())?;
         match place {

@@ -260,7 +260,7 @@ impl Model {
         body: impl FnOnce(Finish) -> Result<Tensor>,
     ) -> Result<Tensor> {
         let rows = match frontier.vertices.is_empty() {
-            true => self.no_rows(index),
+            true => self.no_rows(index)?,
             false => body(self.finish(index, frontier, dropout))?,
         };
         self.rounded(index, !self.has_tail(index), rows)
@@ -277,7 +277,7 @@ impl Model {
     ) -> Result<Tensor> {
         let frontier = frontier.into();
         if frontier.vertices.is_empty() {
-            return self.rounded(index, true, self.no_rows(index));
+            return self.rounded(index, true, self.no_rows(index)?);
         }
         let rows =
             self.blocks[index].tail(&self.place, pre_activation, moments, self.finish(index, frontier, dropout))?;
@@ -296,14 +296,14 @@ impl Model {
     /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers [`Model::logits_of`].
     pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
         match &self.head {
-            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], self.options())),
+            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::f_zeros([0, self.classes as i64], self.options())?),
             Some(head) => head.logits(&self.place, rows),
             None => Ok(rows[0].shallow_clone()),
         }
     }
 
-    fn no_rows(&self, index: usize) -> Tensor {
-        Tensor::zeros([0, self.width(index) as i64], self.options())
+    fn no_rows(&self, index: usize) -> Result<Tensor> {
+        Ok(Tensor::f_zeros([0, self.width(index) as i64], self.options())?)
     }
 
     /// The type of the rows of layer `index`: logits are f32 wherever they are.

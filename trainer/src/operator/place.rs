@@ -55,6 +55,7 @@ impl Place {
         // torch looks for its CUDA part once, at the first question about it: it has to be there by then.
         load_torch_cuda()?;
         before_out_of_memory(|| drop(autograd::give_back_memory()));
+        autograd::share_memory()?;
         let devices = tch::Cuda::device_count().max(0) as usize;
         if ordinal >= devices {
             return Err(GpuError::NoDevice { ordinal, devices }.into());

@@ -109,7 +109,8 @@ impl Optimizer {
     /// Starts with zero state, for epochs of `steps_per_epoch` mini-batches.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to decay.
+    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to decay;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(parameters: &Parameters, config: &TrainConfig, steps_per_epoch: u64) -> Result<Self> {
         let rate = LearningRate::new(config, steps_per_epoch)?;
         let config = config.optimizer.effective();
@@ -118,9 +119,9 @@ impl Optimizer {
             OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
             OptimizerKind::Sgd => &[],
         };
-        let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
+        let zeros = || Tensor::f_zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
-        let state = names.iter().map(|name| (*name, zeros())).collect();
+        let state = names.iter().map(|name| Ok((*name, zeros()?))).collect::<Result<_>>()?;
         Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
@@ -284,10 +285,10 @@ fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<T
     let parts: Vec<Tensor> = parameters
         .iter()
         .map(|(_, tensor)| match tensor.grad() {
-            gradient if gradient.defined() => gradient.flatten(0, -1),
-            _ => tensor.detach().zeros_like().flatten(0, -1),
+            gradient if gradient.defined() => gradient.f_flatten(0, -1),
+            _ => tensor.detach().f_zeros_like()?.f_flatten(0, -1),
         })
-        .collect();
+        .collect::<std::result::Result<_, _>>()?;
     let mut local = Tensor::f_cat(&parts, 0)?;
     if comm.size() == 1 {
         return Ok(local);

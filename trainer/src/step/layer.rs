@@ -100,7 +100,7 @@ impl LayerTape<'_, '_> {
         let of_body = match &tail {
             Some(tail) => {
                 let of_tail = self.tail_backward(tail, of_rows, comm, clock)?;
-                with_first(of_tail, of_pre_activation, self.shape())
+                with_first(of_tail, of_pre_activation, self.shape())?
             }
             None => of_rows,
         };
@@ -135,8 +135,8 @@ impl LayerTape<'_, '_> {
         }
         let (place, rows) = (self.pass.model.place(), layer.read.len());
         let gradient = match gradient.defined() {
-            true => with_first(Tensor::new(), gradient, [rows, dim]),
-            false => Tensor::zeros([rows as i64, dim as i64], (kind, place.device())),
+            true => with_first(Tensor::new(), gradient, [rows, dim])?,
+            false => Tensor::f_zeros([rows as i64, dim as i64], (kind, place.device()))?,
         };
         layer.exchange.backward_at(place, comm.group, gradient, dim)
     }
@@ -171,7 +171,7 @@ impl LayerTape<'_, '_> {
         }
         let gradient = tail.pre_activation.grad();
         let Some(moments) = &tail.moments else { return Ok(gradient) };
-        let gradient = if gradient.defined() { gradient } else { tail.pre_activation.detach().zeros_like() };
+        let gradient = if gradient.defined() { gradient } else { tail.pre_activation.detach().f_zeros_like()? };
         clock.exchange(|| moments.correct(&tail.pre_activation, &gradient, comm.all))
     }
 
@@ -219,18 +219,18 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
 }
 
 /// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.
-pub(super) fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Tensor {
+pub(super) fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Result<Tensor> {
     if !part.defined() {
-        return total;
+        return Ok(total);
     }
     let [rows, width] = shape.map(|dim| dim as i64);
     if !total.defined() && part.size()[0] == rows {
-        return part;
+        return Ok(part);
     }
     let total = match total.defined() {
         true => total,
-        false => Tensor::zeros([rows, width], (part.kind(), part.device())),
+        false => Tensor::f_zeros([rows, width], (part.kind(), part.device()))?,
     };
-    let _ = total.narrow(0, 0, part.size()[0]).g_add_(&part);
-    total
+    let _ = total.f_narrow(0, 0, part.size()[0])?.f_add_(&part)?;
+    Ok(total)
 }

@@ -69,7 +69,7 @@ pub fn forward<'a>(
 ) -> Result<Pass<'a>> {
     let place = model.place();
     let input_rows = std::mem::take(&mut batch.input_rows);
-    let logits = Tensor::zeros([0, 0], (Kind::Float, place.device()));
+    let logits = Tensor::f_zeros([0, 0], (Kind::Float, place.device()))?;
     let (tape, leaves) = (Vec::new(), Vec::new());
     let mut pass = Pass { model, graph, dropout, batch, push_pull, tape, leaves, logits };
     let mut read = match &mut pass.push_pull {
@@ -111,7 +111,7 @@ pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, 
         // What the layer kept for backward is free when it has gone through it.
         let Some(taped) = pass.tape.pop() else { break };
         if let Some((_, seeds)) = pass.leaves.pop_if(|(layer, _)| *layer == index) {
-            of_rows = with_first(of_rows, seeds.grad(), pass.layer(index).shape());
+            of_rows = with_first(of_rows, seeds.grad(), pass.layer(index).shape())?;
         }
         let below = pass.layer(index).backward(taped, of_rows, of_pre_activation, comm, clock)?;
         let Below { read: Some(read), of_residual } = below else { break };

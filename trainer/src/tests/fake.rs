@@ -7,7 +7,11 @@ use gsplit_gpu_sim::{give_fake_gpus, happened};
 use tch::{Kind, Tensor};
 
 use super::waits::{one_step, three_layers};
+use crate::Error;
+use crate::config::{ModelKind, Parallelism};
+use crate::model::Model;
 use crate::operator::{Place, from_rows, to_rows};
+use crate::optimizer::Optimizer;
 
 /// Tests that between them call all of torch and the driver that training does.
 const REPRESENTATIVES: [&str; 16] = [
@@ -54,13 +58,37 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
     assert!(output.status.success() && enough, "{}\n{said}", output.status);
 }
 
-/// Both take memory from one pool, as `before_cuda` has it; otherwise torch fails for lack of what kernels have freed. Copies
+/// The variable that names the test which a process was started for.
+const ALONE: &str = "GSPLIT_TEST_ALONE";
+
+/// Whether this process is the one that runs the body of `test` on such GPUs. Otherwise such a process is started, with `variables`, and
+/// passes.
+fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
+    if let Ok(name) = std::env::var(ALONE) {
+        return name == test;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    if let Err(missing) = give_fake_gpus(&mut program) {
+        eprintln!("skipped: {missing}");
+        return false;
+    }
+    program.args(["--exact", &format!("tests::fake::{test}")]).env(ALONE, test).envs(variables.iter().copied());
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
+    false
+}
+
+/// Kernels and torch keep what they free, each for itself, and find what the other keeps; by torch's other allocator in one pool. Copies
 /// from the host go through pinned memory.
 #[test]
-fn torch_finds_what_kernels_have_freed_in_one_pool() {
-    const SHARED: &str = "GSPLIT_TEST_SHARED";
+fn torch_finds_what_kernels_have_freed_and_they_what_it_has() {
     const MIB: usize = 1 << 20;
-    if let Ok(shared) = std::env::var(SHARED) {
+    for allocator in ["", "backend:cudaMallocAsync"] {
+        let variables = [("PYTORCH_ALLOC_CONF", allocator), ("FAKE_CUDA_MEMORY_MIB", "100")];
+        if !alone("torch_finds_what_kernels_have_freed_and_they_what_it_has", &variables) {
+            continue;
+        }
         let place = Place::open(0).unwrap();
         let gpu = place.gpu().unwrap();
         let (rows, before) =
@@ -69,52 +97,49 @@ fn torch_finds_what_kernels_have_freed_in_one_pool() {
         assert_eq!(happened("pageable"), before, "torch's own copies are");
         assert_eq!(to_rows(&brought.f_transpose(0, 1).unwrap()).unwrap(), to_rows(&rows).unwrap());
         drop(brought);
-        drop(gpu.alloc::<u8>(60 * MIB).unwrap());
-        gpu.synchronise().unwrap();
-        let tensor = Tensor::f_empty([50 * MIB as i64], (Kind::Uint8, place.device()));
-        assert_eq!(tensor.is_ok(), shared == "true", "{tensor:?}");
-        drop(tensor);
-        drop(gpu.alloc::<u8>(90 * MIB).unwrap());
+        for _ in 0..2 {
+            drop(gpu.alloc::<u8>(90 * MIB).unwrap());
+            gpu.synchronise().unwrap();
+            drop(Tensor::f_empty([90 * MIB as i64], (Kind::Uint8, place.device())).unwrap());
+        }
+        let pooled = std::env::var("PYTORCH_ALLOC_CONF").is_ok_and(|allocator| !allocator.is_empty());
+        assert_eq!(happened("pooled") > 0, pooled);
         return;
-    }
-    for shared in [true, false] {
-        let mut program = Command::new(std::env::current_exe().unwrap());
-        if let Err(missing) = give_fake_gpus(&mut program) {
-            return eprintln!("skipped: {missing}");
-        }
-        program.args(["--exact", "tests::fake::torch_finds_what_kernels_have_freed_in_one_pool"]);
-        program.env(SHARED, shared.to_string()).env("FAKE_CUDA_MEMORY_MIB", "100");
-        if shared {
-            program.env("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync");
-        }
-        let output = program.output().unwrap();
-        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
     }
 }
 
-/// Copies of a step go through pinned memory: torch is asked for no copy, and the driver makes all others so.
+/// Whoever asked for the memory is told, and tells the other ranks.
 #[test]
-fn no_step_copies_from_memory_that_is_not_pinned() {
-    use crate::config::{ModelKind, Parallelism};
-    const STEPS: &str = "GSPLIT_TEST_STEPS";
-    if std::env::var_os(STEPS).is_some() {
-        for (parallelism, ranks) in [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2)] {
-            let config = three_layers(ModelKind::Sage, parallelism, ranks, None);
-            for prefetch in [0, 1] {
-                let place = |_| Place::open(0).unwrap();
-                let seen = one_step(&config, prefetch, place, |_| happened("by_torch"));
-                assert!(seen.iter().flatten().all(|[before, after]| before == after), "{parallelism}: {seen:?}");
-            }
-        }
+fn tensors_without_room_are_errors() {
+    if !alone("tensors_without_room_are_errors", &[("FAKE_CUDA_MEMORY_MIB", "48")]) {
         return;
     }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    if let Err(missing) = give_fake_gpus(&mut program) {
-        return eprintln!("skipped: {missing}");
+    let place = Place::open(0).unwrap();
+    let mut config = three_layers(ModelKind::Sage, Parallelism::Single, 1, None);
+    config.model.hidden = 512;
+    let model = Model::with_layers(&place, &config, 8, 4, None);
+    let (gpu, values) = (place.gpu().unwrap(), model.parameters().num_values());
+    let left = gpu.memory().unwrap().0 as usize - 4 * values / 2;
+    let rest = gpu.alloc::<u8>(left).unwrap();
+    let error = Optimizer::new(model.parameters(), &config, 10).err().unwrap();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    drop(rest);
+    Optimizer::new(model.parameters(), &config, 10).unwrap();
+}
+
+/// Copies of a step go through pinned memory: torch is asked for no copy, and the driver makes all others so. Tensors do not come from the
+/// driver's pool, at whose allocations all GPUs wait for each other.
+#[test]
+fn no_step_copies_from_memory_that_is_not_pinned() {
+    if !alone("no_step_copies_from_memory_that_is_not_pinned", &[]) {
+        return;
     }
-    program.args(["--exact", "tests::fake::no_step_copies_from_memory_that_is_not_pinned"]).env(STEPS, "1");
-    let output = program.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
+    for (parallelism, ranks) in [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2)] {
+        let config = three_layers(ModelKind::Sage, parallelism, ranks, None);
+        for prefetch in [0, 1] {
+            let place = |_| Place::open(0).unwrap();
+            let seen = one_step(&config, prefetch, place, |_| happened("by_torch") + happened("pooled"));
+            assert!(seen.iter().flatten().all(|[before, after]| before == after), "{parallelism}: {seen:?}");
+        }
+    }
 }

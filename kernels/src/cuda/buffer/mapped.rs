@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::super::{Gpu, GpuError};
 use super::DeviceSlice;
+use crate::error::KernelError;
 
 /// Host memory that a GPU reads where it lies.
 #[derive(Debug)]
@@ -65,6 +66,20 @@ impl<'a, T: Pod> MappedHost<'a, T> {
             readers.push(gpu.clone());
         }
         Ok(DeviceSlice { address, len: self.len, of: PhantomData })
+    }
+
+    /// As [`MappedHost::seen_by`], of `part`, values of any type that lie within this memory.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if they do not; errors of the driver.
+    pub fn part_seen_by<U: Pod>(&self, gpu: &Gpu, part: &[U]) -> Result<DeviceSlice<'_, U>, GpuError> {
+        let (bytes, len) = (size_of::<T>() * self.len, part.len());
+        let start = (part.as_ptr() as usize).wrapping_sub(self.host);
+        if start.checked_add(size_of_val(part)).is_none_or(|end| end > bytes) {
+            let (what, got) = ("bytes of mapped memory", start.saturating_add(size_of_val(part)));
+            return Err(KernelError::Length { what, expected: bytes, got }.into());
+        }
+        Ok(DeviceSlice { address: self.seen_by(gpu)?.address + start as u64, len, of: PhantomData })
     }
 }
 

@@ -37,10 +37,9 @@ impl<'a> PinnedRows<'a> {
     }
 
     fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
-        let Some(values) = table.values::<T>() else { return Ok(None) };
-        let scales = table.scales().map(|scales| gpu.map_host(scales)).transpose()?;
-        let values = gpu.map_host(values)?;
-        Ok(Some(Self(Box::new(PinnedTable { table, values, scales, caches: None, stores: Vec::new() }))))
+        let (Some(memory), Some(values)) = (table.memory(), table.values::<T>()) else { return Ok(None) };
+        let memory = gpu.map_host(memory)?;
+        Ok(Some(Self(Box::new(PinnedTable { table, memory, values, caches: None, stores: Vec::new() }))))
     }
 
     /// Copies what `caches` has for each of `ranks` to its GPU. Waits until all are there.
@@ -94,8 +93,9 @@ trait AnyTable<'a>: Send + Sync {
 
 struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
-    values: MappedHost<'a, T>,
-    scales: Option<MappedHost<'a, f32>>,
+    /// Values and scales.
+    memory: MappedHost<'a, u8>,
+    values: &'a [T],
     caches: Option<&'a Caches>,
     /// Rows that each rank keeps, where this process has or reads them; ranks that share a GPU and keep the same rows share them too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
@@ -106,7 +106,7 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
         let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
-        let scale = self.scales.is_some().then_some(&scale as &dyn Fn(u32) -> f32);
+        let scale = table.scales().is_some().then_some(&scale as &dyn Fn(u32) -> f32);
         let store = match exported {
             true => RowStore::exported(gpu, table.dim(), list, row, scale),
             false => RowStore::new(gpu, table.dim(), list, row, scale),
@@ -160,7 +160,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             if kept[peer].digest != caches.digest(peer) {
                 return Err(unlike());
             }
-            let layout = (self.table.dim(), self.scales.is_some());
+            let layout = (self.table.dim(), self.table.scales().is_some());
             let store = RowStore::imported(gpu, layout, caches.of(peer), &handles);
             self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
         }
@@ -176,8 +176,9 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     }
 
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
-        let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
-        let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
+        let scales = self.table.scales().map(|scales| self.memory.part_seen_by(gpu, scales)).transpose()?;
+        let values = self.memory.part_seen_by(gpu, self.values)?;
+        let table = DeviceTable { values, scales, dim: self.table.dim() };
         let store = |rank: usize| self.stores.get(rank).and_then(Option::as_deref);
         let cache = match (store(rank), self.caches) {
             (Some(own), Some(caches)) => {

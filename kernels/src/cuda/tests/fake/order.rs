@@ -4,10 +4,13 @@
 use gsplit_gpu_sim::happened;
 
 use super::{alone, start};
-use crate::cuda::{DeviceBuffer, Gpu, GpuError, Kernel, Shape, before_out_of_memory};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape, before_out_of_memory, make_room};
 use crate::philox::{Stream, StreamKey};
 use crate::scan::cuda::sum_before;
-use crate::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Fanout, gather_on_device};
+use crate::{
+    DeviceCache, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSubgraph, DeviceTable, Fanout, Graph,
+    RowStore, gather_on_device,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -37,6 +40,29 @@ fn memory_that_is_kept_for_later_is_found_when_it_is_needed() {
     assert_eq!(error, GpuError::OutOfMemory { ordinal: 0, needed_mib: 11, free_mib: 10 });
     drop(shared);
     assert_eq!(gpu.memory().unwrap().0, 100 << 20);
+}
+
+/// torch asks for room, from any stream, whenever it is about to take memory.
+#[test]
+fn memory_that_is_kept_for_later_is_given_up_where_less_is_free() {
+    let name = "order::memory_that_is_kept_for_later_is_given_up_where_less_is_free";
+    if !alone(name, &[("FAKE_CUDA_MEMORY_MIB", "96")]) {
+        return;
+    }
+    assert_eq!(make_room(0), Ok(()), "no GPU is open");
+    let gpu = Gpu::open(0).unwrap();
+    let side = gpu.side_stream().unwrap();
+    drop(gpu.alloc::<u8>(30 * MIB).unwrap());
+    gpu.synchronise().unwrap();
+    make_room(0).unwrap();
+    assert_eq!(gpu.memory().unwrap().0, 66 << 20, "the rest is free");
+    drop(side.alloc::<u8>(50 * MIB).unwrap());
+    make_room(0).unwrap();
+    assert_eq!(gpu.memory().unwrap().0, 96 << 20);
+    // What is about to be freed is not kept yet.
+    drop(side.alloc::<u8>(94 * MIB).unwrap());
+    make_room(0).unwrap();
+    assert_eq!(gpu.memory().unwrap().0, 96 << 20);
 }
 
 /// The sampler's stream frees what it made while the model's has no room.
@@ -98,8 +124,11 @@ fn memory_is_pinned_once_and_where_drivers_cannot_pin_it_for_reading() {
         let values = [1u32, 2, 3, 4];
         let pinned = gpu.map_host(&values[1..]).unwrap();
         assert_eq!(pinned.slice().to_vec(&gpu).unwrap(), [2, 3, 4]);
-        let twice = gpu.map_host(&values).unwrap_err().to_string();
-        assert!(twice.ends_with("memory range is already mapped"), "{twice}");
+        // Pages are pinned: those of neighbours are one.
+        for again in [&values[..], &values[..1]] {
+            let twice = gpu.map_host(again).unwrap_err().to_string();
+            assert!(twice.ends_with("memory range is already mapped"), "{twice}");
+        }
         drop(pinned);
         assert_eq!(gpu.map_host(&values).unwrap().slice().to_vec(&gpu).unwrap(), values);
         // A program's constants must not be written.
@@ -147,18 +176,27 @@ fn uploads_are_from_pinned_memory() {
     assert_eq!(happened("pageable"), 0);
 }
 
-/// A kernel that reads over the bus leaves multiprocessors to others.
+/// Threads of the kernels that `work` launches.
+fn threads(work: impl FnOnce()) -> u64 {
+    let before = happened("threads");
+    work();
+    happened("threads") - before
+}
+
+/// A kernel that reads over the bus leaves multiprocessors to the null stream's.
 #[test]
 fn kernels_that_wait_for_the_host_are_small() {
     if !alone("order::kernels_that_wait_for_the_host_are_small", &[]) {
         return;
     }
-    let gpu = Gpu::open(0).unwrap();
+    let computing = Gpu::open(0).unwrap();
+    let gpu = computing.side_stream().unwrap();
     let (vertices, degree) = (9_000u32, 3);
     let indptr: Vec<u64> = (0..=u64::from(vertices)).map(|v| v * degree).collect();
     let indices: Vec<u32> = (0..vertices * degree as u32).map(|e| e * 7 % vertices).collect();
     let ids: Vec<u32> = (0..vertices).collect();
-    let (starts, sources) = (gpu.map_host(&indptr).unwrap(), gpu.map_host(&indices).unwrap());
+    let starts = gpu.map_host_or_copy(&indptr, u64::MAX).unwrap();
+    let sources = gpu.map_host_or_copy(&indices, u64::MAX).unwrap();
     let on_gpu = gpu.upload(&ids).unwrap();
     let graph = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
     let degrees = graph.degrees(&gpu, on_gpu.slice()).unwrap();
@@ -170,10 +208,45 @@ fn kernels_that_wait_for_the_host_are_small() {
         let layer = sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
         assert_eq!(layer.num_edges(), vertices as usize * drawn);
     }
-    let values: Vec<f32> = (0..4 * vertices).map(|i| i as f32).collect();
-    let (table, mut out) = (gpu.map_host(&values).unwrap(), gpu.alloc::<f32>(values.len()).unwrap());
-    gather_on_device(&gpu, table.slice(), None, on_gpu.slice(), 4, &mut out.slice_mut()).unwrap();
-    assert_eq!(out.to_vec().unwrap(), values);
+    // A vertex's edges on the GPU, where only who asks for their ids reads the host: it has all of the GPU.
+    let on_host = Graph::new(&indptr, &indices).unwrap();
+    let every: Vec<u64> = ids.chunks(64).map(|word| u64::MAX >> (64 - word.len())).collect();
+    let subgraph = DeviceSubgraph::new(&gpu, &on_host, &every).unwrap();
+    let uploaded = gpu.upload(&indptr).unwrap();
+    let drawn = |indptr: DeviceSlice<'_, u64>, ids| {
+        let part = DeviceGraph::of_subgraph(&gpu, indptr, &subgraph).unwrap();
+        let mut sampler = DeviceSampler::new(&gpu).unwrap();
+        sampler.start(&part, on_gpu.slice()).unwrap();
+        let (draw, key) = (DeviceDraw::new(Fanout::Take(2)), StreamKey::new(1, Stream::Sample));
+        threads(|| assert_eq!(sampler.layer(&part, &draw, &key, ids).unwrap().num_edges(), 2 * vertices as usize))
+    };
+    assert_eq!(drawn(starts.slice(), DeviceEdgeIds::Drop), drawn(uploaded.slice(), DeviceEdgeIds::Drop));
+    assert!(drawn(starts.slice(), DeviceEdgeIds::Keep) < drawn(uploaded.slice(), DeviceEdgeIds::Keep));
+
+    let (dim, all) = (12, 27_136);
+    let values: Vec<f32> = (0..dim * vertices).map(|i| i as f32).collect();
+    let (pinned, mut out) = (gpu.map_host(&values).unwrap(), gpu.alloc::<f32>(values.len()).unwrap());
+    let dim = dim as usize;
+    let mut gather = |gpu: &Gpu, cached: Option<&[u32]>| {
+        let row = |v: u32| &values[v as usize * dim..][..dim];
+        let store = cached.map(|cached| RowStore::new(gpu, dim, cached, row, None).unwrap());
+        let table = DeviceTable { values: pinned.slice(), scales: None, dim };
+        let cache = store.as_ref().map(|store| DeviceCache::new(gpu, &table, store, &[]).unwrap());
+        out.slice_mut().zero(gpu).unwrap();
+        let launched = threads(|| match &cache {
+            Some(cache) => cache.gather(gpu, &table, on_gpu.slice(), &mut out.slice_mut()).unwrap(),
+            None => gather_on_device(gpu, table.values, None, on_gpu.slice(), dim, &mut out.slice_mut()).unwrap(),
+        });
+        gpu.synchronise().unwrap();
+        assert_eq!(out.to_vec().unwrap(), values);
+        launched
+    };
+    assert_eq!(gather(&gpu, None), 64 * 256);
+    // Rows of a cache have all of the GPU, the others do not.
+    assert_eq!(gather(&gpu, Some(&ids[..4_000])), all + 64 * 256);
+    assert_eq!(gather(&gpu, Some(&ids)), all);
+    // Nothing runs beside the null stream.
+    assert_eq!([None, Some(&ids[..4_000])].map(|cached| gather(&computing, cached)), [all; 2]);
     assert_eq!(happened("crowded"), 0);
     // One that takes all of the GPU is counted.
     let kernel = Kernel { module: &crate::shuffle::cuda::MODULE, name: "shuffle_select" };
