@@ -30,7 +30,7 @@ use crate::model::held::{Batch, HeldLayer, mailed, values};
 use crate::model::{Model, order_of};
 use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
-use crate::residence::cache::{hotness::hottest, row_bytes};
+use crate::residence::cache::{hotness::hottest, row_bytes, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::graph_bytes;
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
@@ -53,6 +53,7 @@ pub struct HostRows {
     /// Whether no row is left to be read from disk.
     is_all_kept: bool,
     room: Option<u64>,
+    for_gpus: bool,
     processes: HostProcesses,
 }
 
@@ -87,6 +88,8 @@ impl HostRows {
         }
         let (bytes, available) = (features.num_bytes() as u64, Memory::of_this_machine().available());
         let free = available / 5 * 4;
+        let for_gpus = places.iter().any(|place| place.gpu().is_some());
+        let most = FeatureStorage::most_in_memory(available, for_gpus);
         let processes = HostProcesses::meet(options, features)?;
         // Ranks that have columns of their own have all rows once, together.
         let copies = if job.config.parallelism.slices_columns() { 1 } else { processes.copies() };
@@ -97,26 +100,34 @@ impl HostRows {
                 let problem = format!("{copies} copies of {} are more than this host has: pass `disk`", shown(bytes));
                 return Err(Error::Option(format!("--load-features memory: {problem} ({why})")));
             }
-            FeatureStorage::Auto if features.is_in_memory() || bytes <= available / 4 / copies => {
-                Some(FeatureStorage::Auto)
-            }
+            FeatureStorage::Auto if features.is_in_memory() || bytes <= most / copies => Some(FeatureStorage::Auto),
             FeatureStorage::Auto if bytes.saturating_add(graph_bytes(job)) <= free => Some(FeatureStorage::Mapped),
             FeatureStorage::Auto | FeatureStorage::Disk => None,
             storage => Some(storage),
         };
+        if for_gpus && options.features == FeatureStorage::Auto && stays == Some(FeatureStorage::Mapped) {
+            progress.note(&format!(
+                "feature rows stay in their mapped file: {} are more than half of the free memory (--load-features memory pins them)",
+                shown(bytes)
+            ));
+        }
         if let (false, Some(storage)) = (any_process(options, stays.is_none())?, stays) {
-            return Ok(Self { way: Way::Given(storage), is_all_kept: true, room: None, processes });
+            return Ok(Self { way: Way::Given(storage), is_all_kept: true, room: None, for_gpus, processes });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
-        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales };
+        // A rank on a GPU that keeps rows looks each vertex up.
+        let lookups =
+            if wanted(job, places)?.is_some() && for_gpus { options.ranks_here(places.len()).len() } else { 0 };
+        let lookups = (lookups * features.num_rows()) as u64 * ID;
+        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales + lookups };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
         let needs = Needs { budget: options.memory, free, held, rows: if is_for_all { bytes } else { 0 } };
         let shared = processes.budget(options, needs)?;
         // An evaluation has what is left beside so many bytes of rows, this process's part of it.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
         if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
-            return Ok(Self { way: Way::Copied, is_all_kept: true, room: room(bytes), processes });
+            return Ok(Self { way: Way::Copied, is_all_kept: true, room: room(bytes), for_gpus, processes });
         }
         // With its position.
         let each = row_bytes(features) + ID;
@@ -142,6 +153,7 @@ impl HostRows {
             way: Way::Read(kept),
             is_all_kept: rows == features.num_rows(),
             room: room(rows as u64 * each),
+            for_gpus,
             processes,
         })
     }
@@ -172,8 +184,8 @@ impl HostRows {
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
             Way::Given(_) | Way::Copied if is_sliced => Ok(features.clone()),
             Way::Read(_) if is_sliced => read(job, features, (&[], None)),
-            Way::Given(storage) => storage.bring(features.clone(), memory),
-            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory),
+            Way::Given(storage) => storage.bring(features.clone(), memory, self.for_gpus),
+            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory, self.for_gpus),
             Way::Read(kept) => read(job, features, (kept, memory)),
         })?;
         if brought.is_in_memory() || brought.read_by().is_some() {
@@ -196,8 +208,8 @@ impl HostRows {
     /// As [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
-            Way::Given(storage) => storage.bring(columns, None),
-            Way::Copied => FeatureStorage::Memory.bring(columns, None),
+            Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
+            Way::Copied => FeatureStorage::Memory.bring(columns, None, self.for_gpus),
             Way::Read(kept) => read(job, &columns, (kept, None)),
         }
     }

@@ -1,6 +1,7 @@
 //! A table of feature rows that GPUs read, and the copies of some rows that they keep.
 //!
-//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece. Ranks that share a GPU share what they both keep.
+//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece; else GPUs read what they keep alone. What they keep of a
+//! file is read from there many rows at a time. Ranks that share a GPU share what they both keep.
 //! Ranks that are processes tell each other the handles of what they keep ([`PinnedRows::share`]), and at the end wait until all
 //! have closed it ([`PinnedRows::part`]).
 //! Cost: a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
@@ -9,12 +10,13 @@ use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{Communicator, DeviceCache, DeviceTable, DeviceValue, Gpu, MappedHost, RowHandles, RowStore};
-use gsplit_store::{FeatureDtype, FeatureTable};
+use gsplit_store::{FeatureDtype, FeatureTable, Reading};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
 use super::gathered::{AnyRows, DeviceRows};
+use super::mixed::{AnyMixed, MixedRows};
 use crate::operator::with_row;
 use crate::residence::cache::{Caches, gathered};
 use crate::{Error, Result};
@@ -36,11 +38,29 @@ impl<'a> PinnedRows<'a> {
         }
     }
 
+    /// The same, not pinned: for rows that GPUs keep.
+    pub fn unpinned(table: &'a FeatureTable) -> Self {
+        match table.dtype() {
+            FeatureDtype::F32 => Self::with::<f32>(table, None),
+            FeatureDtype::F16 => Self::with::<f16>(table, None),
+            FeatureDtype::Bf16 => Self::with::<bf16>(table, None),
+            FeatureDtype::I8 => Self::with::<i8>(table, None),
+        }
+    }
+
     fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         let Some(values) = table.values::<T>() else { return Ok(None) };
         let scales = table.scales().map(|scales| gpu.map_host(scales)).transpose()?;
-        let values = gpu.map_host(values)?;
-        Ok(Some(Self(Box::new(PinnedTable { table, values, scales, caches: None, stores: Vec::new() }))))
+        Ok(Some(Self::with(table, Some((gpu.map_host(values)?, scales)))))
+    }
+
+    fn with<T: DeviceValue>(table: &'a FeatureTable, pinned: Option<Pinned<'a, T>>) -> Self {
+        Self(Box::new(PinnedTable { table, pinned, caches: None, stores: Vec::new() }))
+    }
+
+    /// Whether GPUs read all rows.
+    pub fn is_pinned(&self) -> bool {
+        self.0.is_pinned()
     }
 
     /// Copies what `caches` has for each of `ranks` to its GPU. Waits until all are there.
@@ -69,11 +89,19 @@ impl<'a> PinnedRows<'a> {
         self.0.part(comm)
     }
 
-    /// Rows for `rank`, of the type `kind`, on its `gpu`.
-    pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
+    /// Rows for `rank`, of the type `kind`, on its `gpu`; `None` where the host gathers those that no GPU keeps.
+    pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
         self.0.rows(rank, gpu, kind)
     }
+
+    /// Rows that GPUs keep for `rank`, where the host gathers the others.
+    pub(super) fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>> {
+        self.0.mixed(rank)
+    }
 }
+
+/// Values in pinned memory, and their scales.
+type Pinned<'a, T> = (MappedHost<'a, T>, Option<MappedHost<'a, f32>>);
 
 /// Message of a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
@@ -88,14 +116,16 @@ trait AnyTable<'a>: Send + Sync {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
     fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
+    fn is_pinned(&self) -> bool;
     /// See [`PinnedRows::rows`].
-    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>>;
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
+    /// See [`PinnedRows::mixed`].
+    fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>>;
 }
 
 struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
-    values: MappedHost<'a, T>,
-    scales: Option<MappedHost<'a, f32>>,
+    pinned: Option<Pinned<'a, T>>,
     caches: Option<&'a Caches>,
     /// Rows that each rank keeps, where this process has or reads them; ranks that share a GPU and keep the same rows share them too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
@@ -105,13 +135,42 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
     /// Rows that `rank` keeps on `gpu`, perhaps for other processes too.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
-        let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
-        let scale = self.scales.is_some().then_some(&scale as &dyn Fn(u32) -> f32);
-        let store = match exported {
-            true => RowStore::exported(gpu, table.dim(), list, row, scale),
-            false => RowStore::new(gpu, table.dim(), list, row, scale),
+        // Many rows of a file are read at a time, without page faults.
+        let file = match table.read_by() {
+            None if table.is_in_memory() => None,
+            None => table.on_disk(&[], &Reading::default()).ok(),
+            Some(_) => Some(table.clone()),
         };
-        store.map_err(|error| Error::from(error).of_rank(rank))
+        let read = |vertices: &[u32], values: &mut [T], scales: &mut [f32]| -> Result<()> {
+            let mut write = |at: usize, row: &[u8], scale: f32| {
+                bytemuck::cast_slice_mut::<T, u8>(values)[at * row.len()..][..row.len()].copy_from_slice(row);
+                scales.iter_mut().skip(at).take(1).for_each(|to| *to = scale);
+            };
+            match &file {
+                Some(file) => drop(file.read_rows(vertices, &mut write)?),
+                None => (0..).zip(vertices).for_each(|(at, &v)| {
+                    write(at, bytemuck::cast_slice(table.row::<T>(v)), table.scale(v));
+                }),
+            }
+            Ok(())
+        };
+        let store = match exported {
+            true => RowStore::exported(gpu, self.layout(), list),
+            false => RowStore::alloc(gpu, self.layout(), list),
+        };
+        store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
+    }
+
+    /// Values of a row, and whether rows have scales.
+    fn layout(&self) -> (usize, bool) {
+        (self.table.dim(), self.table.dtype() == FeatureDtype::I8)
+    }
+
+    /// Rows that `rank` finds on GPUs, its own first.
+    fn found(&self, rank: usize) -> Option<Vec<&Arc<RowStore<'a, T>>>> {
+        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
+        let peers = self.caches?.peers(rank).iter().filter_map(|&peer| store(peer));
+        Some([store(rank)?].into_iter().chain(peers).collect())
     }
 }
 
@@ -160,8 +219,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             if kept[peer].digest != caches.digest(peer) {
                 return Err(unlike());
             }
-            let layout = (self.table.dim(), self.scales.is_some());
-            let store = RowStore::imported(gpu, layout, caches.of(peer), &handles);
+            let store = RowStore::imported(gpu, self.layout(), caches.of(peer), &handles);
             self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
         }
         Ok(())
@@ -175,17 +233,22 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(())
     }
 
-    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
-        let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
-        let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
-        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_deref);
-        let cache = match (store(rank), self.caches) {
-            (Some(own), Some(caches)) => {
-                let peers: Vec<_> = caches.peers(rank).iter().filter_map(|&peer| store(peer)).collect();
-                Some(DeviceCache::new(gpu, &table, own, &peers)?)
-            }
-            _ => None,
-        };
-        Ok(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache))))
+    fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
+        let Some((values, scales)) = &self.pinned else { return Ok(None) };
+        let scales = scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
+        let table = DeviceTable { values: values.seen_by(gpu)?, scales, dim: self.table.dim() };
+        let stores = self.found(rank).unwrap_or_default();
+        let stores: Vec<&RowStore<'_, T>> = stores.into_iter().map(Arc::as_ref).collect();
+        let cache = stores.split_first().map(|(own, peers)| DeviceCache::new(gpu, &table, own, peers)).transpose()?;
+        Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
+    }
+
+    fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>> {
+        let stores = self.found(rank).filter(|_| self.pinned.is_none())?.into_iter().cloned().collect();
+        Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores)))
     }
 }
