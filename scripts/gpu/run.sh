@@ -2,7 +2,7 @@
 # The first steps on a real GPU, in the order in which what fails is cheapest to find. A stage is one command of at most 540 seconds, for
 # machines that are lent for ten minutes at a time: it makes the graph that it needs, and packs what it found into one archive.
 #
-#   run.sh [--smoke] STAGE
+#   run.sh STAGE
 #
 #   sources    nvcc: registers and spills of every kernel, from the sources alone; needs neither a GPU nor the bundle
 #   first      compile kernels: compiled cold and warm, then their tests
@@ -16,11 +16,11 @@
 #   models     types infer peer: number types, inference, PyG
 #
 # A step of a stage may be named too. All but `sources` need NVIDIA's driver, the programs of `make gpu-bundle` and, from `losses` on, a Python
-# with PyTorch of the pinned version; they begin with `gsplit doctor --require-gpu`, and end there where no GPU can be used. --smoke is for
-# a first try: a graph of 200,000 vertices, mini-batches of 1,024 seeds. Each step says what passing looks like. $OUT/STAGE.tgz has its
+# with PyTorch of the pinned version; they begin with `gsplit doctor --require-gpu`, and end there where no GPU can be used. Each step says what passing looks like. $OUT/STAGE.tgz has its
 # output, the logs of training, and results.jsonl with step, status, seconds, and `go` or `stop`: after a failure of what the rest
 # needs the stage ends. Variables:
 #
+#   SMOKE=1        a first try: a graph of 200,000 vertices, mini-batches of 1,024 seeds, a start of each kind
 #   OUT=path       the folder for the archive, of at most 16 MiB [WORK]
 #   WORK=path      the folder for programs, graph and runs, outside this one [gsplit-gpu in the folder for temporary files]
 #   PROGRAMS=path  the folder of gsplit, gsplit-train, tests-kernels, tests-trainer and bench [made of the programs.tar.gz beside this]
@@ -37,8 +37,7 @@
 #   DEVICE=cpu     passes the steps that train without a GPU, to see that they run
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-if [ "${1:-}" = --smoke ]; then
-    shift
+if [ -n "${SMOKE:-}" ]; then
     export VERTICES=${VERTICES:-200000} BATCH_SIZE=${BATCH_SIZE:-1024} STARTS=${STARTS:-1}
 fi
 export WORK=${WORK:-${TMPDIR:-/tmp}/gsplit-gpu} DEVICE=${DEVICE:-cuda}
@@ -379,7 +378,7 @@ fi
 
 stage=${1:-}
 if [ $# != 1 ] || [ -z "${stages[$stage]:-${passing[$stage]:-}}" ]; then
-    printf 'usage: %s [--smoke] STAGE, such as sources, first, losses; the head of this file names all\n' "$0" >&2
+    printf 'usage: %s STAGE, such as sources, first, losses; the head of this file names all\n' "$0" >&2
     exit 2
 fi
 results=$work/results

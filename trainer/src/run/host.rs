@@ -15,8 +15,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gsplit_kernels::Sampler;
 use gsplit_kernels::schedule::{Step, epoch_seeds};
+use gsplit_kernels::{Sampler, VertexSet};
 use gsplit_store::memory::{Memory, resident, shown};
 use gsplit_store::{FeatureDtype, FeatureTable, HostMemory, Progress, Reading};
 
@@ -30,7 +30,7 @@ use crate::model::held::{Batch, HeldLayer, mailed, values};
 use crate::model::{Model, order_of};
 use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
-use crate::residence::cache::{hotness::hottest, row_bytes, wanted};
+use crate::residence::cache::{Caches, hotness::hottest, row_bytes, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::graph_bytes;
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
@@ -54,6 +54,8 @@ pub struct HostRows {
     is_all_kept: bool,
     room: Option<u64>,
     for_gpus: bool,
+    /// Rows to keep beside those of GPUs, once it is known which these are.
+    beside_gpus: Option<usize>,
     processes: HostProcesses,
 }
 
@@ -101,24 +103,29 @@ impl HostRows {
                 return Err(Error::Option(format!("--load-features memory: {problem} ({why})")));
             }
             FeatureStorage::Auto if features.is_in_memory() || bytes <= most / copies => Some(FeatureStorage::Auto),
-            FeatureStorage::Auto if bytes.saturating_add(graph_bytes(job)) <= free => Some(FeatureStorage::Mapped),
+            // GPUs read kept rows themselves, and none of a mapped file.
+            FeatureStorage::Auto if !for_gpus && bytes.saturating_add(graph_bytes(job)) <= free => {
+                Some(FeatureStorage::Mapped)
+            }
             FeatureStorage::Auto | FeatureStorage::Disk => None,
             storage => Some(storage),
         };
-        if for_gpus && options.features == FeatureStorage::Auto && stays == Some(FeatureStorage::Mapped) {
-            progress.note(&format!(
-                "feature rows stay in their mapped file: {} are more than half of the free memory (--load-features memory pins them)",
-                shown(bytes)
-            ));
-        }
+        let beside_gpus = None;
         if let (false, Some(storage)) = (any_process(options, stays.is_none())?, stays) {
-            return Ok(Self { way: Way::Given(storage), is_all_kept: true, room: None, for_gpus, processes });
+            return Ok(Self {
+                way: Way::Given(storage),
+                is_all_kept: true,
+                room: None,
+                for_gpus,
+                beside_gpus,
+                processes,
+            });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
         // A rank on a GPU that keeps rows looks each vertex up.
-        let lookups =
-            if wanted(job, places)?.is_some() && for_gpus { options.ranks_here(places.len()).len() } else { 0 };
+        let gpus_keep = for_gpus && wanted(job, places)?.is_some();
+        let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
         let lookups = (lookups * features.num_rows()) as u64 * ID;
         let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales + lookups };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
@@ -127,15 +134,20 @@ impl HostRows {
         // An evaluation has what is left beside so many bytes of rows, this process's part of it.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
         if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
-            return Ok(Self { way: Way::Copied, is_all_kept: true, room: room(bytes), for_gpus, processes });
+            let room = room(bytes);
+            return Ok(Self { way: Way::Copied, is_all_kept: true, room, for_gpus, beside_gpus, processes });
         }
         // With its position.
         let each = row_bytes(features) + ID;
         let fitting = if cooperates { 0 } else { usize::try_from(shared.room / each).unwrap_or(usize::MAX) };
         let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
         let is_anothers = !shared_memory(job, &processes).is_none_or(HostMemory::is_own);
-        let (kept, by) =
-            if rows > 0 && !is_anothers { hottest(job, rows, progress)? } else { (Vec::new(), "none".into()) };
+        let beside_gpus = (gpus_keep && shared_memory(job, &processes).is_none()).then_some(rows);
+        let (kept, by) = match beside_gpus {
+            Some(_) => (Vec::new(), "what is loaded most of those that no GPU keeps".into()),
+            None if rows > 0 && !is_anothers => hottest(job, rows, progress)?,
+            None => (Vec::new(), "none".into()),
+        };
         let of_all = if shared.processes > 1 { format!(" for {} processes", shared.processes) } else { String::new() };
         progress.note(&format!(
             "feature rows are read from disk: {rows} of {} stay in memory ({}){of_all}, by {by}; {} are the budget, {}",
@@ -144,7 +156,7 @@ impl HostRows {
             shown(shared.budget),
             shared.held,
         ));
-        if rows < features.num_rows() && rows > 0 && !by.starts_with("presample") {
+        if rows < features.num_rows() && rows > 0 && beside_gpus.is_none() && !by.starts_with("presample") {
             progress.note(
                 "note: a presample tells which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
@@ -154,6 +166,7 @@ impl HostRows {
             is_all_kept: rows == features.num_rows(),
             room: room(rows as u64 * each),
             for_gpus,
+            beside_gpus,
             processes,
         })
     }
@@ -200,6 +213,26 @@ impl HostRows {
             progress.note(&format!("feature rows are read by {by}, {path}"));
         }
         Ok(brought)
+    }
+
+    /// The same, where rows were to wait for what `caches` leave: with the hottest in memory of those that some rank does not find on
+    /// GPUs.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn bring_beside(
+        &self,
+        job: &Job<'_>,
+        caches: Option<&Caches>,
+        progress: &dyn Progress,
+    ) -> Result<Option<FeatureTable>> {
+        let Some(rows) = self.beside_gpus else { return Ok(None) };
+        let on_gpus = caches.map_or_else(Vec::new, |caches| caches.found_by_all(job));
+        let (mut kept, _) = hottest(job, rows + on_gpus.len(), progress)?;
+        let on_gpus = VertexSet::new(job.features.num_rows(), on_gpus);
+        kept.retain(|&v| !on_gpus.contains(v));
+        kept.truncate(rows);
+        read(job, &job.features, (&kept, None)).map(Some)
     }
 
     /// The same of a rank's `columns` of them.

@@ -145,11 +145,14 @@ pub fn with_run<R>(
     let host = HostRows::find(&job, &places, progress)?;
     let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
-    let job = job;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(&job, &places, &left, progress)?;
+    if let Some(features) = host.bring_beside(&job, caches.as_ref(), progress)? {
+        job.features = features;
+    }
+    let job = job;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);

@@ -305,10 +305,14 @@ fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
                 [FeatureStorage::Memory, FeatureStorage::Mapped, FeatureStorage::Disk].map(|features| {
                     let (cache, placement) = (Some(rows * row_bytes), placement.parse().ok());
                     let places = emulated(1);
-                    let options = RunOptions { places, placement, cache, features, prefetch, ..RunOptions::default() };
+                    let rows_kept = Some(rows as usize % 200 * 2);
+                    let options =
+                        RunOptions { places, placement, cache, features, prefetch, rows_kept, ..RunOptions::default() };
                     run(&fixture, &config, &options).unwrap()
                 });
             let what = format!("{dtype}, {parallelism}, {placement}, {rows} rows");
+            let kept = disk.epochs[0].work.rows_kept;
+            assert_eq!(kept > 0, rows < 200, "{what}");
             assert_eq!(memory.features, HostStorage::Pinned);
             for (other, storage) in [(mapped, HostStorage::Mapped), (disk, HostStorage::Disk)] {
                 assert_eq!((losses(&other), found(&other)), (losses(&memory), found(&memory)), "{what}");

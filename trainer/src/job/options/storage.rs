@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// Storage that feature rows are read from; the values are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeatureStorage {
-    /// Memory if they take at most a quarter of what is left, with GPUs half, or fit --memory; else the mapped file if it fits what is
-    /// left, else disk
+    /// Memory if they take at most a quarter of what is left, with GPUs half, or fit --memory; else, without GPUs, the mapped file if it
+    /// fits what is left; else disk
     #[default]
     Auto,
     /// Copied into memory first, on huge pages: rows are then read faster
@@ -24,7 +24,7 @@ pub enum FeatureStorage {
 
 impl FeatureStorage {
     /// The most bytes of rows that are copied into memory where the user has not said, of those that are `available`: a mapped file
-    /// serves the host as well, but GPUs read no other than pinned memory.
+    /// serves the host as well, but GPUs read pinned memory alone.
     pub(crate) fn most_in_memory(available: u64, for_gpus: bool) -> u64 {
         if for_gpus { available / 2 } else { available / 4 }
     }

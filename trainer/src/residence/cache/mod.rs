@@ -36,7 +36,7 @@ mod simulated;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use gsplit_kernels::{Communicator, DeviceCache};
+use gsplit_kernels::{Communicator, DeviceCache, VertexSet};
 use gsplit_store::memory::shown;
 use gsplit_store::{Checksum, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
@@ -158,6 +158,20 @@ impl Caches {
     /// The ranks whose caches `rank` reads where its own has not the row, in that order.
     pub fn peers(&self, rank: usize) -> &[usize] {
         &self.peers[rank]
+    }
+
+    /// The vertices whose rows every rank of this process that loads them finds on GPUs, in ascending order.
+    pub fn found_by_all(&self, job: &Job<'_>) -> Vec<u32> {
+        let (rows, owners) = (job.features.num_rows(), job.frontiers.loaded().map());
+        let of = |rank: usize| {
+            let found = std::iter::once(rank).chain(self.peers(rank).iter().copied());
+            let found = VertexSet::new(rows, found.flat_map(|rank| self.of(rank).iter().copied()));
+            (rank % job.config.ranks_of_group(), found)
+        };
+        let ranks: Vec<_> = job.options.ranks_here(self.peers.len()).map(of).collect();
+        let loads = |rank: usize, v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank);
+        let is_found = |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
+        (0..rows as u32).filter(is_found).collect()
     }
 
     /// Whether any rank reads the cache of another.

@@ -50,7 +50,7 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
-    /// Rows on GPUs, where the host gathers the others.
+    /// Rows that the GPU reads, where the host gathers the others.
     mixed: Option<Box<dyn AnyMixed + 'a>>,
     simulated: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
@@ -71,8 +71,9 @@ impl<'a> FeatureSource<'a> {
     /// # Errors
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
-        let rows = place.gpu().map(|gpu| pinned.rows(rank, gpu, place.row_kind())).transpose()?.flatten();
-        Ok(Self { rows, mixed: pinned.mixed(rank), ..Self::new(table, place) })
+        let Some(gpu) = place.gpu() else { return Ok(Self::new(table, place)) };
+        let (rows, mixed) = (pinned.rows(rank, gpu, place.row_kind())?, pinned.mixed(rank, gpu)?);
+        Ok(Self { rows, mixed, ..Self::new(table, place) })
     }
 
     /// The same, where loads are counted by `simulated`, if the host gathers.
@@ -191,9 +192,15 @@ impl<'a> FeatureSource<'a> {
         vertices: &[u32],
         input: &Input,
     ) -> Result<Box<dyn Gathered>> {
-        mixed.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
+        let (rows, kept) = mixed.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
             self.read(vertices, (kind, 0), |rows| gather_features(self.table, vertices, rows))
-        })
+        })?;
+        self.add_reads(RowsRead { kept, ..RowsRead::default() });
+        Ok(rows)
+    }
+
+    fn add_reads(&self, reads: RowsRead) {
+        *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
     }
 
     /// The rows that `read` writes for `vertices`, as `kind`, with room for as many more behind them.
@@ -204,8 +211,7 @@ impl<'a> FeatureSource<'a> {
         read: impl FnOnce(&mut [f32]) -> Result<RowsRead>,
     ) -> Result<Tensor> {
         let rows = filled_with_room([vertices.len(), self.table.dim()], room, |rows| {
-            let reads = read(rows)?;
-            *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
+            self.add_reads(read(rows)?);
             Ok(())
         })?;
         Ok(rows.f_totype(kind)?)

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use gsplit_kernels::Gpu;
 use gsplit_store::{FeatureTable, Progress};
 use serde::Serialize;
 
@@ -26,7 +27,7 @@ pub enum HostStorage {
 }
 
 impl HostStorage {
-    /// That of `table`, which `pinned` is where GPUs keep rows or read them.
+    /// Storage of `table`, which `pinned` is where GPUs keep rows or read them.
     pub fn of(table: &FeatureTable, pinned: Option<&PinnedRows<'_>>) -> Self {
         match pinned {
             Some(pinned) if pinned.is_pinned() => Self::Pinned,
@@ -43,7 +44,7 @@ impl Display for HostStorage {
             Self::Pinned => "read by GPUs from pinned host memory",
             Self::Memory => "gathered by the host from its memory",
             Self::Mapped => "gathered by the host from the mapped file",
-            Self::Disk => "read by the host from disk",
+            Self::Disk => "read from disk by the host, but for those in its memory",
         })
     }
 }
@@ -62,23 +63,22 @@ pub fn pin<'a>(
 ) -> Result<Option<PinnedRows<'a>>> {
     let here = options.ranks_here(places.len());
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-    let pinned = match places[0].gpu().map(|gpu| PinnedRows::new(table, gpu)).transpose() {
-        Err(error) => {
+    let pinned = match places[0].gpu().map(|gpu| pinned(table, gpu)) {
+        Some(Err(error)) => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            None
+            Some(PinnedRows::of_file(table, None)?)
         }
-        Ok(pinned) => pinned.flatten(),
+        pinned => pinned.transpose()?,
     };
-    let pinned = match caches.filter(|_| !ranks.is_empty()) {
-        None => pinned,
-        Some(caches) => {
-            let mut pinned = pinned.unwrap_or_else(|| PinnedRows::unpinned(table));
+    let pinned = match (pinned, caches) {
+        (Some(mut pinned), Some(caches)) => {
             match (&options.process, &ranks[..]) {
                 (Some(process), &[here]) if caches.are_shared() => pinned.share(caches, here, process.comms().all())?,
                 _ => pinned.fill(caches, &ranks)?,
             }
             Some(pinned)
         }
+        (pinned, _) => pinned,
     };
     let storage = HostStorage::of(table, pinned.as_ref());
     match caches {
@@ -90,6 +90,11 @@ pub fn pin<'a>(
         None => progress.note(&format!("feature rows are {storage}")),
     }
     Ok(pinned)
+}
+
+/// `table`, or those of its rows that stay in memory, pinned for GPUs.
+fn pinned<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<PinnedRows<'a>> {
+    PinnedRows::new(table, gpu)?.map_or_else(|| PinnedRows::of_file(table, Some(gpu)), Ok)
 }
 
 /// The rows of `table`, which `pinned` is, for each rank of this process.

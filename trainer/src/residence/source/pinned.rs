@@ -1,7 +1,7 @@
 //! A table of feature rows that GPUs read, and the copies of some rows that they keep.
 //!
-//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece; else GPUs read what they keep alone. What they keep of a
-//! file is read from there many rows at a time. Ranks that share a GPU share what they both keep.
+//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece; else those rows of it that stay in memory. What GPUs keep
+//! of a file is read from there many rows at a time. Ranks that share a GPU share what they both keep.
 //! Ranks that are processes tell each other the handles of what they keep ([`PinnedRows::share`]), and at the end wait until all
 //! have closed it ([`PinnedRows::part`]).
 //! Cost: a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tch::Kind;
 
 use super::gathered::{AnyRows, DeviceRows};
-use super::mixed::{AnyMixed, MixedRows};
+use super::mixed::{AnyMixed, MixedRows, ReachedRows};
 use crate::operator::with_row;
 use crate::residence::cache::{Caches, gathered};
 use crate::{Error, Result};
@@ -38,27 +38,34 @@ impl<'a> PinnedRows<'a> {
         }
     }
 
-    /// The same, not pinned: for rows that GPUs keep.
-    pub fn unpinned(table: &'a FeatureTable) -> Self {
+    /// A table in a file, of whose rows GPUs keep some. Those that stay in memory are pinned for all GPUs, where one is given.
+    ///
+    /// # Errors
+    /// As [`PinnedRows::new`].
+    pub fn of_file(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
         match table.dtype() {
-            FeatureDtype::F32 => Self::with::<f32>(table, None),
-            FeatureDtype::F16 => Self::with::<f16>(table, None),
-            FeatureDtype::Bf16 => Self::with::<bf16>(table, None),
-            FeatureDtype::I8 => Self::with::<i8>(table, None),
+            FeatureDtype::F32 => Self::kept::<f32>(table, gpu),
+            FeatureDtype::F16 => Self::kept::<f16>(table, gpu),
+            FeatureDtype::Bf16 => Self::kept::<bf16>(table, gpu),
+            FeatureDtype::I8 => Self::kept::<i8>(table, gpu),
         }
+    }
+
+    fn kept<T: DeviceValue>(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
+        let kept = gpu.and_then(|gpu| Some((gpu, table.kept::<T>()?)));
+        let kept =
+            kept.map(|(gpu, (vertices, values))| Ok::<_, Error>((vertices, gpu.map_host(values)?))).transpose()?;
+        Ok(Self(Box::new(PinnedTable { table, pinned: None, kept, caches: None, stores: Vec::new() })))
     }
 
     fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         let Some(values) = table.values::<T>() else { return Ok(None) };
         let scales = table.scales().map(|scales| gpu.map_host(scales)).transpose()?;
-        Ok(Some(Self::with(table, Some((gpu.map_host(values)?, scales)))))
+        let pinned = Some((gpu.map_host(values)?, scales));
+        Ok(Some(Self(Box::new(PinnedTable { table, pinned, kept: None, caches: None, stores: Vec::new() }))))
     }
 
-    fn with<T: DeviceValue>(table: &'a FeatureTable, pinned: Option<Pinned<'a, T>>) -> Self {
-        Self(Box::new(PinnedTable { table, pinned, caches: None, stores: Vec::new() }))
-    }
-
-    /// Whether GPUs read all rows.
+    /// Whether GPUs read all rows of the host.
     pub fn is_pinned(&self) -> bool {
         self.0.is_pinned()
     }
@@ -94,9 +101,12 @@ impl<'a> PinnedRows<'a> {
         self.0.rows(rank, gpu, kind)
     }
 
-    /// Rows that GPUs keep for `rank`, where the host gathers the others.
-    pub(super) fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>> {
-        self.0.mixed(rank)
+    /// Rows that `gpu` finds for `rank`, where the host gathers the others.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+        self.0.mixed(rank, gpu)
     }
 }
 
@@ -120,12 +130,14 @@ trait AnyTable<'a>: Send + Sync {
     /// See [`PinnedRows::rows`].
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
     /// See [`PinnedRows::mixed`].
-    fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>>;
+    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>>;
 }
 
 struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
     pinned: Option<Pinned<'a, T>>,
+    /// Rows that stay in memory of a table that is not pinned, and their vertices.
+    kept: Option<(&'a [u32], MappedHost<'a, T>)>,
     caches: Option<&'a Caches>,
     /// Rows that each rank keeps, where this process has or reads them; ranks that share a GPU and keep the same rows share them too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
@@ -247,8 +259,20 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
     }
 
-    fn mixed(&self, rank: usize) -> Option<Box<dyn AnyMixed + '_>> {
-        let stores = self.found(rank).filter(|_| self.pinned.is_none())?.into_iter().cloned().collect();
-        Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores)))
+    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+        if self.pinned.is_some() {
+            return Ok(None);
+        }
+        let found = self.found(rank).unwrap_or_default();
+        let mut stores: Vec<_> = found.into_iter().cloned().map(ReachedRows::Gpu).collect();
+        if let Some((vertices, values)) = &self.kept {
+            let scales: Vec<f32> = vertices.iter().map(|&v| self.table.scale(v)).collect();
+            let scales = self.layout().1.then(|| gpu.upload(&scales)).transpose()?;
+            stores.push(ReachedRows::Pinned { vertices, values: values.seen_by(gpu)?, scales });
+        }
+        if stores.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores))))
     }
 }
