@@ -21,7 +21,7 @@ use gsplit::launch::{Launch, Told};
 use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
-use advice::{advice, in_containers, little_shm, of_launcher};
+use advice::{advice, in_containers, little_shm, no_gpu, of_launcher};
 use profile::{MEASURED, Measured, disk_rates, write_profile};
 
 /// Show what this machine can train on, and what to do about what is missing
@@ -29,15 +29,19 @@ use profile::{MEASURED, Measured, disk_rates, write_profile};
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
 /// speed of copies from pinned memory, shared memory, namespaces of a container, what a launcher (torchrun, srun, mpirun) has
 /// set and what is missing, and whether two ranks reach each other over loopback. With --profile also how fast the disk is.
-/// Ends with exit code 0 if training on the CPU works, with 1 if it does not.
+/// Ends with exit code 0 if training on the CPU works, with 1 if it does not; with --require-gpu also with 1 if no GPU can be used.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit doctor
   gsplit doctor --json
+  gsplit doctor --require-gpu
   gsplit doctor --profile here.toml --disk products
   gsplit doctor --profile gpus.toml --device cuda")]
 pub struct Args {
+    /// Fail where no GPU can be used, and say why: before a run with --device cuda
+    #[arg(long)]
+    require_gpu: bool,
     /// Measure this machine, in some seconds, and write what it can do into this file, for gsplit plan
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -113,6 +117,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         "links": links.iter().map(|row| row.iter().map(|link| link_name(*link)).collect()).collect::<Vec<Vec<_>>>(),
         "advice": advice,
     }));
+    if let (true, Some(why)) = (args.require_gpu, no_gpu(&survey, &gpus)) {
+        anyhow::bail!("--require-gpu: no GPU can be used: {why}");
+    }
     if let (Some(path), Training::Works(_)) = (&args.profile, &training) {
         write_profile(path, args.device, disk.as_ref(), ui)?;
     }

@@ -93,12 +93,12 @@ pub struct Args {
     /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs of a host that read each
     /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
     /// edges lead from. With --device cpu nothing is kept: where ranks would find rows is counted alone, which needs --cache SIZE
-    /// [default: host; with --cache: partitioned for split, else replicated]
+    /// [default with --device cuda or --cache: partitioned for split, else replicated]
     #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
     placement: Option<RowPlacement>,
     /// Memory of its GPU that each rank has for feature rows: 4GiB, 20% of all rows, or, with --device cuda, auto: what a few
     /// mini-batches on trial and the graph leave there, shared by the ranks on it. With --device cpu it is counted with alone
-    /// [default with --placement: auto]
+    /// [default: auto]
     #[arg(long, value_name = "SIZE|auto")]
     cache: Option<CacheRoom>,
     /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.

@@ -18,44 +18,68 @@ ROOT = HERE.parent.parent
 BUNDLE = ROOT / "target" / "gpu-bundle"
 # PyG's sampler on CPUs, as source: PyPI has nothing that was built for this PyTorch. To fetch it, pip needs a Python with torch.
 PEER = ("torch-scatter==2.1.2", "torch-sparse==0.6.18")
+# Bytes that a borrowed machine takes.
+LIMIT = 64 << 20
 PYTHON = ROOT / "target" / "peers" / "pyg" / "bin" / "python"
 
 
 def build(*words):
-    """{name of the target: its executable} of one cargo command."""
+    """{name of the target: its executable, or Python module} of one cargo command."""
     command = ["cargo", *words, "--message-format=json-render-diagnostics"]
     output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if output.returncode:
         sys.exit("error: " + " ".join(["cargo", *words]) + " failed: see above")
     messages = [json.loads(line) for line in output.stdout.splitlines() if line.startswith("{")]
-    return {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
+    library = ["cdylib"]
+    made = [message for message in messages if message.get("executable") or message.get("target", {}).get("kind") == library]
+    return {message["target"]["name"]: message["executable"] or message["filenames"][0] for message in made}
+
+
+def size(folder, limit=LIMIT):
+    """Bytes of all files of `folder`, which a machine takes up to `limit` of."""
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    if sum(sizes.values()) > limit:
+        largest = sorted(sizes, key=sizes.get, reverse=True)[:3]
+        told = ", ".join(f"{path.relative_to(folder)} {sizes[path] / 1e6:.1f} MB" for path in largest)
+        sys.exit(f"error: {folder}: {sum(sizes.values()) / 1e6:.1f} MB, more than {limit / 1e6:.1f} MB: {told}")
+    return sum(sizes.values())
+
+
+def strip(program, copy):
+    subprocess.run(["strip", "-o", copy, program], check=True)
 
 
 def main():
-    tests = build("test", "--no-run", "--lib", "-p", "gsplit-kernels", "-p", "gsplit-trainer")
-    bench = build("build", "--release", "-p", "gsplit-kernels", "--example", "gpu")
-    binaries = build("build", "--release")
+    tests = build("test", "--no-run", "--lib", "--workspace")
+    release = build("build", "--release", "--workspace", "--lib", "--bins", "--example", "gpu")
     found = {
         "tests-kernels": tests["gsplit_kernels"],
         "tests-trainer": tests["gsplit_trainer"],
-        "bench": bench["gpu"],
-        "gsplit": binaries["gsplit"],
-        "gsplit-train": binaries["gsplit-train"],
+        "bench": release["gpu"],
+        "gsplit": release["gsplit"],
+        "gsplit-train": release["gsplit-train"],
     }
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder, tarfile.open(BUNDLE / "programs.tar.gz", "w:gz") as archive:
         for name, path in found.items():
-            stripped = Path(folder, name)
-            subprocess.run(["strip", "-o", stripped, path], check=True)
-            archive.add(stripped, name)
-    for file in (HERE / "run.sh", *(ROOT / "bench" / "gpu" / name for name in ("peer.py", "bound.py", "h200.toml"))):
+            strip(path, Path(folder, name))
+            archive.add(Path(folder, name), name)
+    scripts = [HERE / "run.sh", HERE / "torch.sh", ROOT / "python" / "examples" / "split.py"]
+    for file in (*scripts, *(ROOT / "bench" / "gpu" / name for name in ("peer.py", "bound.py", "h200.toml"))):
         shutil.copy(file, BUNDLE)
+    package = BUNDLE / "python" / "gsplit"
+    shutil.copytree(ROOT / "python" / "src" / "gsplit", package, ignore=shutil.ignore_patterns("__pycache__"))
+    strip(release["_native"], package / "_native.abi3.so")
+    kernels = ROOT / "kernels" / "src"
+    for file in (*kernels.glob("*/*.cu"), *kernels.glob("*/*.cuh")):
+        copy = BUNDLE / "kernels" / file.relative_to(kernels)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", BUNDLE)
     if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "download", *options, *PEER]).returncode:
         print("run.sh's step `peer` is without PyG's sampler, which is fetched after `make test-peers`", file=sys.stderr)
-    size = sum(path.stat().st_size for path in BUNDLE.iterdir())
-    print(f"{BUNDLE.relative_to(ROOT)}: {size / 1e6:.0f} MB; run its run.sh on a machine with a GPU")
+    print(f"{BUNDLE.relative_to(ROOT)}: {size(BUNDLE) / 1e6:.1f} MB of at most {LIMIT / 1e6:.1f}; run its run.sh on a machine with a GPU")
 
 
 if __name__ == "__main__":

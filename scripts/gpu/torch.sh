@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # A PyTorch model split by gsplit.torch on a GPU, and on the CPU: the losses of python/examples/split.py on one graph are compared.
-# Needs a Python that has PyTorch 2.11 for CUDA, and the wheel of `make wheel`; no Rust.
+# Needs a Python that has PyTorch 2.11 for CUDA, and the package; no Rust.
 #
-#   torch.sh WHEEL      such as target/wheel/gsplit-*.whl
+#   torch.sh PACKAGE    the wheel of `make wheel`, such as target/wheel/gsplit-*.whl, or a folder that has gsplit with its native module; then
+#                       GSPLIT names the program
 #
 # Runs: one process on the CPU, one on GPU 0, two that share GPU 0 (over Gloo, since NCCL refuses that), without
 # and with a cache of feature rows there, and with two GPUs or more two over
@@ -13,16 +14,22 @@
 #   VERTICES=n     vertices of the generated graph [200000]
 #   DEVICE=cpu     tries the script without a GPU: all runs are on the CPU
 set -euo pipefail
-wheel=$(realpath "${1:?name the wheel, such as target/wheel/gsplit-*.whl}")
-script=$(realpath "$(dirname "$0")/../../python/examples/split.py")
-work=${WORK:-torch-work} device=${DEVICE:-cuda} vertices=${VERTICES:-200000}
+package=$(realpath "${1:?name the wheel, such as target/wheel/gsplit-*.whl}")
+here=$(realpath "$(dirname "$0")")
+script=$here/split.py
+[ -e "$script" ] || script=$here/../../python/examples/split.py
+work=$(realpath -m "${WORK:-torch-work}") device=${DEVICE:-cuda} vertices=${VERTICES:-200000}
 mkdir -p "$work"
 python=${PYTHON:-python3}
-install=("$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$work/site")
-"${install[@]}" --no-deps "$wheel"
-"$python" -c 'import numpy, pyarrow' 2>/dev/null || "${install[@]}" numpy pyarrow
+if [ -d "$package" ]; then
+    export PYTHONPATH=$package
+else
+    install=("$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$work/site")
+    "${install[@]}" --no-deps "$package"
+    "$python" -c 'import numpy, pyarrow' 2>/dev/null || "${install[@]}" numpy pyarrow
+    export PYTHONPATH=$work/site
+fi
 cd "$work"
-export PYTHONPATH=$PWD/site
 gsplit=${GSPLIT:-site/bin/gsplit}
 [ -d graph ] || "$gsplit" generate community --vertices "$vertices" --edges $((vertices * 10)) --out graph --quiet
 [ -d graph/partition ] || "$gsplit" partition graph --parts 2 --weights degree --quiet

@@ -21,18 +21,7 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
     if let Training::Fails(reason) = training {
         lines.push(format!("training: {reason}"));
     }
-    match &survey.driver {
-        Err(_) => {
-            lines.push(no_driver(nvidia_devices(Path::new("/sys/bus/pci/devices")), Path::new("/proc/driver/nvidia")))
-        }
-        Ok(_) => match &survey.gpus {
-            Err(error) => lines.push(format!(
-                "GPUs: {error}; see whether `nvidia-smi` works, and whether CUDA_VISIBLE_DEVICES hides them"
-            )),
-            Ok(found) if found.is_empty() => lines.push("GPUs: none; CUDA_VISIBLE_DEVICES may hide them".to_string()),
-            Ok(_) => {}
-        },
-    }
+    lines.extend(no_gpus(survey));
     if gpus.is_empty() {
         return lines;
     }
@@ -54,6 +43,29 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
     lines.extend(gpus.iter().filter_map(|gpu| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))));
     lines.extend(gpus.iter().filter_map(|gpu| odd(gpu.facts).map(|line| format!("GPU {}: {line}", gpu.ordinal))));
     lines
+}
+
+/// Advice where the driver shows no GPU.
+fn no_gpus(survey: &CudaSurvey) -> Option<String> {
+    if survey.driver.is_err() {
+        let devices = nvidia_devices(Path::new("/sys/bus/pci/devices"));
+        return Some(no_driver(devices, Path::new("/proc/driver/nvidia")));
+    }
+    match &survey.gpus {
+        Err(error) => {
+            Some(format!("GPUs: {error}; see whether `nvidia-smi` works, and whether CUDA_VISIBLE_DEVICES hides them"))
+        }
+        Ok(found) => found.is_empty().then(|| "GPUs: none; CUDA_VISIBLE_DEVICES may hide them".to_string()),
+    }
+}
+
+/// Why none of `gpus` can be used; `None` where one can.
+pub fn no_gpu(survey: &CudaSurvey, gpus: &[OnGpu<'_>]) -> Option<String> {
+    let unusable = |gpu: &OnGpu<'_>| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?));
+    match gpus.iter().map(unusable).collect::<Option<Vec<String>>>()?.into_iter().next() {
+        Some(why) => Some(why),
+        None => no_gpus(survey),
+    }
 }
 
 /// Advice about a GPU that lacks something.

@@ -151,6 +151,24 @@ fn gpus_are_measured_and_planned_with() {
     assert!(said["plans"].as_array().unwrap().iter().any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3));
 }
 
+#[test]
+fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let doctor = |variable: &str, value: &str| {
+        let program = with_gpus(folder.path(), 1, "doctor --require-gpu");
+        program.map(|mut program| program.env(variable, value).output().unwrap())
+    };
+    let Some(usable) = doctor("FAKE_CUDA_DEVICES", "2") else { return };
+    assert_eq!(printed(&usable)["gpus"].as_array().unwrap().len(), 2);
+    for (variable, why) in [("FAKE_CUDA_DEVICES", "GPUs: "), ("FAKE_CUDA_POOLS", "GPU 0: ")] {
+        let output = doctor(variable, "0").unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{variable}: {said}");
+        let line = format!("error: --require-gpu: no GPU can be used: {why}");
+        assert!(said.lines().filter(|said| said.starts_with(&line)).count() == 1, "{variable}: {said}");
+    }
+}
+
 /// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {

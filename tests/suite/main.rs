@@ -15,6 +15,8 @@ mod evaluate;
 mod export;
 mod faults;
 #[cfg(feature = "train")]
+mod first_run;
+#[cfg(feature = "train")]
 mod gpus;
 mod inspect;
 mod layering;

@@ -189,6 +189,7 @@ fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
         num_parameters,
         partition: run.job.artifacts.partition().map(|map| map.key().to_string()),
         cache: run.caches.map(Caches::summary),
+        features: run.storage,
         resumed_after: done as u32,
         metric: run.job.metric,
         topology: run.topology.place(),

@@ -12,6 +12,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::cuda::{DeviceBuffer, Gpu, GpuError, IpcHandle};
 use crate::error::KernelError;
 
+use super::cached::DeviceTable;
 use super::value::DeviceValue;
 
 /// Bytes of rows that are copied to the GPU at a time.
@@ -33,6 +34,24 @@ pub struct RowStore<'a, T: DeviceValue> {
 pub struct RowHandles([IpcHandle; 2]);
 
 impl<'a, T: DeviceValue> RowStore<'a, T> {
+    /// Memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale where they are `scaled`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn alloc(gpu: &Gpu, (dim, scaled): (usize, bool), vertices: &'a [u32]) -> Result<Self, GpuError> {
+        let scales = scaled.then(|| gpu.alloc(vertices.len())).transpose()?;
+        Ok(Self { vertices, values: gpu.alloc(vertices.len() * dim)?, scales, dim })
+    }
+
+    /// The same, which other processes of the host can open by [`RowStore::handles`].
+    ///
+    /// # Errors
+    /// As [`RowStore::alloc`].
+    pub fn exported(gpu: &Gpu, (dim, scaled): (usize, bool), vertices: &'a [u32]) -> Result<Self, GpuError> {
+        let scales = scaled.then(|| DeviceBuffer::exported(gpu, vertices.len())).transpose()?;
+        Ok(Self { vertices, values: DeviceBuffer::exported(gpu, vertices.len() * dim)?, scales, dim })
+    }
+
     /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's values on the
     /// host, `scale` its scale, where rows have one. Waits until they are there.
     ///
@@ -45,24 +64,16 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         row: impl Fn(u32) -> &'r [T],
         scale: Option<&dyn Fn(u32) -> f32>,
     ) -> Result<Self, GpuError> {
-        let scales = scale.map(|_| gpu.alloc(vertices.len())).transpose()?;
-        Self { vertices, values: gpu.alloc(vertices.len() * dim)?, scales, dim }.filled(gpu, row, scale)
-    }
-
-    /// The same, which other processes of the host can open by [`RowStore::handles`].
-    ///
-    /// # Errors
-    /// As [`RowStore::new`].
-    pub fn exported<'r>(
-        gpu: &Gpu,
-        dim: usize,
-        vertices: &'a [u32],
-        row: impl Fn(u32) -> &'r [T],
-        scale: Option<&dyn Fn(u32) -> f32>,
-    ) -> Result<Self, GpuError> {
-        let scales = scale.map(|_| DeviceBuffer::exported(gpu, vertices.len())).transpose()?;
-        let values = DeviceBuffer::exported(gpu, vertices.len() * dim)?;
-        Self { vertices, values, scales, dim }.filled(gpu, row, scale)
+        Self::alloc(gpu, (dim, scale.is_some()), vertices)?.filled(gpu, |vertices, values, scales| {
+            for (values, &v) in values.chunks_exact_mut(dim.max(1)).zip(vertices) {
+                let row = row(v);
+                KernelError::check_len("a row to cache", dim, row.len())?;
+                values.copy_from_slice(row);
+            }
+            let of_rows = scale.into_iter().flat_map(|scale| vertices.iter().map(|&v| scale(v)));
+            scales.iter_mut().zip(of_rows).for_each(|(to, scale)| *to = scale);
+            Ok::<(), GpuError>(())
+        })
     }
 
     /// The store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
@@ -81,28 +92,29 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(Self { vertices, values, scales, dim })
     }
 
-    fn filled<'r>(
+    /// The same with its rows, as `read` writes those of some vertices at a time, and their scales, where rows have them. Waits until
+    /// they are there.
+    ///
+    /// # Errors
+    /// Those of `read`, and of the GPU.
+    pub fn filled<E: From<GpuError>>(
         mut self,
         gpu: &Gpu,
-        row: impl Fn(u32) -> &'r [T],
-        scale: Option<&dyn Fn(u32) -> f32>,
-    ) -> Result<Self, GpuError> {
-        let (vertices, dim) = (self.vertices, self.dim);
-        let each = (CHUNK_BYTES / size_of::<T>() / dim.max(1)).max(1);
-        let (mut chunk, mut start) = (Vec::with_capacity(each.min(vertices.len()) * dim), 0);
-        for vertices in vertices.chunks(each) {
-            chunk.clear();
-            for &v in vertices {
-                let row = row(v);
-                KernelError::check_len("a row to cache", dim, row.len())?;
-                chunk.extend_from_slice(row);
+        mut read: impl FnMut(&[u32], &mut [T], &mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let (dim, scaled) = (self.dim, self.scales.is_some());
+        let each = (CHUNK_BYTES / size_of::<T>() / dim.max(1)).max(1).min(self.len().max(1));
+        let mut values = vec![T::zeroed(); each * dim];
+        let mut scales = vec![0.0; if scaled { each } else { 0 }];
+        for (start, vertices) in (0..).step_by(each).zip(self.vertices.chunks(each)) {
+            let end = start + vertices.len();
+            let values = &mut values[..vertices.len() * dim];
+            let scales = if scaled { &mut scales[..vertices.len()] } else { &mut [][..] };
+            read(vertices, values, scales)?;
+            self.values.slice_mut().part(start * dim, end * dim)?.upload(gpu, values)?;
+            if let Some(of_rows) = &mut self.scales {
+                of_rows.slice_mut().part(start, end)?.upload(gpu, scales)?;
             }
-            self.values.slice_mut().part(start, start + chunk.len())?.upload(gpu, &chunk)?;
-            start += chunk.len();
-        }
-        if let (Some(scales), Some(scale)) = (&mut self.scales, scale) {
-            let of_rows: Vec<f32> = vertices.iter().map(|&v| scale(v)).collect();
-            scales.slice_mut().upload(gpu, &of_rows)?;
         }
         gpu.synchronise()?;
         Ok(self)
@@ -122,6 +134,17 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
     pub fn reclaim(&self) {
         self.values.reclaim();
         self.scales.iter().for_each(DeviceBuffer::reclaim);
+    }
+
+    /// The rows as a table of their own: row `i` is that of the vertex `i` of the list.
+    pub fn table(&self) -> DeviceTable<'_, T> {
+        let scales = self.scales.as_ref().map(DeviceBuffer::slice);
+        DeviceTable { values: self.values.slice(), scales, dim: self.dim }
+    }
+
+    /// The list.
+    pub fn vertices(&self) -> &'a [u32] {
+        self.vertices
     }
 
     /// Number of rows.

@@ -192,6 +192,13 @@ impl FeatureTable {
         self.reads.as_ref().map(|reads| reads.how())
     }
 
+    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same order; `None` where
+    /// there are none, and in a shard. `T` is as for [`FeatureTable::row`].
+    pub fn kept<T: Pod>(&self) -> Option<(&[u32], &[T])> {
+        let (vertices, rows) = self.reads.as_ref().filter(|_| self.index.is_none())?.kept();
+        Some((vertices, bytemuck::try_cast_slice(rows).ok()?)).filter(|_| !vertices.is_empty())
+    }
+
     /// Hands the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. Their bytes are aligned as values
     /// of the table's type are.
     ///

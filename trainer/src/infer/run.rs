@@ -272,7 +272,7 @@ fn features(
     let bytes = mapped.num_bytes() as u64;
     let is_larger = || bytes > Memory::of_this_machine().available() / 5 * 4;
     match config.load_features {
-        FeatureStorage::Memory => FeatureStorage::Memory.bring(mapped, None),
+        FeatureStorage::Memory => FeatureStorage::Memory.bring(mapped, None, false),
         FeatureStorage::Auto if place.gpu().is_some() && bytes <= memory / 4 => {
             Ok(mapped.in_memory().unwrap_or(mapped))
         }

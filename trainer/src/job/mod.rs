@@ -134,7 +134,7 @@ impl<'a> Job<'a> {
         let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();
         let features = match is_later {
             true => dataset.held_features()?,
-            false => options.features.bring(dataset.held_features()?, None)?,
+            false => options.features.bring(dataset.held_features()?, None, false)?,
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::job::options::TopologyStorage;
 use crate::ranks::traffic::Traffic;
 use crate::residence::cache::CacheSummary;
+use crate::residence::source::HostStorage;
 use crate::{Error, Metric, Result};
 
 /// Work with what was sent by phase and route.
@@ -192,6 +193,8 @@ pub struct Summary {
     pub partition: Option<String>,
     /// Feature rows that GPUs kept, where they kept any or it was counted what they would have found.
     pub cache: Option<CacheSummary>,
+    /// Storage of the host that feature rows were read from, those that no GPU kept.
+    pub features: HostStorage,
     /// Epochs that were found done.
     pub resumed_after: u32,
     /// The epoch with the best valid metric, those before a resume included.

@@ -26,7 +26,7 @@ use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
-use crate::residence::cache::wanted;
+use crate::residence::cache::{is_by_default, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::{DeviceRoom, graph_bytes};
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
@@ -50,7 +50,7 @@ impl DeviceRoom {
     pub fn find(job: &Job<'_>, places: &[Place], threads: usize, progress: &dyn Progress) -> Result<Self> {
         let options = job.options;
         // What cannot be is refused before anything is tried.
-        let caches = wanted(job.config, options, places)?.is_some();
+        let caches = wanted(job, places)?.is_some();
         let here = options.ranks_here(places.len());
         let gpus = sharing(&places[here.clone()]);
         let mut free = Vec::new();
@@ -104,13 +104,18 @@ impl DeviceRoom {
 /// Whether anything depends on how much is left.
 fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
     let options = job.options;
-    let wanted = |ranks: u64| options.cache.unwrap_or(0).saturating_mul(ranks).saturating_add(graph_bytes(job));
+    let graph = if options.topology == TopologyStorage::Auto { graph_bytes(job) } else { 0 };
+    let rows = |ranks: u64| match options.cache {
+        Some(bytes) => bytes.saturating_mul(ranks),
+        None => job.features.num_bytes() as u64,
+    };
+    let wanted = |ranks: u64| graph + if caches { rows(ranks) } else { 0 };
     let is_large = || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
     match options.topology {
         _ if gpus.is_empty() => false,
-        _ if caches && options.cache.is_none() => true,
+        _ if caches && options.cache.is_none() && options.placement.is_some() => true,
         TopologyStorage::Auto => is_large(),
-        _ => false,
+        _ => caches && is_by_default(options) && is_large(),
     }
 }
 

@@ -16,8 +16,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gsplit_kernels::Sampler;
 use gsplit_kernels::schedule::{Step, epoch_seeds};
+use gsplit_kernels::{Sampler, VertexSet};
 use gsplit_store::memory::{Memory, resident, shown};
 use gsplit_store::{FeatureDtype, FeatureTable, HostMemory, Progress, Reading};
 
@@ -31,7 +31,7 @@ use crate::model::held::{Batch, HeldLayer, mailed, values};
 use crate::model::{Model, order_of};
 use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
-use crate::residence::cache::{hotness::hottest, row_bytes};
+use crate::residence::cache::{Caches, hotness::hottest, row_bytes, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::{graph_bytes, vertex_bytes};
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
@@ -54,6 +54,9 @@ pub struct HostRows {
     /// Whether no row is left to be read from disk.
     is_all_kept: bool,
     room: Option<u64>,
+    for_gpus: bool,
+    /// Rows to keep beside those of GPUs, once it is known which these are.
+    beside_gpus: Option<usize>,
     processes: HostProcesses,
 }
 
@@ -88,6 +91,8 @@ impl HostRows {
         }
         let (bytes, available) = (features.num_bytes() as u64, Memory::of_this_machine().available());
         let free = available / 5 * 4;
+        let for_gpus = places.iter().any(|place| place.gpu().is_some());
+        let most = FeatureStorage::most_in_memory(available, for_gpus);
         let processes = HostProcesses::meet(options, features)?;
         // Ranks that have columns of their own have all rows once, together.
         let copies = if job.config.parallelism.slices_columns() { 1 } else { processes.copies() };
@@ -98,19 +103,32 @@ impl HostRows {
                 let problem = format!("{copies} copies of {} are more than this host has: pass `disk`", shown(bytes));
                 return Err(Error::Option(format!("--load-features memory: {problem} ({why})")));
             }
-            FeatureStorage::Auto if features.is_in_memory() || bytes <= available / 4 / copies => {
-                Some(FeatureStorage::Auto)
+            FeatureStorage::Auto if features.is_in_memory() || bytes <= most / copies => Some(FeatureStorage::Auto),
+            // GPUs read kept rows themselves, and none of a mapped file.
+            FeatureStorage::Auto if !for_gpus && bytes.saturating_add(graph_bytes(job)) <= free => {
+                Some(FeatureStorage::Mapped)
             }
-            FeatureStorage::Auto if bytes.saturating_add(graph_bytes(job)) <= free => Some(FeatureStorage::Mapped),
             FeatureStorage::Auto | FeatureStorage::Disk => None,
             storage => Some(storage),
         };
+        let beside_gpus = None;
         if let (false, Some(storage)) = (any_process(options, stays.is_none())?, stays) {
-            return Ok(Self { way: Way::Given(storage), is_all_kept: true, room: None, processes });
+            return Ok(Self {
+                way: Way::Given(storage),
+                is_all_kept: true,
+                room: None,
+                for_gpus,
+                beside_gpus,
+                processes,
+            });
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
-        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales };
+        // A rank on a GPU that keeps rows looks each vertex up.
+        let gpus_keep = for_gpus && wanted(job, places)?.is_some();
+        let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
+        let lookups = (lookups * features.num_rows()) as u64 * ID;
+        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales + lookups };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
         let rows = if is_for_all { bytes } else { 0 };
         let needs = Needs { budget: options.memory, free, held, vertices: vertex_bytes(job), rows };
@@ -124,15 +142,20 @@ impl HostRows {
         // An evaluation has what is left beside so many bytes of rows, this process's part of it.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
         if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
-            return Ok(Self { way: Way::Copied, is_all_kept: true, room: room(bytes), processes });
+            let room = room(bytes);
+            return Ok(Self { way: Way::Copied, is_all_kept: true, room, for_gpus, beside_gpus, processes });
         }
         // With its position.
         let each = row_bytes(features) + ID;
         let fitting = if cooperates { 0 } else { usize::try_from(shared.room / each).unwrap_or(usize::MAX) };
         let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
         let is_anothers = !shared_memory(job, &processes).is_none_or(HostMemory::is_own);
-        let (kept, by) =
-            if rows > 0 && !is_anothers { hottest(job, rows, progress)? } else { (Vec::new(), "none".into()) };
+        let beside_gpus = (gpus_keep && shared_memory(job, &processes).is_none()).then_some(rows);
+        let (kept, by) = match beside_gpus {
+            Some(_) => (Vec::new(), "what is loaded most of those that no GPU keeps".into()),
+            None if rows > 0 && !is_anothers => hottest(job, rows, progress)?,
+            None => (Vec::new(), "none".into()),
+        };
         let of_all = if shared.processes > 1 { format!(" for {} processes", shared.processes) } else { String::new() };
         progress.note(&format!(
             "feature rows are read from disk: {rows} of {} stay in memory ({}){of_all}, by {by}; {} are the budget, {}",
@@ -141,7 +164,7 @@ impl HostRows {
             shown(shared.budget),
             shared.held,
         ));
-        if rows < features.num_rows() && rows > 0 && !by.starts_with("presample") {
+        if rows < features.num_rows() && rows > 0 && beside_gpus.is_none() && !by.starts_with("presample") {
             progress.note(
                 "note: a presample tells which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
@@ -150,6 +173,8 @@ impl HostRows {
             way: Way::Read(kept),
             is_all_kept: rows == features.num_rows(),
             room: room(rows as u64 * each),
+            for_gpus,
+            beside_gpus,
             processes,
         })
     }
@@ -180,8 +205,8 @@ impl HostRows {
             // Ranks have columns of their own; evaluation reads whole rows, wherever these are.
             Way::Given(_) | Way::Copied if is_sliced => Ok(features.clone()),
             Way::Read(_) if is_sliced => read(job, features, (&[], None)),
-            Way::Given(storage) => storage.bring(features.clone(), memory),
-            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory),
+            Way::Given(storage) => storage.bring(features.clone(), memory, self.for_gpus),
+            Way::Copied => FeatureStorage::Memory.bring(features.clone(), memory, self.for_gpus),
             Way::Read(kept) => read(job, features, (kept, memory)),
         })?;
         if brought.is_in_memory() || brought.read_by().is_some() {
@@ -198,14 +223,34 @@ impl HostRows {
         Ok(brought)
     }
 
+    /// The same, where rows were to wait for what `caches` leave: with the hottest in memory of those that some rank does not find on
+    /// GPUs.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn bring_beside(
+        &self,
+        job: &Job<'_>,
+        caches: Option<&Caches>,
+        progress: &dyn Progress,
+    ) -> Result<Option<FeatureTable>> {
+        let Some(rows) = self.beside_gpus else { return Ok(None) };
+        let on_gpus = caches.map_or_else(Vec::new, |caches| caches.found_by_all(job));
+        let (mut kept, _) = hottest(job, rows + on_gpus.len(), progress)?;
+        let on_gpus = VertexSet::new(job.features.num_rows(), on_gpus);
+        kept.retain(|&v| !on_gpus.contains(v));
+        kept.truncate(rows);
+        read(job, &job.features, (&kept, None)).map(Some)
+    }
+
     /// The same of a rank's `columns` of them.
     ///
     /// # Errors
     /// As [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
-            Way::Given(storage) => storage.bring(columns, None),
-            Way::Copied => FeatureStorage::Memory.bring(columns, None),
+            Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
+            Way::Copied => FeatureStorage::Memory.bring(columns, None, self.for_gpus),
             Way::Read(kept) => read(job, &columns, (kept, None)),
         }
     }

@@ -18,7 +18,7 @@ use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::places::places;
-use crate::residence::source::{FeatureSource, pin, sources};
+use crate::residence::source::{FeatureSource, HostStorage, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::host::HostRows;
 use crate::run::shard;
@@ -43,6 +43,8 @@ pub struct Run<'a> {
     slices: Vec<FeatureSource<'a>>,
     /// Graph that each rank samples from.
     pub topology: Topology<'a>,
+    /// Storage of the host that feature rows are read from.
+    pub storage: HostStorage,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
     /// Whether mini-batches read feature rows from disk.
@@ -143,11 +145,14 @@ pub fn with_run<R>(
     let host = HostRows::find(&job, &places, progress)?;
     let reads_disk = host.reads_disk(&job)?;
     (job.features, job.room) = (host.bring(&job, progress)?, host.room());
-    let job = job;
     let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, &room, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(&job, &places, &left, progress)?;
+    if let Some(features) = host.bring_beside(&job, caches.as_ref(), progress)? {
+        job.features = features;
+    }
+    let job = job;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);
@@ -181,6 +186,7 @@ pub fn with_run<R>(
         sources,
         slices,
         topology,
+        storage: HostStorage::of(&job.features, pinned.as_ref()),
         caches: caches.as_ref(),
         reads_disk,
         resume,

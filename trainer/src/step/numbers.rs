@@ -119,7 +119,9 @@ impl Launched {
             }
             report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
             let CacheHits { own, peer } = DeviceHits::of(&hits);
-            (report.work.rows_cached, report.work.rows_from_peers) = (own as u64, peer as u64);
+            // Those of rows that the host dealt to stores were counted there.
+            report.work.rows_cached += own as u64;
+            report.work.rows_from_peers += peer as u64;
         }
         if report.skipped > 0 {
             // A loss that is not finite either would spoil the mean.

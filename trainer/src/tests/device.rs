@@ -20,7 +20,7 @@ use crate::operator::{Place, to_rows};
 use crate::residence::source::{FeatureSource, InputRows, PinnedRows, hand_over, load};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
-use crate::{RunOptions, Summary};
+use crate::{RowPlacement, RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
 pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
@@ -235,7 +235,8 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.eval_every = 0);
         let [without, with] = [None, Some(rows * 24)].map(|cache| {
-            let options = RunOptions { places: emulated(0), cache, prefetch: 1, ..RunOptions::default() };
+            let placement = cache.map_or(Some(RowPlacement::Host), |_| None);
+            let options = RunOptions { places: emulated(0), cache, placement, prefetch: 1, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         });
         assert_eq!(losses(&with), losses(&without), "{parallelism}");
@@ -255,14 +256,6 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     };
     let tiny = refused(RunOptions { cache: Some(23), places: emulated(0), ..RunOptions::default() });
     assert!(tiny.contains("no row of 24"), "{tiny}");
-    let mapped = RunOptions {
-        cache: Some(1 << 20),
-        places: emulated(0),
-        features: crate::FeatureStorage::Mapped,
-        ..RunOptions::default()
-    };
-    let mapped = refused(mapped);
-    assert!(mapped.contains("--load-features memory"), "{mapped}");
 }
 
 /// Under split, with rows that the GPU gathers: every kind of memory that a mini-batch has there.

@@ -1,9 +1,9 @@
 //! GPUs of little memory, emulated: where the graph and feature rows go then, and that it changes no number.
 
 use gsplit_gpu_sim::Emulation;
-use gsplit_store::{Dataset, NoProgress, Notes};
+use gsplit_store::{Dataset, FeatureDtype, NoProgress, Notes};
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_partition, stored_as};
 use super::runs::losses;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
@@ -98,6 +98,26 @@ fn a_cache_has_what_the_graph_leaves() {
             assert_eq!(expected, beside_graph);
             assert!(sum(&some) > sum(&fewer) && sum(&fewer) > 0, "{some:?}, {fewer:?}");
         }
+    }
+}
+
+#[test]
+fn rows_have_what_is_left_without_being_asked_to() {
+    // Rows of 1 KiB, which take more than the eighth of a GPU that is not asked after.
+    let fixture = stored_as(FeatureDtype::F32, 91, 600, 20, 256);
+    let dataset = &fixture.dataset;
+    store_partition(dataset, Cut::Random, 2);
+    for parallelism in [Parallelism::Data, Parallelism::Split] {
+        let config = quick(ModelKind::Sage, parallelism, 2);
+        let on_host = |options| RunOptions { topology: TopologyStorage::Host, ..options };
+        let by_default = run(dataset, &config, &on_host(leaving(60_000, dataset, &config))).unwrap();
+        let placement = Some(RowPlacement::usual(&config));
+        let asked = RunOptions { placement, ..on_host(leaving(60_000, dataset, &config)) };
+        let (asked, (kept, notes)) = (run(dataset, &config, &asked).unwrap().0, by_default);
+        assert_eq!((&kept.cache, losses(&kept)), (&asked.cache, losses(&asked)), "{parallelism}");
+        assert!(kept.cache.is_some_and(|cache| cache.rows.iter().all(|&rows| 0 < rows && rows < 300)), "{notes:?}");
+        let (none, _) = run(dataset, &config, &on_host(leaving(0, dataset, &config))).unwrap();
+        assert!(none.cache.is_none_or(|cache| cache.rows.iter().sum::<usize>() < 10), "{parallelism}");
     }
 }
 

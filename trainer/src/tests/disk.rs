@@ -6,7 +6,7 @@ use super::fixture::{Cut, changed, config, dataset, emulated, store_partition, s
 use super::processes::on_processes;
 use super::runs::{losses, run};
 use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
-use crate::{Error, FeatureStorage, RunOptions, Work};
+use crate::{Error, FeatureStorage, RowPlacement, RunOptions, Work};
 
 /// Options to read rows from disk, of which so many are kept.
 fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
@@ -105,7 +105,10 @@ fn processes_of_a_host_read_and_find_what_threads_do() {
 fn the_host_reads_rows_for_gpus() {
     let fixture = dataset(34, 200, 5);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = Device::Cuda);
-    let with = |options: RunOptions| run(&fixture, &config, &RunOptions { places: emulated(0), ..options }).unwrap();
+    let host = || Some(RowPlacement::Host);
+    let with = |options: RunOptions| {
+        run(&fixture, &config, &RunOptions { places: emulated(0), placement: host(), ..options }).unwrap()
+    };
     let mapped = with(RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() });
     for prefetch in [0, 1] {
         let read = with(disk(50, prefetch));

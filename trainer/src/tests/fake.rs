@@ -14,7 +14,7 @@ use crate::operator::{Place, from_rows, to_rows};
 use crate::optimizer::Optimizer;
 
 /// Tests that between them call all of torch and the driver that training does.
-const REPRESENTATIVES: [&str; 16] = [
+const REPRESENTATIVES: [&str; 17] = [
     "a_cache_changes_where_rows_come_from",
     "a_mini_batch_that_was_handed_over",
     "a_run_on_a_gpu_resumes_exactly",
@@ -28,6 +28,7 @@ const REPRESENTATIVES: [&str; 16] = [
     "own_layer::a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu",
     "ranks_that_share_a_gpu",
     "rounded_rows_are_attended_to",
+    "rows_that_are_changed_are_read_from_caches_too",
     "several_gpus_infer",
     "the_graph_goes_where_there_is_room",
     "whole_runs_on_a_gpu",

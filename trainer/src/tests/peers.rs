@@ -125,16 +125,29 @@ fn processes_with_more_room_keep_more_rows_and_all_know_where() {
 }
 
 #[test]
+fn a_process_whose_rows_are_in_a_file_keeps_what_the_others_read() {
+    let fixture = dataset(83, 120, 4);
+    let config = quick(Parallelism::Data, 3);
+    let options = |features| RunOptions { features, cache: Some(20 * 24), ..with("peer") };
+    let features = |rank: usize| if rank == 1 { FeatureStorage::Mapped } else { FeatureStorage::Memory };
+    let expected = run(&fixture, &config, &options(FeatureStorage::Memory)).unwrap();
+    for outcome in outcomes(&fixture, &config, |rank| options(features(rank))) {
+        let summary = outcome.unwrap();
+        assert_eq!((losses(&summary), found(&summary)), (losses(&expected), found(&expected)));
+    }
+}
+
+#[test]
 fn a_process_that_cannot_keep_rows_ends_the_others_with_its_reason() {
     let fixture = dataset(83, 120, 4);
     let config = quick(Parallelism::Data, 3);
-    let features = |rank: usize| if rank == 1 { FeatureStorage::Mapped } else { FeatureStorage::Memory };
+    let cache = |rank: usize| if rank == 1 { 23 } else { 240 };
     let started = Instant::now();
-    let outcomes = outcomes(&fixture, &config, |rank| RunOptions { features: features(rank), ..with("peer") });
+    let outcomes = outcomes(&fixture, &config, |rank| RunOptions { cache: Some(cache(rank)), ..with("peer") });
     for (rank, outcome) in outcomes.into_iter().enumerate() {
         let error = outcome.unwrap_err();
         let line = error.to_string();
-        assert!(line.contains("--placement: ") && line.contains("--load-features memory"), "rank {rank}: {line}");
+        assert!(line.contains("--cache: 23 bytes hold no row"), "rank {rank}: {line}");
         assert_eq!(matches!(error, Error::Comm(CommError::PeerFailed { rank: 1, .. })), rank != 1, "{line}");
     }
     assert!(started.elapsed() < Duration::from_secs(60));

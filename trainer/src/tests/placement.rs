@@ -17,8 +17,8 @@ use crate::model::Input;
 use crate::operator::{Place, gather_features};
 use crate::residence::cache::hotness::presample_like;
 use crate::residence::cache::{Caches, SimulatedCache};
-use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::{RowPlacement, RunOptions, Summary, train};
+use crate::residence::source::{FeatureSource, HostStorage, PinnedRows};
+use crate::{FeatureStorage, RowPlacement, RunOptions, Summary, train};
 
 /// Stores counters that say how often each row was loaded.
 fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Option<&str>), input: Vec<u32>) {
@@ -68,6 +68,7 @@ fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usi
     let list = |rank: usize| -> Vec<u32> {
         match placement {
             RowPlacement::Host => Vec::new(),
+            RowPlacement::Replicated if rows >= order.len() => (0..order.len() as u32).collect(),
             RowPlacement::Replicated => order.iter().take(rows).copied().collect(),
             RowPlacement::Partitioned => {
                 let map = PartitionMap::open(dataset, &format!("random-{ranks}")).unwrap();
@@ -214,10 +215,8 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
             let options = RunOptions { places, placement, cache, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         };
-        let (plain, apart) = (with(None, None, false), with(None, None, true));
-        let host = with(Some("host"), None, false);
-        assert_eq!((losses(&host), found(&host)), (losses(&plain), found(&plain)));
-        assert!(plain.cache.is_none() && host.cache.is_none());
+        let (plain, apart) = (with(Some("host"), None, false), with(Some("host"), None, true));
+        assert!(plain.cache.is_none());
         let [loaded, own, peers] = found(&plain);
         assert!(loaded > 0 && own == 0 && peers == 0);
         for placement in ["replicated", "partitioned", "peer", "some"] {
@@ -265,26 +264,119 @@ fn rows_that_are_changed_are_read_from_caches_too() {
             (config.eval_every, config.epochs) = (0, 1);
             (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.3);
         });
-        let with = |placement: Option<RowPlacement>, prefetch| {
-            let cache = placement.as_ref().map(|_| 30 * 24);
-            let options = RunOptions { places: emulated(1), placement, cache, prefetch, ..RunOptions::default() };
+        let with = |placement: RowPlacement, features, prefetch| {
+            let cache = (placement != RowPlacement::Host).then_some(30 * 24);
+            let placement = Some(placement);
+            let options =
+                RunOptions { places: emulated(1), placement, cache, features, prefetch, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         };
-        let plain = with(None, 0);
-        for (placement, prefetch) in [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)] {
-            let cached = with(Some(placement), prefetch);
-            assert_eq!(losses(&cached), losses(&plain), "{parallelism}");
-            let [loaded, own, _] = found(&cached);
-            assert!(own > 0 && own < loaded);
+        let plain = with(RowPlacement::Host, FeatureStorage::Memory, 0);
+        for features in [FeatureStorage::Memory, FeatureStorage::Mapped] {
+            for (placement, prefetch) in [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)] {
+                let cached = with(placement, features, prefetch);
+                assert_eq!(losses(&cached), losses(&plain), "{parallelism}, {features:?}");
+                let [loaded, own, _] = found(&cached);
+                assert!(own > 0 && own < loaded);
+            }
         }
-        let mapped =
-            RunOptions { places: emulated(1), features: crate::FeatureStorage::Mapped, ..RunOptions::default() };
-        assert_eq!(
-            losses(&run(&fixture, &config, &mapped).unwrap()),
-            losses(&plain),
-            "the host gathers, {parallelism}"
-        );
+        let mapped = with(RowPlacement::Host, FeatureStorage::Mapped, 0);
+        assert_eq!(losses(&mapped), losses(&plain), "the host gathers, {parallelism}");
     }
+}
+
+#[test]
+fn differential_what_gpus_keep_of_a_file_they_find_as_of_memory() {
+    for (seed, dtype) in (150..).zip([FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::I8]) {
+        let fixture = stored_as(dtype, seed, 200, 5, 6);
+        let row_bytes = 6 * dtype.bytes() as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
+        let partition = store_partition(&fixture.dataset, Cut::Random, 2);
+        store_placement(&fixture.dataset, "some", &partition, &some_placement(200, 2));
+        for (parallelism, placement, rows, prefetch) in [
+            (Parallelism::Data, "replicated", 30, 0),
+            (Parallelism::Data, "replicated", 200, 1),
+            (Parallelism::Data, "peer", 40, 2),
+            (Parallelism::Data, "some", 25, 1),
+            (Parallelism::Split, "partitioned", 20, 1),
+            (Parallelism::Split, "partitioned", 200, 0),
+        ] {
+            let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| config.epochs = 1);
+            let [memory, mapped, disk] =
+                [FeatureStorage::Memory, FeatureStorage::Mapped, FeatureStorage::Disk].map(|features| {
+                    let (cache, placement) = (Some(rows * row_bytes), placement.parse().ok());
+                    let places = emulated(1);
+                    let rows_kept = Some(rows as usize % 200 * 2);
+                    let options =
+                        RunOptions { places, placement, cache, features, prefetch, rows_kept, ..RunOptions::default() };
+                    run(&fixture, &config, &options).unwrap()
+                });
+            let what = format!("{dtype}, {parallelism}, {placement}, {rows} rows");
+            let kept = disk.epochs[0].work.rows_kept;
+            assert_eq!(kept > 0, rows < 200, "{what}");
+            assert_eq!(memory.features, HostStorage::Pinned);
+            for (other, storage) in [(mapped, HostStorage::Mapped), (disk, HostStorage::Disk)] {
+                assert_eq!((losses(&other), found(&other)), (losses(&memory), found(&memory)), "{what}");
+                assert_eq!((&other.cache, other.features), (&memory.cache, storage), "{what}");
+                let [loaded, own, peers] = found(&other);
+                assert_eq!(own + peers == loaded, rows == 200, "{what}");
+                let work = &other.epochs[0].work;
+                let read = if storage == HostStorage::Disk { loaded - own - peers } else { 0 };
+                assert_eq!(work.rows_from_disk + work.rows_kept, read, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
+    let fixture = dataset(77, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let run = |config: &TrainConfig, options: &RunOptions| {
+        let notes = Notes::default();
+        let summary = train(&fixture.dataset, config, options, &notes, &|_| {}).unwrap();
+        let lines = notes.lines().into_iter().filter(|line| line.starts_with("feature rows"));
+        (summary, lines.collect::<Vec<_>>().join("; "))
+    };
+    let on_gpus = RunOptions { places: emulated(1), ..RunOptions::default() };
+    for (parallelism, placement, rows) in
+        [(Parallelism::Data, "replicated", [200, 200]), (Parallelism::Split, "partitioned", [0, 0])]
+    {
+        let config =
+            changed(&config(ModelKind::Sage, parallelism, 2), |config| (config.eval_every, config.epochs) = (0, 1));
+        let (kept, told) = run(&config, &on_gpus);
+        let cache = kept.cache.clone().unwrap();
+        assert_eq!((cache.placement.as_str(), kept.features), (placement, HostStorage::Pinned));
+        match parallelism {
+            Parallelism::Data => assert_eq!(cache.rows, rows),
+            _ => assert_eq!(cache.rows.iter().sum::<usize>(), 200),
+        }
+        let [loaded, own, _] = found(&kept);
+        assert_eq!(own, loaded, "all rows are found there");
+        let of_parts = |others: &str, told: &str| match parallelism {
+            Parallelism::Data => {
+                assert_eq!(told, "feature rows, placement replicated: all 200 on each rank's GPU (0 MiB)")
+            }
+            _ => assert!(told.contains("placement partitioned: ") && told.ends_with(others), "{told}"),
+        };
+        of_parts("; others are read by GPUs from pinned host memory", &told);
+
+        let host = RunOptions { placement: Some(RowPlacement::Host), ..on_gpus.clone() };
+        let (on_host, told) = run(&config, &host);
+        assert_eq!((losses(&on_host), on_host.cache), (losses(&kept), None));
+        assert_eq!(told, "feature rows are read by GPUs from pinned host memory");
+
+        let mapped = RunOptions { features: FeatureStorage::Mapped, ..on_gpus.clone() };
+        let (mapped, told) = run(&config, &mapped);
+        assert_eq!(
+            (losses(&mapped), &mapped.cache, mapped.features),
+            (losses(&kept), &kept.cache, HostStorage::Mapped)
+        );
+        of_parts("; others are gathered by the host from the mapped file", &told);
+    }
+    // Where the CPU computes nothing is kept; nor where draws would depend on it.
+    let data = config(ModelKind::Sage, Parallelism::Data, 2);
+    let (on_cpu, told) = run(&data, &RunOptions::default());
+    assert_eq!((on_cpu.cache, on_cpu.features, told.as_str()), (None, HostStorage::Memory, ""));
 }
 
 #[test]
@@ -298,7 +390,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
         let summary = train(dataset, config, &options, &notes, &|_| {}).unwrap();
         let cache = summary.cache.unwrap();
         let told = notes.lines().into_iter().find(|line| line.starts_with("feature rows, placement")).unwrap();
-        assert!(told.contains(" of 120 on each rank's GPU") && told.ends_with(&cache.ranked_by), "{told}");
+        assert!(told.contains(" of 120 on each rank's GPU") && told.contains(&cache.ranked_by), "{told}");
         (cache.ranked_by, notes.lines())
     };
     assert_eq!(notes_of(dataset, &config).0, "the number of edges that lead from them");
@@ -360,8 +452,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
     refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
-    let mapped = RunOptions { features: crate::FeatureStorage::Mapped, ..with("peer") };
-    refused(&data, mapped, &["--placement: ", "--load-features memory"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
 

@@ -140,6 +140,8 @@ pub(super) struct RowReads {
     /// Scale of every row, where they have one.
     scales: Vec<f32>,
     kept: RowIndex,
+    /// Positions of the kept rows, which ascend.
+    kept_positions: Vec<u32>,
     kept_rows: Buffer,
     /// Queues that no thread uses.
     idle: Mutex<Vec<Box<dyn Queue>>>,
@@ -196,11 +198,12 @@ impl RowReads {
             layout,
             scales,
             kept: RowIndex::none(),
+            kept_positions: Vec::new(),
             kept_rows: Buffer::from(&[]),
             idle: Mutex::new(vec![queue]),
             stop: how.stop,
         };
-        // Positions, then their rows.
+        // Rows, aligned as a GPU wants them, then their positions.
         let (each, row) = (size_of::<u32>() + reads.layout.row, reads.layout.row);
         let memory = match host.filter(|host| !host.is_own()) {
             Some(host) if host.is_empty() => None,
@@ -208,19 +211,24 @@ impl RowReads {
             None if kept.is_empty() => None,
             None => {
                 let mut memory = allocate(kept.len() * each, host).map_err(io())?;
-                let (positions, rows) = memory.split_at_mut(size_of_val(kept));
+                let (rows, positions) = memory.split_at_mut(kept.len() * row);
                 positions.copy_from_slice(bytemuck::cast_slice(kept));
                 reads.read(kept.iter().copied(), &mut |at, bytes, _| rows[at * row..][..row].copy_from_slice(bytes))?;
                 Some(memory)
             }
         };
         if let Some(memory) = memory.map(frozen) {
-            let positions = memory.len() / each * size_of::<u32>();
-            let kept = bytemuck::cast_slice(&memory[..positions]);
-            reads.kept = RowIndex::new(reads.layout.rows, kept).map_err(Error::Invalid)?;
-            reads.kept_rows = memory.slice(positions);
+            let rows = memory.len() / each * row;
+            reads.kept_positions = bytemuck::pod_collect_to_vec(&memory[rows..]);
+            reads.kept = RowIndex::new(reads.layout.rows, &reads.kept_positions).map_err(Error::Invalid)?;
+            reads.kept_rows = memory.slice_with_length(0, rows);
         }
         Ok(reads)
+    }
+
+    /// Positions and bytes of the rows that are kept, in the same order.
+    pub fn kept(&self) -> (&[u32], &[u8]) {
+        (&self.kept_positions, &self.kept_rows)
     }
 
     /// How they are read, and whether through the page cache.

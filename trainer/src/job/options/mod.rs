@@ -57,10 +57,9 @@ pub struct RunOptions {
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
     /// each, in order, when `None`.
     pub gpus: Option<GpuList>,
-    /// Feature rows that GPUs keep in their memory; when `None` none, or with `cache` those that suit the parallelism.
+    /// Feature rows that GPUs keep in their memory; when `None` those that suit the parallelism.
     pub placement: Option<RowPlacement>,
-    /// Bytes of its GPU's memory that each rank has for feature rows; when `None` and there is a `placement`, what a dry run leaves
-    /// beside the graph.
+    /// Bytes of its GPU's memory that each rank has for feature rows; when `None` what a dry run leaves beside the graph.
     pub cache: Option<u64>,
     /// Storage that GPUs sample the graph from.
     pub topology: TopologyStorage,

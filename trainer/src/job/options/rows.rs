@@ -20,7 +20,7 @@ pub enum RowPlacement {
 }
 
 impl RowPlacement {
-    /// The placement that suits a run where a cache is asked for and no placement is named.
+    /// The placement that suits a run on GPUs where none is named.
     pub fn usual(config: &TrainConfig) -> Self {
         if config.split_layers() > 0 { Self::Partitioned } else { Self::Replicated }
     }

@@ -21,6 +21,8 @@
 //! Ranks on the host keep nothing, since all rows are there. The hits that they would have are counted
 //! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read each other's.
 //!
+//! Without `--placement` and `--cache` GPUs keep rows as suits the parallelism ([`RowPlacement::usual`]).
+//!
 //! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) beside
 //! the graph, divided among the ranks of that GPU, or used by all of them together where they keep the same rows
 //! (`replicated`). Rows take the bytes that they take in the dataset.
@@ -34,12 +36,11 @@ mod simulated;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use gsplit_kernels::{Communicator, DeviceCache};
+use gsplit_kernels::{Communicator, DeviceCache, VertexSet};
 use gsplit_store::memory::shown;
 use gsplit_store::{Checksum, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
 
-use crate::config::TrainConfig;
 use crate::job::Job;
 use crate::job::options::{RowPlacement, RunOptions};
 use crate::job::partition;
@@ -89,14 +90,13 @@ pub struct Caches {
 
 impl Caches {
     /// Rows that the options of `job` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank
-    /// of this process has where the options do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
-    /// each of them.
+    /// of this process has where the options do not say. Collective where ranks are processes, and the same on each of them.
     ///
     /// # Errors
     /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
     pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
         let options = job.options;
-        let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
+        let Some(placement) = wanted(job, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
         let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
@@ -106,6 +106,9 @@ impl Caches {
             None => left,
         };
         let room = room(options, &left, row_bytes, ranks)?;
+        if is_by_default(options) && room.iter().all(|&rows| rows == 0) {
+            return Ok(None);
+        }
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
             RowPlacement::Partitioned => job.frontiers.loaded().map().is_none(),
@@ -118,6 +121,10 @@ impl Caches {
         let (lists, ranked_by) = match &placement {
             RowPlacement::Partitioned => of_parts(job, room)?,
             RowPlacement::Stored(key) => stored(job, key, &room, progress)?,
+            RowPlacement::Replicated if room.iter().all(|&rows| rows >= job.features.num_rows()) => {
+                let all = (0..job.features.num_rows() as u32).collect();
+                (Lists::Hottest(all, room), "their numbers".to_string())
+            }
             RowPlacement::Host | RowPlacement::Replicated => {
                 let most = room.iter().copied().max().unwrap_or(0);
                 let (hottest, by) = hotness::hottest(job, most, progress)?;
@@ -132,9 +139,7 @@ impl Caches {
             }
         };
         let counted = places.iter().all(|place| place.gpu().is_none());
-        let caches = Self { placement, ranked_by, counted, row_bytes, lists, peers };
-        progress.note(&caches.told(job.features.num_rows()));
-        Ok(Some(caches))
+        Ok(Some(Self { placement, ranked_by, counted, row_bytes, lists, peers }))
     }
 
     /// Rows that `rank` keeps.
@@ -153,6 +158,20 @@ impl Caches {
     /// The ranks whose caches `rank` reads where its own has not the row, in that order.
     pub fn peers(&self, rank: usize) -> &[usize] {
         &self.peers[rank]
+    }
+
+    /// The vertices whose rows every rank of this process that loads them finds on GPUs, in ascending order.
+    pub fn found_by_all(&self, job: &Job<'_>) -> Vec<u32> {
+        let (rows, owners) = (job.features.num_rows(), job.frontiers.loaded().map());
+        let of = |rank: usize| {
+            let found = std::iter::once(rank).chain(self.peers(rank).iter().copied());
+            let found = VertexSet::new(rows, found.flat_map(|rank| self.of(rank).iter().copied()));
+            (rank % job.config.ranks_of_group(), found)
+        };
+        let ranks: Vec<_> = job.options.ranks_here(self.peers.len()).map(of).collect();
+        let loads = |rank: usize, v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank);
+        let is_found = |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
+        (0..rows as u32).filter(is_found).collect()
     }
 
     /// Whether any rank reads the cache of another.
@@ -185,29 +204,43 @@ impl Caches {
         }
     }
 
-    /// One line for people.
-    fn told(&self, all: usize) -> String {
+    /// Whether each rank keeps all rows of a table of so many.
+    pub fn are_all(&self, rows: usize) -> bool {
+        (0..self.peers.len()).all(|rank| self.of(rank).len() >= rows)
+    }
+
+    /// A line for people, of the rows of a table of `all`.
+    pub fn told(&self, all: usize) -> String {
         let CacheSummary { counted, placement, ranked_by, rows, row_bytes } = self.summary();
         let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
         let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let bytes = shown(*most as u64 * row_bytes);
         let place = if counted { "counted for each rank, as on a GPU" } else { "on each rank's GPU" };
-        format!("feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by {ranked_by}")
+        match self.are_all(all) {
+            true => format!("feature rows, placement {placement}: all {all} {place} ({bytes})"),
+            false => format!("feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by {ranked_by}"),
+        }
     }
+}
+
+/// Whether the user has said nothing of the rows that GPUs keep.
+pub fn is_by_default(options: &RunOptions) -> bool {
+    options.cache.is_none() && options.placement.is_none()
 }
 
 /// How rows are to be placed, where GPUs are to keep any, or what they would find is to be counted.
 ///
 /// # Errors
 /// [`Error::Option`] for what does not fit together.
-pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Result<Option<RowPlacement>> {
-    let flag = match (options.cache, &options.placement) {
-        (None, None) => return Ok(None),
-        (Some(_), _) => "--cache",
-        (None, Some(_)) => "--placement",
-    };
+pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
+    let (config, options, parallelism) = (job.config, job.options, job.config.parallelism);
     let on_host = places.iter().any(|place| place.gpu().is_none());
-    let parallelism = config.parallelism;
+    if is_by_default(options) {
+        // Draws by locality are not to depend on how much memory is free.
+        let keeps = !on_host && !parallelism.slices_columns() && !parallelism.cooperates() && !config.draws_locally();
+        return Ok((keeps && job.dataset.shard().is_none()).then(|| RowPlacement::usual(config)));
+    }
+    let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
     let problem = if parallelism.slices_columns() || parallelism.cooperates() {
         format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
     } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {

@@ -37,9 +37,9 @@ impl<O: Row> Gathered for DeviceBuffer<O> {
 }
 
 /// Rows in f32 that are to be of another type, once torch can do that.
-struct Unrounded {
-    rows: DeviceBuffer<f32>,
-    kind: Kind,
+pub(super) struct Unrounded {
+    pub rows: DeviceBuffer<f32>,
+    pub kind: Kind,
 }
 
 impl Gathered for Unrounded {

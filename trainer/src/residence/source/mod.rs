@@ -2,14 +2,15 @@
 //!
 //! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered in place. A GPU reads a pinned table over the bus, and finds rows that [`Caches`] names in its own
-//! memory or in that of other GPUs. A table in a file, mapped or read, is gathered by the host, rounded there, and the rows are copied:
-//! where mini-batches are made ahead, on a stream of their own.
+//! memory or in that of other GPUs. Of a table in a file, mapped or read, the host gathers the rows that no GPU keeps, and rounds them, and
+//! they are copied: where mini-batches are made ahead, on a stream of their own.
 //! Cost: the bytes of the rows.
 //!
 //! ```text
 //! load.rs       the rows of a mini-batch
 //! streams.rs    from the stream that makes a mini-batch to the one that computes it
 //! gathered.rs   rows that a GPU gathers
+//! mixed.rs      rows that a GPU keeps, beside those that the host gathers
 //! pinned.rs     the table that GPUs read, and what they keep of it
 //! pin.rs        both for all ranks of a process
 //! ```
@@ -18,6 +19,7 @@
 
 mod gathered;
 mod load;
+mod mixed;
 mod pin;
 mod pinned;
 mod streams;
@@ -26,19 +28,20 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gsplit_kernels::{CacheHits, DeviceHits, DeviceSlice, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::autograd::values_of;
 use crate::model::Input;
 use crate::operator::Place;
-use crate::operator::{filled_with_room, with_row};
+use crate::operator::{filled_with_room, gather_features, with_row};
 use crate::residence::cache::SimulatedCache;
 use crate::{Error, Result};
 
 use gathered::AnyRows;
 pub use gathered::Gathered;
 pub use load::{InputRows, Loaded, load};
-pub use pin::{pin, sources};
+use mixed::AnyMixed;
+pub use pin::{HostStorage, pin, sources};
 pub use pinned::PinnedRows;
 pub use streams::{hand_over, prepare_backward};
 
@@ -47,6 +50,8 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
+    /// Rows that the GPU reads, where the host gathers the others.
+    mixed: Option<Box<dyn AnyMixed + 'a>>,
     simulated: Option<SimulatedCache>,
     /// The stream on which rows come ahead of time that the host gathers.
     side: OnceLock<Gpu>,
@@ -58,7 +63,7 @@ impl<'a> FeatureSource<'a> {
     /// Source of the rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
         let (side, reads) = Default::default();
-        Self { table, place: place.clone(), rows: None, simulated: None, side, reads }
+        Self { table, place: place.clone(), rows: None, mixed: None, simulated: None, side, reads }
     }
 
     /// Source of the rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -66,8 +71,9 @@ impl<'a> FeatureSource<'a> {
     /// # Errors
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
-        let rows = place.gpu().map(|gpu| pinned.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { rows, ..Self::new(table, place) })
+        let Some(gpu) = place.gpu() else { return Ok(Self::new(table, place)) };
+        let (rows, mixed) = (pinned.rows(rank, gpu, place.row_kind())?, pinned.mixed(rank, gpu)?);
+        Ok(Self { rows, mixed, ..Self::new(table, place) })
     }
 
     /// The same, where loads are counted by `simulated`, if the host gathers.
@@ -144,7 +150,14 @@ impl<'a> FeatureSource<'a> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
         }
-        self.place.bring(&self.on_host(vertices, input, room)?)
+        match (&self.mixed, self.place.gpu()) {
+            (Some(mixed), Some(gpu)) => self.gather_mixed(mixed.as_ref(), gpu, vertices, input)?.tensor(
+                gpu,
+                self.place.device(),
+                self.table.dim(),
+            ),
+            _ => self.place.bring(&self.on_host(vertices, input, room)?),
+        }
     }
 
     /// The same, gathered by the host and copied on a stream of its own, in memory of that stream; and the stream.
@@ -159,18 +172,48 @@ impl<'a> FeatureSource<'a> {
                 self.side.get_or_init(|| made)
             }
         };
+        if let Some(mixed) = &self.mixed {
+            return Ok((self.gather_mixed(mixed.as_ref(), side, vertices, input)?, side.clone()));
+        }
         let rows = self.on_host(vertices, input, 0)?;
         let brought: Box<dyn Gathered> = with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
         Ok((brought, side.clone()))
     }
 
     fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
-        let shape = [vertices.len(), self.table.dim()];
-        let rows = filled_with_room(shape, room, |rows| {
-            let reads = input.read(self.table, vertices, rows)?;
-            *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
+        self.read(vertices, (self.place.row_kind(), room), |rows| input.read(self.table, vertices, rows))
+    }
+
+    /// Rows of `vertices` in memory of the stream of `gpu`, those that no GPU keeps gathered by the host.
+    fn gather_mixed(
+        &self,
+        mixed: &dyn AnyMixed,
+        gpu: &Gpu,
+        vertices: &[u32],
+        input: &Input,
+    ) -> Result<Box<dyn Gathered>> {
+        let (rows, kept) = mixed.gather(gpu, vertices, input, self.place.row_kind(), &|vertices, kind| {
+            self.read(vertices, (kind, 0), |rows| gather_features(self.table, vertices, rows))
+        })?;
+        self.add_reads(RowsRead { kept, ..RowsRead::default() });
+        Ok(rows)
+    }
+
+    fn add_reads(&self, reads: RowsRead) {
+        *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
+    }
+
+    /// The rows that `read` writes for `vertices`, as `kind`, with room for as many more behind them.
+    fn read(
+        &self,
+        vertices: &[u32],
+        (kind, room): (Kind, usize),
+        read: impl FnOnce(&mut [f32]) -> Result<RowsRead>,
+    ) -> Result<Tensor> {
+        let rows = filled_with_room([vertices.len(), self.table.dim()], room, |rows| {
+            self.add_reads(read(rows)?);
             Ok(())
         })?;
-        Ok(rows.f_totype(self.place.row_kind())?)
+        Ok(rows.f_totype(kind)?)
     }
 }

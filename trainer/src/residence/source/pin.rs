@@ -1,18 +1,59 @@
 //! The feature rows of all ranks of this process: pinned where GPUs read them, with what GPUs keep of them.
 
+use std::fmt::{self, Display, Formatter};
+
+use gsplit_kernels::Gpu;
 use gsplit_store::{FeatureTable, Progress};
+use serde::Serialize;
 
 use super::{FeatureSource, PinnedRows};
+use crate::Result;
 use crate::job::options::RunOptions;
 use crate::operator::Place;
 use crate::residence::cache::Caches;
-use crate::{Error, Result};
+
+/// Storage of the host that holds the feature rows, and who reads those there that no GPU keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostStorage {
+    /// Pinned memory, read by GPUs.
+    Pinned,
+    /// Memory.
+    Memory,
+    /// The mapped file.
+    Mapped,
+    /// The file.
+    Disk,
+}
+
+impl HostStorage {
+    /// Storage of `table`, which `pinned` is where GPUs keep rows or read them.
+    pub fn of(table: &FeatureTable, pinned: Option<&PinnedRows<'_>>) -> Self {
+        match pinned {
+            Some(pinned) if pinned.is_pinned() => Self::Pinned,
+            _ if table.read_by().is_some() => Self::Disk,
+            _ if table.is_in_memory() => Self::Memory,
+            _ => Self::Mapped,
+        }
+    }
+}
+
+impl Display for HostStorage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pinned => "read by GPUs from pinned host memory",
+            Self::Memory => "gathered by the host from its memory",
+            Self::Mapped => "gathered by the host from the mapped file",
+            Self::Disk => "read from disk by the host, but for those in its memory",
+        })
+    }
+}
 
 /// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, with what `caches` has of it for the
-/// ranks of this process. Collective where ranks are processes that read each other's caches.
+/// ranks of this process. Tells `progress` where rows are then. Collective where ranks are processes that read each other's caches.
 ///
 /// # Errors
-/// [`Error::Option`] where rows are to be kept of a table that GPUs do not read; errors of the driver then.
+/// Errors of the driver where rows are to be kept.
 pub fn pin<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
@@ -20,32 +61,40 @@ pub fn pin<'a>(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Option<PinnedRows<'a>>> {
-    let pinned = match places[0].gpu().map(|gpu| PinnedRows::new(table, gpu)) {
-        Some(Err(error)) if caches.is_none() => {
+    let here = options.ranks_here(places.len());
+    let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
+    let pinned = match places[0].gpu().map(|gpu| pinned(table, gpu)) {
+        Some(Err(error)) => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            None
+            Some(PinnedRows::of_file(table, None)?)
         }
-        pinned => pinned.transpose()?.flatten(),
+        pinned => pinned.transpose()?,
     };
-    match (pinned, caches) {
+    let pinned = match (pinned, caches) {
         (Some(mut pinned), Some(caches)) => {
-            let here = options.ranks_here(places.len());
-            let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
             match (&options.process, &ranks[..]) {
                 (Some(process), &[here]) if caches.are_shared() => pinned.share(caches, here, process.comms().all())?,
                 _ => pinned.fill(caches, &ranks)?,
             }
-            Ok(Some(pinned))
+            Some(pinned)
         }
-        (None, Some(_)) if places[0].gpu().is_some() => {
-            let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
-            Err(Error::Option(format!(
-                "{flag}: the feature rows are read from their file: pass --load-features memory, or leave it out"
-            )))
+        (pinned, _) => pinned,
+    };
+    let storage = HostStorage::of(table, pinned.as_ref());
+    match caches {
+        Some(caches) if ranks.is_empty() || caches.are_all(table.num_rows()) => {
+            progress.note(&caches.told(table.num_rows()))
         }
-        // Of the host's caches rows are counted alone.
-        (pinned, _) => Ok(pinned),
+        Some(caches) => progress.note(&format!("{}; others are {storage}", caches.told(table.num_rows()))),
+        None if ranks.is_empty() => {}
+        None => progress.note(&format!("feature rows are {storage}")),
     }
+    Ok(pinned)
+}
+
+/// `table`, or those of its rows that stay in memory, pinned for GPUs.
+fn pinned<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<PinnedRows<'a>> {
+    PinnedRows::new(table, gpu)?.map_or_else(|| PinnedRows::of_file(table, Some(gpu)), Ok)
 }
 
 /// The rows of `table`, which `pinned` is, for each rank of this process.

@@ -1,6 +1,7 @@
 //! A table of feature rows that GPUs read, and the copies of some rows that they keep.
 //!
-//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece. Ranks that share a GPU share what they both keep.
+//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece; else those rows of it that stay in memory. What GPUs keep
+//! of a file is read from there many rows at a time. Ranks that share a GPU share what they both keep.
 //! Ranks that are processes tell each other the handles of what they keep ([`PinnedRows::share`]), and at the end wait until all
 //! have closed it ([`PinnedRows::part`]).
 //! Cost: a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
@@ -9,12 +10,13 @@ use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{Communicator, DeviceCache, DeviceTable, DeviceValue, Gpu, MappedHost, RowHandles, RowStore};
-use gsplit_store::{FeatureDtype, FeatureTable};
+use gsplit_store::{FeatureDtype, FeatureTable, Reading};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
 use super::gathered::{AnyRows, DeviceRows};
+use super::mixed::{AnyMixed, MixedRows, ReachedRows};
 use crate::operator::with_row;
 use crate::residence::cache::{Caches, gathered};
 use crate::{Error, Result};
@@ -36,10 +38,35 @@ impl<'a> PinnedRows<'a> {
         }
     }
 
+    /// A table in a file, of whose rows GPUs keep some. Those that stay in memory are pinned for all GPUs, where one is given.
+    ///
+    /// # Errors
+    /// As [`PinnedRows::new`].
+    pub fn of_file(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
+        match table.dtype() {
+            FeatureDtype::F32 => Self::kept::<f32>(table, gpu),
+            FeatureDtype::F16 => Self::kept::<f16>(table, gpu),
+            FeatureDtype::Bf16 => Self::kept::<bf16>(table, gpu),
+            FeatureDtype::I8 => Self::kept::<i8>(table, gpu),
+        }
+    }
+
+    fn kept<T: DeviceValue>(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
+        let kept = gpu.and_then(|gpu| Some((gpu, table.kept::<T>()?)));
+        let kept =
+            kept.map(|(gpu, (vertices, values))| Ok::<_, Error>((vertices, gpu.map_host(values)?))).transpose()?;
+        Ok(Self(Box::new(PinnedTable { table, pinned: None, kept, caches: None, stores: Vec::new() })))
+    }
+
     fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         let (Some(memory), Some(values)) = (table.memory(), table.values::<T>()) else { return Ok(None) };
-        let memory = gpu.map_host(memory)?;
-        Ok(Some(Self(Box::new(PinnedTable { table, memory, values, caches: None, stores: Vec::new() }))))
+        let pinned = Some((gpu.map_host(memory)?, values));
+        Ok(Some(Self(Box::new(PinnedTable { table, pinned, kept: None, caches: None, stores: Vec::new() }))))
+    }
+
+    /// Whether GPUs read all rows of the host.
+    pub fn is_pinned(&self) -> bool {
+        self.0.is_pinned()
     }
 
     /// Copies what `caches` has for each of `ranks` to its GPU. Waits until all are there.
@@ -68,9 +95,17 @@ impl<'a> PinnedRows<'a> {
         self.0.part(comm)
     }
 
-    /// Rows for `rank`, of the type `kind`, on its `gpu`.
-    pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
+    /// Rows for `rank`, of the type `kind`, on its `gpu`; `None` where the host gathers those that no GPU keeps.
+    pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
         self.0.rows(rank, gpu, kind)
+    }
+
+    /// Rows that `gpu` finds for `rank`, where the host gathers the others.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+        self.0.mixed(rank, gpu)
     }
 }
 
@@ -87,15 +122,19 @@ trait AnyTable<'a>: Send + Sync {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
     fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
     fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
+    fn is_pinned(&self) -> bool;
     /// See [`PinnedRows::rows`].
-    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>>;
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>>;
+    /// See [`PinnedRows::mixed`].
+    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>>;
 }
 
 struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
-    /// Values and scales.
-    memory: MappedHost<'a, u8>,
-    values: &'a [T],
+    /// Memory of values and scales, pinned once, and the values in it.
+    pinned: Option<(MappedHost<'a, u8>, &'a [T])>,
+    /// Rows that stay in memory of a table that is not pinned, and their vertices.
+    kept: Option<(&'a [u32], MappedHost<'a, T>)>,
     caches: Option<&'a Caches>,
     /// Rows that each rank keeps, where this process has or reads them; ranks that share a GPU and keep the same rows share them too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
@@ -105,13 +144,42 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
     /// Rows that `rank` keeps on `gpu`, perhaps for other processes too.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
-        let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
-        let scale = table.scales().is_some().then_some(&scale as &dyn Fn(u32) -> f32);
-        let store = match exported {
-            true => RowStore::exported(gpu, table.dim(), list, row, scale),
-            false => RowStore::new(gpu, table.dim(), list, row, scale),
+        // Many rows of a file are read at a time, without page faults.
+        let file = match table.read_by() {
+            None if table.is_in_memory() => None,
+            None => table.on_disk(&[], &Reading::default()).ok(),
+            Some(_) => Some(table.clone()),
         };
-        store.map_err(|error| Error::from(error).of_rank(rank))
+        let read = |vertices: &[u32], values: &mut [T], scales: &mut [f32]| -> Result<()> {
+            let mut write = |at: usize, row: &[u8], scale: f32| {
+                bytemuck::cast_slice_mut::<T, u8>(values)[at * row.len()..][..row.len()].copy_from_slice(row);
+                scales.iter_mut().skip(at).take(1).for_each(|to| *to = scale);
+            };
+            match &file {
+                Some(file) => drop(file.read_rows(vertices, &mut write)?),
+                None => (0..).zip(vertices).for_each(|(at, &v)| {
+                    write(at, bytemuck::cast_slice(table.row::<T>(v)), table.scale(v));
+                }),
+            }
+            Ok(())
+        };
+        let store = match exported {
+            true => RowStore::exported(gpu, self.layout(), list),
+            false => RowStore::alloc(gpu, self.layout(), list),
+        };
+        store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
+    }
+
+    /// Values of a row, and whether rows have scales.
+    fn layout(&self) -> (usize, bool) {
+        (self.table.dim(), self.table.dtype() == FeatureDtype::I8)
+    }
+
+    /// Rows that `rank` finds on GPUs, its own first.
+    fn found(&self, rank: usize) -> Option<Vec<&Arc<RowStore<'a, T>>>> {
+        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
+        let peers = self.caches?.peers(rank).iter().filter_map(|&peer| store(peer));
+        Some([store(rank)?].into_iter().chain(peers).collect())
     }
 }
 
@@ -160,8 +228,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             if kept[peer].digest != caches.digest(peer) {
                 return Err(unlike());
             }
-            let layout = (self.table.dim(), self.table.scales().is_some());
-            let store = RowStore::imported(gpu, layout, caches.of(peer), &handles);
+            let store = RowStore::imported(gpu, self.layout(), caches.of(peer), &handles);
             self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
         }
         Ok(())
@@ -175,18 +242,34 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(())
     }
 
-    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
-        let scales = self.table.scales().map(|scales| self.memory.part_seen_by(gpu, scales)).transpose()?;
-        let values = self.memory.part_seen_by(gpu, self.values)?;
-        let table = DeviceTable { values, scales, dim: self.table.dim() };
-        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_deref);
-        let cache = match (store(rank), self.caches) {
-            (Some(own), Some(caches)) => {
-                let peers: Vec<_> = caches.peers(rank).iter().filter_map(|&peer| store(peer)).collect();
-                Some(DeviceCache::new(gpu, &table, own, &peers)?)
-            }
-            _ => None,
-        };
-        Ok(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache))))
+    fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
+        let Some((memory, values)) = &self.pinned else { return Ok(None) };
+        let scales = self.table.scales().map(|scales| memory.part_seen_by(gpu, scales)).transpose()?;
+        let table = DeviceTable { values: memory.part_seen_by(gpu, values)?, scales, dim: self.table.dim() };
+        let stores = self.found(rank).unwrap_or_default();
+        let stores: Vec<&RowStore<'_, T>> = stores.into_iter().map(Arc::as_ref).collect();
+        let cache = stores.split_first().map(|(own, peers)| DeviceCache::new(gpu, &table, own, peers)).transpose()?;
+        Ok(Some(with_row!(kind, |O| Box::new(DeviceRows::<T, O>::new(table, cache)))))
+    }
+
+    fn mixed(&self, rank: usize, gpu: &Gpu) -> Result<Option<Box<dyn AnyMixed + '_>>> {
+        if self.pinned.is_some() {
+            return Ok(None);
+        }
+        let found = self.found(rank).unwrap_or_default();
+        let mut stores: Vec<_> = found.into_iter().cloned().map(ReachedRows::Gpu).collect();
+        if let Some((vertices, values)) = &self.kept {
+            let scales: Vec<f32> = vertices.iter().map(|&v| self.table.scale(v)).collect();
+            let scales = self.layout().1.then(|| gpu.upload(&scales)).transpose()?;
+            stores.push(ReachedRows::Pinned { vertices, values: values.seen_by(gpu)?, scales });
+        }
+        if stores.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MixedRows::new(self.table.dim(), self.table.num_rows(), stores))))
     }
 }

@@ -102,8 +102,13 @@ fn list(rank: usize, size: usize) -> Vec<u32> {
 }
 
 fn store<'a>(gpu: &Gpu, rank: usize, list: &'a [u32]) -> RowStore<'a, i8> {
-    let row = [rank as i8; DIM];
-    RowStore::exported(gpu, DIM, list, |_| &row, Some(&|v| v as f32)).unwrap()
+    let store = RowStore::exported(gpu, (DIM, true), list).unwrap();
+    let filled = store.filled(gpu, |vertices, values, scales| {
+        values.fill(rank as i8);
+        scales.iter_mut().zip(vertices).for_each(|(scale, &v)| *scale = v as f32);
+        Ok::<(), GpuError>(())
+    });
+    filled.unwrap()
 }
 
 /// The rows that `cache` finds: of each the first value, by its scale. What it counts is compared.

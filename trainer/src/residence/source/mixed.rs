@@ -1,0 +1,163 @@
+//! Rows of which a GPU reads some, of a table that it does not read: the host gathers the others.
+//!
+//! Returns: rows of given vertices in memory of a GPU, of the type that is made of them. Input: stores of rows that the GPU reads, which are
+//! in its memory, in that of others, or pinned in the host's; and a function that gathers rows on the host.
+//! Idea: vertices are dealt to the first store that has their rows, and to the host. The GPU gathers from the stores while
+//! the host gathers, one behind the other; the host's rows are copied behind them; then one more gather on the GPU puts all in the order
+//! of the vertices. Rows are changed on the GPU, in f32, wherever they come from.
+//! Cost: 4 bytes of the host a vertex; the bytes of the rows over the bus, for those of the host; two passes over all in the GPU's memory.
+
+use std::sync::Arc;
+
+use gsplit_kernels::{DeviceBuffer, DeviceSlice, DeviceTable, DeviceValue, Gpu, RowStore, gather_on_device};
+use tch::{Kind, Tensor};
+
+use super::gathered::{Gathered, Unrounded};
+use crate::Result;
+use crate::autograd::values_of;
+use crate::model::Input;
+use crate::operator::{Row, with_row};
+
+/// Place of a row that is in no store.
+const NOWHERE: u32 = u32::MAX;
+
+/// Gathers rows of some vertices on the host, unchanged, as the kind that is given.
+pub(super) type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
+
+/// Interface of [`MixedRows`] for any type of stored values.
+pub(super) trait AnyMixed: Send + Sync {
+    /// The rows of `vertices`, as `input` changes them, to become rows of `kind`, in memory of the stream of `gpu`; and how many were in
+    /// pinned memory.
+    fn gather(
+        &self,
+        gpu: &Gpu,
+        vertices: &[u32],
+        input: &Input,
+        kind: Kind,
+        on_host: &OnHost<'_>,
+    ) -> Result<(Box<dyn Gathered>, u64)>;
+}
+
+/// Rows that a GPU reads, and their vertices.
+pub(super) enum ReachedRows<'a, T: DeviceValue> {
+    /// In the memory of a GPU.
+    Gpu(Arc<RowStore<'a, T>>),
+    /// In pinned memory of the host; their scales are on the GPU.
+    Pinned { vertices: &'a [u32], values: DeviceSlice<'a, T>, scales: Option<DeviceBuffer<f32>> },
+}
+
+impl<'a, T: DeviceValue> ReachedRows<'a, T> {
+    fn vertices(&self) -> &'a [u32] {
+        match self {
+            Self::Gpu(store) => store.vertices(),
+            Self::Pinned { vertices, .. } => vertices,
+        }
+    }
+
+    fn table(&self, dim: usize) -> DeviceTable<'_, T> {
+        match self {
+            Self::Gpu(store) => store.table(),
+            Self::Pinned { values, scales, .. } => {
+                DeviceTable { values: *values, scales: scales.as_ref().map(DeviceBuffer::slice), dim }
+            }
+        }
+    }
+}
+
+/// Rows for one rank.
+pub(super) struct MixedRows<'a, T: DeviceValue> {
+    dim: usize,
+    stores: Vec<ReachedRows<'a, T>>,
+    /// For each vertex the place of its row, if all stores stood one behind the other.
+    places: Vec<u32>,
+}
+
+impl<'a, T: DeviceValue> MixedRows<'a, T> {
+    /// For a table of rows of `dim` values, one for each of `num_vertices`, of which the first of `stores` that has one is asked.
+    pub fn new(dim: usize, num_vertices: usize, stores: Vec<ReachedRows<'a, T>>) -> Self {
+        let mut places = vec![NOWHERE; num_vertices];
+        for (&v, place) in stores.iter().flat_map(|store| store.vertices()).zip(0u32..) {
+            if let Some(found) = places.get_mut(v as usize).filter(|found| **found == NOWHERE) {
+                *found = place;
+            }
+        }
+        Self { dim, stores, places }
+    }
+
+    /// The rows in memory of the stream of `gpu`, as `on_host` and the stores have them; and how many were in pinned memory.
+    fn raw<P: Row>(&self, gpu: &Gpu, vertices: &[u32], on_host: &OnHost<'_>) -> Result<(DeviceBuffer<P>, u64)> {
+        let rows = |store: &ReachedRows<'a, T>| store.vertices().len();
+        let ends: Vec<u32> = self.stores.iter().scan(0, |end, store| Some(end_of(end, rows(store)))).collect();
+        // For each store the rows to take there, and at last the vertices for the host.
+        let mut lists: Vec<Vec<u32>> = vec![Vec::new(); ends.len() + 1];
+        let dealt: Vec<(usize, u32)> = vertices.iter().map(|&v| self.deal(v, &ends, &mut lists)).collect();
+        let starts: Vec<u32> = lists.iter().scan(0, |start, list| Some(start_of(start, list.len()))).collect();
+        let mut behind = gpu.alloc::<P>(vertices.len() * self.dim)?;
+        let part = |list: usize| {
+            let start = starts[list] as usize * self.dim;
+            (start, start + lists[list].len() * self.dim)
+        };
+        for (at, store) in self.stores.iter().enumerate().filter(|(at, _)| !lists[*at].is_empty()) {
+            let (table, (start, end)) = (store.table(self.dim), part(at));
+            let slots = gpu.upload(&lists[at])?;
+            let mut out = behind.slice_mut().part(start, end)?;
+            gather_on_device(gpu, table.values, table.scales, slots.slice(), self.dim, &mut out)?;
+        }
+        let of_host = ends.len();
+        if !lists[of_host].is_empty() {
+            let (rows, (start, end)) = (on_host(&lists[of_host], P::KIND)?, part(of_host));
+            behind.slice_mut().part(start, end)?.upload(gpu, values_of::<P>(&rows)?)?;
+        }
+        let is_pinned = |store: &ReachedRows<'a, T>| matches!(store, ReachedRows::Pinned { .. });
+        let pinned = self.stores.iter().zip(&lists).filter(|(store, _)| is_pinned(store));
+        let pinned = pinned.map(|(_, list)| list.len() as u64).sum();
+        if lists.iter().filter(|list| !list.is_empty()).count() <= 1 {
+            return Ok((behind, pinned));
+        }
+        let order: Vec<u32> = dealt.iter().map(|&(list, at)| starts[list] + at).collect();
+        let (order, mut out) = (gpu.upload(&order)?, gpu.alloc::<P>(vertices.len() * self.dim)?);
+        gather_on_device(gpu, behind.slice(), None, order.slice(), self.dim, &mut out.slice_mut())?;
+        Ok((out, pinned))
+    }
+
+    /// Gives `v` to the list of the store whose places end behind its own, or to the host's; the list, and its position in it.
+    fn deal(&self, v: u32, ends: &[u32], lists: &mut [Vec<u32>]) -> (usize, u32) {
+        let place = self.places.get(v as usize).copied().unwrap_or(NOWHERE);
+        let list = if place == NOWHERE { ends.len() } else { ends.partition_point(|&end| end <= place) };
+        let start = list.checked_sub(1).map_or(0, |before| ends[before]);
+        lists[list].push(if list == ends.len() { v } else { place - start });
+        (list, lists[list].len() as u32 - 1)
+    }
+}
+
+fn end_of(end: &mut u32, rows: usize) -> u32 {
+    *end += rows as u32;
+    *end
+}
+
+fn start_of(start: &mut u32, rows: usize) -> u32 {
+    let own = *start;
+    *start += rows as u32;
+    own
+}
+
+impl<T: DeviceValue> AnyMixed for MixedRows<'_, T> {
+    fn gather(
+        &self,
+        gpu: &Gpu,
+        vertices: &[u32],
+        input: &Input,
+        kind: Kind,
+        on_host: &OnHost<'_>,
+    ) -> Result<(Box<dyn Gathered>, u64)> {
+        if input.is_plain() {
+            return with_row!(kind, |O| {
+                let (rows, pinned) = self.raw::<O>(gpu, vertices, on_host)?;
+                Ok((Box::new(rows), pinned))
+            });
+        }
+        let (mut rows, pinned) = self.raw::<f32>(gpu, vertices, on_host)?;
+        input.apply_on_gpu(gpu, gpu.upload(vertices)?.slice(), &mut rows.slice_mut(), self.dim)?;
+        Ok((Box::new(Unrounded { rows, kind }), pinned))
+    }
+}
