@@ -141,7 +141,7 @@ pub(super) struct RowReads {
     scales: Vec<f32>,
     kept: RowIndex,
     /// Positions of the kept rows, which ascend.
-    kept_positions: Vec<u32>,
+    kept_positions: Buffer,
     kept_rows: Buffer,
     /// Queues that no thread uses.
     idle: Mutex<Vec<Box<dyn Queue>>>,
@@ -198,37 +198,39 @@ impl RowReads {
             layout,
             scales,
             kept: RowIndex::none(),
-            kept_positions: Vec::new(),
+            kept_positions: Buffer::from(&[]),
             kept_rows: Buffer::from(&[]),
             idle: Mutex::new(vec![queue]),
             stop: how.stop,
         };
         // Rows, aligned as a GPU wants them, then their positions.
-        let (each, row) = (size_of::<u32>() + reads.layout.row, reads.layout.row);
+        let (position, row) = (size_of::<u32>(), reads.layout.row);
+        let end_of = |rows: usize| (rows * row).next_multiple_of(size_of::<u32>());
         let memory = match host.filter(|host| !host.is_own()) {
             Some(host) if host.is_empty() => None,
             Some(host) => Some(allocate(host.len(), Some(host)).map_err(io())?),
             None if kept.is_empty() => None,
             None => {
-                let mut memory = allocate(kept.len() * each, host).map_err(io())?;
-                let (rows, positions) = memory.split_at_mut(kept.len() * row);
+                let mut memory = allocate(end_of(kept.len()) + size_of_val(kept), host).map_err(io())?;
+                let (rows, positions) = memory.split_at_mut(end_of(kept.len()));
                 positions.copy_from_slice(bytemuck::cast_slice(kept));
                 reads.read(kept.iter().copied(), &mut |at, bytes, _| rows[at * row..][..row].copy_from_slice(bytes))?;
                 Some(memory)
             }
         };
         if let Some(memory) = memory.map(frozen) {
-            let rows = memory.len() / each * row;
-            reads.kept_positions = bytemuck::pod_collect_to_vec(&memory[rows..]);
-            reads.kept = RowIndex::new(reads.layout.rows, &reads.kept_positions).map_err(Error::Invalid)?;
-            reads.kept_rows = memory.slice_with_length(0, rows);
+            let fits = |rows: &usize| end_of(*rows) + rows * position <= memory.len();
+            let rows = (0..=memory.len() / (row + position)).rev().find(fits).unwrap_or(0);
+            (reads.kept_rows, reads.kept_positions) =
+                (memory.slice_with_length(0, rows * row), memory.slice(end_of(rows)));
+            reads.kept = RowIndex::new(reads.layout.rows, reads.kept().0).map_err(Error::Invalid)?;
         }
         Ok(reads)
     }
 
     /// Positions and bytes of the rows that are kept, in the same order.
     pub fn kept(&self) -> (&[u32], &[u8]) {
-        (&self.kept_positions, &self.kept_rows)
+        (bytemuck::cast_slice(&self.kept_positions), &self.kept_rows)
     }
 
     /// How they are read, and whether through the page cache.
