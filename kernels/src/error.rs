@@ -42,6 +42,9 @@ pub enum KernelError {
         /// Indices must be below this.
         num_edges: usize,
     },
+    /// Asked to stop while it read from disk ([`Graph::reading_ahead`](crate::Graph::reading_ahead)).
+    #[error("interrupted")]
+    Interrupted,
     /// A frontier that holds a vertex twice.
     #[error("vertex {vertex} occurs twice in the frontier of a layer; give each seed once")]
     RepeatedVertex {

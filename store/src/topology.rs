@@ -15,7 +15,7 @@ use crate::{Column, Error, FileRecord, NpyWriter, Result};
 pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
-    /// What draws read, where the graph is larger than memory.
+    /// Arrays that draws read, where the graph is larger than memory.
     scattered: OnceLock<Scattered>,
 }
 

@@ -20,7 +20,7 @@ pub enum Error {
     Store(gsplit_store::Error),
     /// An operator refused.
     #[error(transparent)]
-    Kernel(#[from] KernelError),
+    Kernel(KernelError),
     /// The group of ranks broke.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -114,6 +114,15 @@ impl From<gsplit_store::Error> for Error {
         match error {
             gsplit_store::Error::Interrupted => Self::Interrupted("nothing was written".into()),
             error => Self::Store(error),
+        }
+    }
+}
+
+impl From<KernelError> for Error {
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::Interrupted => Self::Interrupted("nothing was written".into()),
+            error => Self::Kernel(error),
         }
     }
 }

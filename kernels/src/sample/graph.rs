@@ -1,6 +1,7 @@
 //! A borrowed topology.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
@@ -26,8 +27,8 @@ pub struct Graph<'a> {
     pub(super) corrects: bool,
     /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
-    /// The edges that draws read, if the system is asked for them ahead.
-    pub(super) read_ahead: Option<&'a [u32]>,
+    /// The edges that draws read, if the system is asked for them ahead, and what stops them.
+    pub(super) read_ahead: Option<(&'a [u32], Option<&'static AtomicBool>)>,
 }
 
 impl<'a> Graph<'a> {
@@ -80,21 +81,28 @@ impl<'a> Graph<'a> {
 
     /// The same graph, whose edges are mapped from a file that is larger than memory. `drawn` are its `indices` in a mapping for draws
     /// alone: a [`Sampler`](super::Sampler) asks the system for the pages that it will read, thousands of vertices ahead, rather than wait
-    /// for one after another, and no page around these is read. Passes over all `indices` read ahead as always.
+    /// for one after another, and no page around these is read. Passes over all `indices` read ahead as always. Once `stop` is true, the
+    /// sampler asks for no more and returns [`KernelError::Interrupted`].
     ///
     /// # Errors
     /// [`KernelError::Length`] if `drawn` are fewer or more than edges.
-    pub fn reading_ahead(self, drawn: &'a [u32]) -> Result<Self, KernelError> {
+    pub fn reading_ahead(self, drawn: &'a [u32], stop: Option<&'static AtomicBool>) -> Result<Self, KernelError> {
         KernelError::check_len("edges for draws", self.num_edges(), drawn.len())?;
         is_scattered(drawn);
         [self.weights, self.factors()].into_iter().flatten().for_each(is_scattered);
-        Ok(Self { read_ahead: Some(drawn), ..self })
+        Ok(Self { read_ahead: Some((drawn, stop)), ..self })
     }
 
     /// The edges that draws read.
     #[inline]
     pub(super) fn drawn(&self) -> &'a [u32] {
-        self.read_ahead.unwrap_or(self.indices)
+        self.read_ahead.map_or(self.indices, |(drawn, _)| drawn)
+    }
+
+    /// Fails once it is asked to stop.
+    pub(super) fn check_stop(&self) -> Result<(), KernelError> {
+        let stop = self.read_ahead.and_then(|(_, stop)| stop);
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(KernelError::Interrupted) } else { Ok(()) }
     }
 
     /// Asks for what `edges` have.

@@ -100,6 +100,7 @@ impl Segment {
         draw: &D,
         key: &StreamKey,
     ) -> Result<(), KernelError> {
+        graph.check_stop()?;
         for &v in vertices {
             let vertex = look_up(graph, v)?;
             let start = vertex.start as usize;

@@ -219,7 +219,7 @@ fn count(
         graph = graph.with_weights(weights)?;
     }
     if let Some(drawn) = drawn {
-        graph = graph.reading_ahead(drawn)?;
+        graph = graph.reading_ahead(drawn, None)?;
     }
     let num_batches = items.div_ceil(options.batch_of(items)) as u64 * u64::from(options.epochs);
 

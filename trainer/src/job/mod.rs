@@ -128,7 +128,7 @@ impl<'a> Job<'a> {
         let memory = options.memory.unwrap_or_else(|| Memory::of_this_machine().available());
         let drawn = topology.indices_beyond(memory)?;
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
-        let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn))?;
+        let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, options.stop))?;
         // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first; processes first find
         // who shares them.
         let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();

@@ -1,5 +1,7 @@
 //! Whole mini-batches, edge for edge.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 #[test]
@@ -212,8 +214,14 @@ fn edges_that_are_read_ahead_are_drawn_alike_from_a_mapping_of_their_own() {
     };
     let whole = Graph::new(&indptr, &indices).unwrap();
     let beyond = Graph::new(&indptr, &others).unwrap();
-    assert!(beyond.reading_ahead(&indices[1..]).is_err());
-    let beyond = beyond.reading_ahead(&indices).unwrap();
+    assert!(beyond.reading_ahead(&indices[1..], None).is_err());
+    static STOP: AtomicBool = AtomicBool::new(true);
+    let stopped = beyond.reading_ahead(&indices, Some(&STOP)).unwrap();
+    let (mut sampler, draw, mut sampled) = (Sampler::new(2), Draw::new(Fanout::Take(5)), SampledCsc::default());
+    sampler.start(&frontier);
+    let error = sampler.layer(&stopped, &draw, &KEY, EdgeIds::Drop, &mut sampled).unwrap_err();
+    assert_eq!(error, KernelError::Interrupted);
+    let beyond = beyond.reading_ahead(&indices, None).unwrap();
     for fanout in [Fanout::Take(5), Fanout::Take(500), Fanout::All] {
         alike(whole, beyond, Draw::new(fanout), "uniform");
         alike(whole, beyond, Draw::new(fanout).near(&near, 4.0), "by locality");
