@@ -13,7 +13,7 @@ use crate::operator::Place;
 /// Sampler of the mini-batches of one rank, one after another.
 pub enum BatchSampler<'a> {
     /// The host samples, for a rank at this place.
-    Host(HostSampler<'a>, Place),
+    Host(Box<HostSampler<'a>>, Place),
     /// The GPU that computes them samples.
     Gpu(Box<GpuSampler<'a>>),
 }
@@ -21,7 +21,7 @@ pub enum BatchSampler<'a> {
 impl<'a> BatchSampler<'a> {
     /// Sampler on the host, from `graph` with `sampler`, for a rank at `place`.
     pub fn on_host(sampler: Sampler, graph: Graph<'a>, place: &Place) -> Self {
-        Self::Host(HostSampler::new(sampler, graph), place.clone())
+        Self::Host(Box::new(HostSampler::new(sampler, graph)), place.clone())
     }
 
     /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a stream of its own.
