@@ -93,6 +93,11 @@ impl<'a> Graph<'a> {
         Ok(Self { read_ahead: Some((drawn, stop)), ..self })
     }
 
+    /// Whether it is [reading ahead](Self::reading_ahead).
+    pub fn is_reading_ahead(&self) -> bool {
+        self.read_ahead.is_some()
+    }
+
     /// The edges that draws read.
     #[inline]
     pub(super) fn drawn(&self) -> &'a [u32] {

@@ -69,11 +69,11 @@ impl Segment {
         for vertex in frontier.iter().take(GROUP) {
             prefetch(graph.indptr, *vertex as usize);
         }
-        if graph.read_ahead.is_some() {
+        if graph.is_reading_ahead() {
             self.read_ahead(graph, &frontier[..WINDOW.min(frontier.len())], draw, key)?;
         }
         for (i, group) in frontier.chunks(GROUP).enumerate() {
-            if graph.read_ahead.is_some() && (i * GROUP).is_multiple_of(WINDOW) {
+            if graph.is_reading_ahead() && (i * GROUP).is_multiple_of(WINDOW) {
                 let later = frontier.get(i * GROUP + WINDOW..).unwrap_or_default();
                 self.read_ahead(graph, &later[..WINDOW.min(later.len())], draw, key)?;
             }

@@ -126,7 +126,8 @@ impl<'a> Job<'a> {
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
         let memory = options.memory.unwrap_or_else(|| Memory::of_this_machine().available());
-        let drawn = topology.indices_beyond(memory)?;
+        // Links are learnt from a copy in memory.
+        let drawn = if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, options.stop))?;
         // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first; processes first find

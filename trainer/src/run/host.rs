@@ -11,8 +11,8 @@
 //!
 //! Graph arrays are mapped files, and count. Where they do not fit, edges are read as they are drawn
 //! ([`Graph::reading_ahead`](gsplit_kernels::Graph::reading_ahead)), and half of what is left is for them: a mini-batch reads about as
-//! many pages of edges as of rows. Mini-batches that are made once (`--parallelism cooperative`) are as large as their servers' graphs. What they take is known once they are made, and no
-//! row is kept beside them.
+//! many pages of edges as of rows. Mini-batches that are made once (`--parallelism cooperative`) are as large as their servers' graphs.
+//! What they take is known once they are made, and no row is kept beside them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -33,7 +33,7 @@ use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
 use crate::residence::cache::{Caches, hotness::hottest, row_bytes, wanted};
 use crate::residence::source::FeatureSource;
-use crate::residence::topology::{graph_bytes, vertex_bytes};
+use crate::residence::topology::{graph_bytes, held_bytes};
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
 use crate::{Error, ModelKind, Result};
 
@@ -128,10 +128,11 @@ impl HostRows {
         let gpus_keep = for_gpus && wanted(job, places)?.is_some();
         let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
         let lookups = (lookups * features.num_rows()) as u64 * ID;
-        let held = HeldBytes { graph: graph_bytes(job), batches, program: resident() + scales + lookups };
+        let [graph, least_of_graph] = held_bytes(job);
+        let held = HeldBytes { graph, batches, program: resident() + scales + lookups };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
         let rows = if is_for_all { bytes } else { 0 };
-        let needs = Needs { budget: options.memory, free, held, vertices: vertex_bytes(job), rows };
+        let needs = Needs { budget: options.memory, free, held, least_of_graph, rows };
         let shared = processes.budget(options, needs)?;
         if shared.held.graph < shared.graph {
             let [all, kept] = [shared.graph, shared.held.graph].map(shown);

@@ -46,8 +46,8 @@ pub struct Needs {
     pub free: u64,
     /// Bytes beside feature rows.
     pub held: HeldBytes,
-    /// Bytes of the graph that have to be in memory: all but its edges.
-    pub vertices: u64,
+    /// Bytes of the graph that have to be in memory.
+    pub least_of_graph: u64,
     /// Bytes of all feature rows where they all have to fit, else none.
     pub rows: u64,
 }
@@ -162,12 +162,12 @@ impl HostProcesses {
         let count = |firsts: &[usize], rank: usize| self.ranks(firsts, rank).count() as u64;
         let each = |rank: usize| {
             let free = self.ranks(&self.hosts, rank).map(|other| needs[other].free).min().unwrap_or(0);
-            let Needs { budget, held, vertices, rows, .. } = needs[rank];
+            let Needs { budget, held, least_of_graph, rows, .. } = needs[rank];
             let budget = budget.unwrap_or(held.program + free / count(&self.hosts, rank));
-            let [graph, vertices] = [held.graph, vertices].map(|bytes| bytes.div_ceil(count(&self.files, rank)));
+            let [graph, least] = [held.graph, least_of_graph].map(|bytes| bytes.div_ceil(count(&self.files, rank)));
             let rows = rows.div_ceil(count(&self.copies, rank));
             let left = budget.saturating_sub(held.batches + held.program).saturating_sub(rows);
-            let graph = if graph <= left { graph } else { vertices.max(left / 2) };
+            let graph = if graph <= left { graph } else { least.max(left / 2) };
             (budget, HeldBytes { graph, ..held })
         };
         let together = |rank: usize| {
@@ -255,7 +255,7 @@ mod tests {
     fn needs(budget: Option<u64>, held: [u64; 3], free: u64) -> Needs {
         let [graph, batches, program] = held.map(|mib| mib * MIB);
         let held = HeldBytes { graph, batches, program };
-        Needs { budget: budget.map(|mib| mib * MIB), free: free * MIB, held, vertices: held.graph, rows: 0 }
+        Needs { budget: budget.map(|mib| mib * MIB), free: free * MIB, held, least_of_graph: held.graph, rows: 0 }
     }
 
     /// Four processes, two on each of two hosts; those of the second have no file in common.
@@ -330,9 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_that_does_not_fit_has_half_of_what_is_left_or_what_its_vertices_take() {
+    fn a_graph_that_does_not_fit_has_half_of_what_is_left_or_the_least_of_it() {
         let of = |budget, rows| {
-            let needs = Needs { vertices: 40 * MIB, rows: rows * MIB, ..needs(Some(budget), [400, 20, 30], 1000) };
+            let needs =
+                Needs { least_of_graph: 40 * MIB, rows: rows * MIB, ..needs(Some(budget), [400, 20, 30], 1000) };
             let shared = HostProcesses::of(0, [vec![0], vec![0]], &[None]).divide(&[needs]);
             shared.map(|shared| [shared.graph, shared.held.graph, shared.left].map(|bytes| bytes / MIB))
         };

@@ -28,9 +28,13 @@ pub fn graph_bytes(job: &Job<'_>) -> u64 {
     job.graph.num_bytes() + owner_bytes(job)
 }
 
-/// Bytes of these that are read for every vertex of a mini-batch: all but the edges.
-pub fn vertex_bytes(job: &Job<'_>) -> u64 {
-    size_of_val(job.graph.indptr) as u64 + owner_bytes(job)
+/// Bytes that the budget of memory counts for these, and the least of them that have to be in memory. An `indptr` that was copied is part
+/// of the program, and mapped edges may be read as they are drawn; the copy that links are learnt from has to be there whole.
+pub fn held_bytes(job: &Job<'_>) -> [u64; 2] {
+    let (copied, owners) = (job.graph.is_reading_ahead(), owner_bytes(job));
+    let indptr = if copied { 0 } else { size_of_val(job.graph.indptr) as u64 };
+    let all = indptr + size_of_val(job.graph.indices) as u64 + owners;
+    [all, if job.config.task.is_link() { all } else { indptr + owners }]
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {

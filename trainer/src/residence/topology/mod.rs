@@ -32,7 +32,7 @@ use crate::sample::{BatchSampler, OnDevice};
 use crate::{Error, Result};
 
 use bring::Source;
-pub use bring::{graph_bytes, vertex_bytes};
+pub use bring::{graph_bytes, held_bytes};
 pub use room::DeviceRoom;
 
 /// The graph where the ranks' GPUs read it.
