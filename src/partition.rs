@@ -8,8 +8,8 @@ use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partiti
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, choose,
-    other_option, shell_path,
+    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Pieces, Presample, Progress, artifact_key,
+    choose, other_option, shell_path,
 };
 use serde_json::json;
 
@@ -303,6 +303,10 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
         true => ("pre-sampled edges", "expected cross edges"),
         false => ("edges", "cross edges"),
     };
+    if let Some(pieces) = report.pieces {
+        let Pieces { parts, graph } = pieces;
+        row("connected pieces", format!("{parts} of {} parts, {graph} of the graph", report.part_sizes.len()));
+    }
     row("weighted cut", format!("{} of {} {unit}", report.weighted_cut, report.total_weight));
     let batch = report.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
     row(cross, format!("{:.1} %{batch}", 100.0 * report.expected_cross_share));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""KaMinPar on a gsplit dataset: `peer.py write DATASET FILE [PRESAMPLE]`, then `peer.py partition FILE PARTS SEED`.
+"""KaMinPar on a gsplit dataset: `peer.py write DATASET FILE [PRESAMPLE]`, then `peer.py partition FILE PARTS SEED [PRESET]`.
 
 `write` makes a ParHiP file of the symmetrised graph, pairs weighing 1, or with a presample 1 + its counters of both
 directions, as gsplit weighs them. `partition` prints one JSON line: seconds of the partitioning alone, cut, imbalance, and
@@ -52,12 +52,12 @@ def write(dataset, file, presample=None):
             weights.tofile(out)
 
 
-def partition(file, parts, seed):
+def partition(file, parts, seed, preset="default"):
     import kaminpar
 
     kaminpar.reseed(seed)
     graph = kaminpar.load_graph(str(file), kaminpar.GraphFileFormat.PARHIP, compress=False)
-    solver = kaminpar.KaMinPar(THREADS, kaminpar.default_context())
+    solver = kaminpar.KaMinPar(THREADS, kaminpar.context_by_name(preset))
     before = resident()
     start = time.perf_counter()
     assignment = solver.compute_partition(graph, parts, EPSILON)
@@ -77,4 +77,4 @@ if __name__ == "__main__":
     if command == "write":
         write(Path(rest[0]), Path(rest[1]), *rest[2:])
     else:
-        partition(Path(rest[0]), int(rest[1]), int(rest[2]))
+        partition(Path(rest[0]), int(rest[1]), int(rest[2]), *rest[3:])

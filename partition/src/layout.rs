@@ -10,12 +10,41 @@ use std::ops::Range;
 pub(crate) struct Layout {
     parts: u32,
     servers: u32,
+    /// Parts in the end: as many, but for bundles.
+    last: u32,
 }
 
 impl Layout {
     /// `servers` divides `parts`.
     pub fn new(parts: u32, servers: u32) -> Self {
-        Self { parts, servers: servers.max(1) }
+        Self { parts, servers: servers.max(1), last: parts }
+    }
+
+    /// Layout of bundles of these parts, `per_server` on each server: all parts, or a power of two.
+    pub fn bundles(self, per_server: u32) -> Self {
+        Self { parts: per_server * self.servers, ..self }
+    }
+
+    /// Number of parts that `part` becomes in the end: a bundle is halved again and again, the smaller half first.
+    pub fn last_parts(self, part: u16) -> u32 {
+        let (mut bundles, mut last) = (self.per_server(), self.last / self.servers);
+        let mut at = u32::from(part) % bundles.max(1);
+        while bundles > 1 {
+            let left = (bundles / 2, last / 2);
+            (bundles, last, at) = match at < left.0 {
+                true => (left.0, left.1, at),
+                false => (bundles - left.0, last - left.1, at - left.0),
+            };
+        }
+        last
+    }
+
+    /// Share of `part` in the weight of all.
+    pub fn share(self, part: u16) -> f64 {
+        match self.parts == self.last {
+            true => 1.0 / f64::from(self.parts),
+            false => f64::from(self.last_parts(part)) / f64::from(self.last),
+        }
     }
 
     pub fn parts(self) -> u32 {
@@ -62,6 +91,24 @@ impl From<u32> for Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bundles_hold_as_many_parts_as_halving_leaves_them() {
+        for servers in 1..4 {
+            for per_server in 1..40 {
+                let layout = Layout::new(servers * per_server, servers);
+                for bundles in [1, 2, 4, 8, 16, 32, per_server].into_iter().filter(|&bundles| bundles <= per_server) {
+                    let bundled = layout.bundles(bundles);
+                    let held: Vec<u32> = (0..bundled.parts() as u16).map(|part| bundled.last_parts(part)).collect();
+                    assert_eq!(held.iter().sum::<u32>(), layout.parts());
+                    assert!(held.iter().all(|&held| held.abs_diff(per_server / bundles) <= 1), "{held:?}");
+                    let shares = (0..bundled.parts() as u16).map(|part| bundled.share(part));
+                    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-12);
+                }
+            }
+        }
+        assert_eq!([0, 1, 2, 3].map(|part| Layout::from(7).bundles(4).last_parts(part)), [1, 2, 2, 2]);
+    }
 
     #[test]
     fn parts_are_shared_out_in_order() {

@@ -27,6 +27,7 @@ mod multilevel;
 mod options;
 mod partition;
 mod partitioner;
+mod pieces;
 pub mod placement;
 mod range;
 mod repair;

@@ -14,6 +14,8 @@ pub(crate) struct Loads {
     constraints: usize,
     /// Mean load of a part, one per constraint.
     means: Vec<f64>,
+    /// Share of each part over the mean share: 1, but for bundles.
+    relative_shares: Vec<f64>,
     /// Interleaved as the vertex weights are.
     loads: Vec<u64>,
     sizes: Vec<u64>,
@@ -27,7 +29,8 @@ impl Loads {
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
-        Self { layout, constraints, means, loads, sizes }
+        let relative_shares = (0..parts as u16).map(|part| layout.share(part) * f64::from(parts)).collect();
+        Self { layout, constraints, means, relative_shares, loads, sizes }
     }
 
     /// The loads under `assignment`.
@@ -99,9 +102,36 @@ impl Loads {
         &self.loads[start..start + self.constraints]
     }
 
-    /// Load of `part` over the mean, one per constraint.
+    /// Load of `part` over its mean, one per constraint.
     fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
-        self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean)
+        self.row(part).iter().zip(self.means_of(part)).map(|(&load, mean)| load as f64 / mean)
+    }
+
+    /// Load that is the share of `part`, one per constraint.
+    #[inline]
+    fn means_of(&self, part: u16) -> impl Iterator<Item = f64> {
+        let relative = self.relative_shares[part as usize];
+        self.means.iter().map(move |mean| mean * relative)
+    }
+
+    /// Most that each part may carry, interleaved as the loads are: 1 + `epsilon` times its mean, and not less than the next whole
+    /// number above the mean, without which the parts may not hold all there is.
+    pub(crate) fn capacities(&self, epsilon: f64) -> Vec<u64> {
+        let parts = 0..self.num_parts() as u16;
+        parts.flat_map(|part| self.means_of(part).map(|mean| capacity(mean, epsilon))).collect()
+    }
+
+    /// Whether `part` carries more than its `capacities`.
+    #[inline]
+    pub(crate) fn is_over(&self, part: u16, capacities: &[u64]) -> bool {
+        let capacities = &capacities[part as usize * self.constraints..];
+        self.row(part).iter().zip(capacities).any(|(load, capacity)| load > capacity)
+    }
+
+    /// Sum of what parts carry above `capacities`, over the means.
+    pub(crate) fn total_excess(&self, capacities: &[u64]) -> f64 {
+        let nothing = vec![0; self.constraints];
+        (0..self.num_parts() as u16).map(|part| self.excess(part, &nothing, 0.0, capacities)).sum()
     }
 
     /// Load of `part` over the mean, in its fullest constraint.
@@ -129,21 +159,27 @@ impl Loads {
 
     /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
     pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
-        let loads = self.row(part).iter().zip(weight).zip(&self.means);
+        let loads = self.row(part).iter().zip(weight).zip(self.means_of(part));
         loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
     }
 
-    /// Load of `part` above `limit` times the means if its loads changed by `sign * weight`.
-    pub(crate) fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
-        let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
-            ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)
+    /// Load of `part` above its `capacities`, over the means, if its loads changed by `sign * weight`.
+    fn excess(&self, part: u16, weight: &[u32], sign: f64, capacities: &[u64]) -> f64 {
+        let capacities = &capacities[part as usize * self.constraints..];
+        let one = |(((&load, &weight), &capacity), mean): (((&u64, &u32), &u64), &f64)| {
+            ((load as f64 + sign * f64::from(weight)) - capacity as f64).max(0.0) / mean
         };
-        self.row(part).iter().zip(weight).zip(&self.means).map(one).sum()
+        self.row(part).iter().zip(weight).zip(capacities).zip(&self.means).map(one).sum()
     }
 
     /// How much the excess of both parts falls when a vertex of `weight` moves.
-    pub(crate) fn relief(&self, from: u16, to: u16, weight: &[u32], limit: f64) -> f64 {
-        let sum = |sign: f64| self.excess(from, weight, -sign, limit) + self.excess(to, weight, sign, limit);
+    pub(crate) fn relief(&self, from: u16, to: u16, weight: &[u32], capacities: &[u64]) -> f64 {
+        let sum = |sign: f64| self.excess(from, weight, -sign, capacities) + self.excess(to, weight, sign, capacities);
         sum(0.0) - sum(1.0)
     }
+}
+
+/// Most that a part may carry whose share is `mean`.
+pub(crate) fn capacity(mean: f64, epsilon: f64) -> u64 {
+    ((mean * (1.0 + epsilon)) as u64).max(mean.ceil() as u64)
 }

@@ -3,15 +3,15 @@
 //! Input: an assignment, the vertex weights, and the symmetrised graph (to lose little by what is moved).
 //! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
 //! Parts on several servers: a vertex leaves its server only where its server alone cannot keep the promise.
-//! Balance: the excess of a partition is what its parts carry above (1 + ε) times the mean, over all parts and
-//! constraints. Vertices of overloaded parts are moved while that lowers the excess, those first that cost the least cut
-//! per weight, each to the neighbouring part that gains most. With one constraint it ends with every part at most
+//! Balance: the excess of a partition is what its parts carry above (1 + ε) times the mean, or above the next whole number where that
+//! is more, over all parts and constraints. Vertices of overloaded parts are moved while that lowers the excess, always the one that
+//! costs the least cut per weight, to the neighbouring part that gains most: so a path gives up its end, and not vertices all along it. With one constraint it ends with every part at most
 //! max((1 + ε) · mean, mean + heaviest vertex): a part above that can always hand a vertex to the lightest. With several
 //! it may end earlier; the report shows that.
 //! Cost: O(n) when there is nothing to do, else O(arcs of the overloaded parts) a round.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use rayon::prelude::*;
 
@@ -82,12 +82,7 @@ pub(crate) fn balance(
     let layout = parts.into();
     loop {
         balance_within_servers(assignment, graph, weights, layout, epsilon);
-        if layout.servers() == 1 {
-            break;
-        }
-        let mut loads = Loads::of(layout, weights, assignment);
-        let limit = 1.0 + epsilon;
-        if loads.imbalance() <= limit || !relieve(assignment, graph, weights, &mut loads, limit, Reach::All) {
+        if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(Reach::All) {
             break;
         }
     }
@@ -101,10 +96,9 @@ pub(crate) fn balance_within_servers(
     parts: impl Into<Layout>,
     epsilon: f64,
 ) {
-    let mut loads = Loads::of(parts, weights, assignment);
-    let limit = 1.0 + epsilon;
     // Ends because every move lowers the excess.
-    while loads.imbalance() > limit && relieve(assignment, graph, weights, &mut loads, limit, Reach::Server) {}
+    let mut relief = Relief::of(assignment, graph, weights, parts.into(), epsilon);
+    while relief.round(Reach::Server) {}
 }
 
 /// Goals that a move may have.
@@ -116,52 +110,120 @@ enum Reach {
     All,
 }
 
-/// One round: ranks the vertices of overloaded parts once and moves them in that order. Tells whether any moved.
-fn relieve(
-    assignment: &mut [u16],
-    graph: &dyn Neighbours,
-    weights: &VertexWeights,
-    loads: &mut Loads,
-    limit: f64,
-    reach: Reach,
-) -> bool {
-    let candidate = |v: u32| {
-        let (part, share) = (assignment[v as usize], loads.portion(weights.of(v)));
-        if loads.fullness(part) <= limit || share == 0.0 {
+/// Relief of overloaded parts.
+struct Relief<'a> {
+    assignment: &'a mut [u16],
+    graph: &'a dyn Neighbours,
+    weights: &'a VertexWeights,
+    loads: Loads,
+    capacities: Vec<u64>,
+}
+
+/// Price of a move, in an order of numbers, and its vertex.
+type Offer = Reverse<(i64, u32)>;
+
+impl<'a> Relief<'a> {
+    fn of(
+        assignment: &'a mut [u16],
+        graph: &'a dyn Neighbours,
+        weights: &'a VertexWeights,
+        layout: Layout,
+        epsilon: f64,
+    ) -> Self {
+        let loads = Loads::of(layout, weights, assignment);
+        let capacities = loads.capacities(epsilon);
+        Self { assignment, graph, weights, loads, capacities }
+    }
+
+    fn is_over(&self, part: u16) -> bool {
+        self.loads.is_over(part, &self.capacities)
+    }
+
+    /// One round: moves vertices of overloaded parts, always the one that costs least. Tells whether any moved.
+    fn round(&mut self, reach: Reach) -> bool {
+        let all = 0..self.loads.num_parts() as u16;
+        if !all.clone().any(|part| self.is_over(part)) {
+            return false;
+        }
+        let price = |v: u32| self.price(v, reach).unwrap_or(f64::INFINITY);
+        // The least that each vertex may cost, as neighbours of it have moved.
+        let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
+        let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
+        let mut offers: BinaryHeap<Offer> = offers.map(|(v, &price)| Reverse((ordered(price), v))).collect();
+        let rank = |loads: &Loads, part: u16| (loads.fullness(part).to_bits(), part);
+        let mut lightest = vec![BTreeSet::new(); self.loads.layout().servers() as usize];
+        for part in all {
+            lightest[self.loads.layout().server_of(part) as usize].insert(rank(&self.loads, part));
+        }
+
+        let mut moved = false;
+        while let Some(Reverse((offered, v))) = offers.pop() {
+            let (from, weight) = (self.assignment[v as usize], self.weights.of(v));
+            if self.loads.sizes()[from as usize] == 1 {
+                continue;
+            }
+            let Some(price) = self.price(v, reach) else { continue };
+            if ordered(price) > offered {
+                prices[v as usize] = price;
+                offers.push(Reverse((ordered(price), v)));
+                continue;
+            }
+            let layout = self.loads.layout();
+            let near = ties(self.graph, self.assignment, v);
+            let (near, servers) = match reach {
+                Reach::Server => {
+                    (siblings_of(near, &self.loads, from), layout.server_of(from)..layout.server_of(from) + 1)
+                }
+                Reach::All => (near, 0..layout.servers() as u16),
+            };
+            let lightest_of = |server: u16| lightest[server as usize].first().copied();
+            let last = servers.filter_map(lightest_of).min().map(|(_, part)| part);
+            let relieves = |&to: &u16| to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12;
+            let Some(to) = in_order(near, layout, reach).into_iter().chain(last).find(relieves) else { continue };
+            let both = [from, to].map(|part| (part, layout.server_of(part) as usize));
+            for (part, server) in both {
+                lightest[server].remove(&rank(&self.loads, part));
+            }
+            self.loads.move_weight(from, to, weight);
+            for (part, server) in both {
+                lightest[server].insert(rank(&self.loads, part));
+            }
+            self.assignment[v as usize] = to;
+            moved = true;
+            let (assignment, loads) = (&*self.assignment, &self.loads);
+            self.graph.each_neighbour(v, &mut |u, tie| {
+                if assignment[u as usize] == from {
+                    let price = &mut prices[u as usize];
+                    *price -= 2.0 * tie as f64 / loads.portion(self.weights.of(u));
+                    if price.is_finite() {
+                        offers.push(Reverse((ordered(*price), u)));
+                    }
+                }
+            });
+        }
+        moved
+    }
+
+    /// Cut that a move of `v` costs at least, for its weight, if its part is overloaded and has to do with it.
+    fn price(&self, v: u32, reach: Reach) -> Option<f64> {
+        let (part, portion) = (self.assignment[v as usize], self.loads.portion(self.weights.of(v)));
+        if portion == 0.0 || !self.is_over(part) {
             return None;
         }
-        let near = ties(graph, assignment, v);
+        let near = ties(self.graph, self.assignment, v);
         let (near, own) = match reach {
-            Reach::Server => (siblings_of(near, loads, part), part),
-            Reach::All => (by_server(near, loads.layout()), loads.layout().server_of(part)),
+            Reach::Server => (siblings_of(near, &self.loads, part), part),
+            Reach::All => (by_server(near, self.loads.layout()), self.loads.layout().server_of(part)),
         };
         let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
-        Some(((inside - outside.unwrap_or(0)) as f64 / share, v))
-    };
-    let mut order: Vec<(f64, u32)> = (0..assignment.len() as u32).into_par_iter().filter_map(candidate).collect();
-    order.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-
-    let mut moved = false;
-    for (_, v) in order {
-        let (from, weight) = (assignment[v as usize], weights.of(v));
-        if loads.fullness(from) <= limit || loads.sizes()[from as usize] == 1 {
-            continue;
-        }
-        let near = ties(graph, assignment, v);
-        let (near, all) = match reach {
-            Reach::Server => (siblings_of(near, loads, from), loads.siblings(from)),
-            Reach::All => (near, 0..loads.num_parts() as u16),
-        };
-        let lightest = all.min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
-        let relieves = |&to: &u16| to != from && loads.relief(from, to, weight, limit) > 1e-12;
-        if let Some(to) = in_order(near, loads.layout(), reach).into_iter().chain(lightest).find(relieves) {
-            loads.remove(from, weight);
-            loads.add(to, weight);
-            assignment[v as usize] = to;
-            moved = true;
-        }
+        Some((inside - outside.unwrap_or(0)) as f64 / portion)
     }
-    moved
+}
+
+/// A number that is ordered as `price`.
+fn ordered(price: f64) -> i64 {
+    let bits = price.to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
 /// The ties to parts of the server of `part`.

@@ -1,17 +1,17 @@
 //! Quality of a partition, computed from the topology, the assignment and the counters alone.
 //!
-//! Returns cut, weighted cut, balance and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
+//! Returns cut, weighted cut, balance, connected pieces and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
 //! of the edges between parts over the number of mini-batches are the expected cross edges of a mini-batch.
 //! Input: one part below `parts` for each vertex. Pairs are counted at their first mention: {u, v} in the in-neighbours of
 //! the larger end, or of the smaller when the larger has no such edge. Cost: O(m log d), parallel, O(k) memory a thread.
 
-use gsplit_store::{Balance, Dataset, PartitionReport, Presample, ServerCut, Topology};
+use gsplit_store::{Balance, Dataset, PartitionReport, Pieces, Presample, ServerCut, Topology};
 use rayon::prelude::*;
 
 use crate::loads::Loads;
 use crate::symmetric::is_symmetric;
 use crate::weights::targets;
-use crate::{Layout, Result, VertexWeights};
+use crate::{Layout, Result, VertexWeights, pieces};
 
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
@@ -60,7 +60,19 @@ pub(crate) fn report(
             expected_cross_share: share(edges),
             expected_cross_edges: a_batch(edges),
         }),
+        pieces: Some(Pieces {
+            parts: num_pieces(topology, |v, u| assignment[u as usize] == assignment[v as usize]),
+            graph: num_pieces(topology, |_, _| true),
+        }),
     })
+}
+
+/// Number of connected pieces, by the edges that `joins` says so of.
+fn num_pieces(topology: &Topology, joins: impl Fn(u32, u32) -> bool + Sync) -> u64 {
+    let same = |v: u32, unite: &mut dyn FnMut(u32)| {
+        topology.in_neighbours(v).iter().filter(|&&u| joins(v, u)).for_each(|&u| unite(u));
+    };
+    pieces::count(&pieces::pieces(topology.num_vertices(), same))
 }
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.

@@ -68,6 +68,16 @@ pub struct ServerCut {
     pub expected_cross_edges: Option<f64>,
 }
 
+/// Connected pieces, directions ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pieces {
+    /// Pieces of all parts together: each part is in one piece where they are as many as the parts.
+    pub parts: u64,
+    /// Pieces of the graph.
+    pub graph: u64,
+}
+
 /// Quality of a partition. The same input gives the same report: times and memory are printed, not stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +103,9 @@ pub struct PartitionReport {
     /// The part of the cut that lies between servers, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_servers: Option<ServerCut>,
+    /// Connected pieces; earlier versions counted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pieces: Option<Pieces>,
 }
 
 /// Content of `partition.json`.

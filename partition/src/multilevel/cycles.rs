@@ -8,10 +8,11 @@ use super::cluster::Clustering;
 use super::contract::{Level, NONE, contract};
 use super::fm::Fm;
 use super::graph::Graph;
-use super::initial::{cut, initial};
+use super::initial::{self, Halving, cut};
+use super::pieces::join_pieces;
 use super::refine::{Cut, move_in_rounds};
 use super::servers::initial_within;
-use crate::loads::Loads;
+use crate::loads::{Loads, capacity};
 use crate::repair::balance_within_servers;
 use crate::scramble::scramble;
 use crate::spread::spread;
@@ -26,7 +27,7 @@ pub(super) struct Effort {
     pub refine_rounds: usize,
     /// Initial cuts.
     tries: u64,
-    /// FM refines levels where vertices times parts are at most this many ...
+    /// FM refines levels where vertices times parts, 8 at most, are at most this many ...
     fm_size: usize,
     /// ... and arcs at most this many.
     fm_arcs: u64,
@@ -71,6 +72,15 @@ const MAX_COARSE_ARCS: u64 = 1 << 27;
 const COARSEST_PER_PART: usize = 400;
 /// ... but not below this many in all.
 const COARSEST: usize = 3000;
+/// A thin graph has this many arcs a vertex at most: paths, trees, meshes, roads. Its clusters are uneven and its cuts follow lines of
+/// many vertices, so that they have to be moved on many levels.
+const THIN_ARCS: u64 = 6;
+/// Clusters of a thin graph weigh this many times the mean vertex of their level at most.
+pub(super) const THIN_GROWTH: f64 = 3.0;
+/// FM takes a vertex to touch this many parts at most.
+const FM_PARTS: usize = 8;
+/// Parts of the coarsest graph, where there are more in the end.
+const FIRST_PARTS: u32 = 16;
 /// Coarsening ends when a level keeps more than this share of the vertices.
 pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
 /// A cluster may weigh this many times ε of a part. Larger clusters make fewer levels and find more of what belongs
@@ -87,6 +97,11 @@ pub(super) fn default_max_arcs(arcs: u64) -> u64 {
     MAX_COARSE_ARCS.max(arcs / 4)
 }
 
+/// Whether the graph has few arcs a vertex.
+pub(super) fn is_thin<G: Graph>(graph: &G) -> bool {
+    graph.num_arcs() <= THIN_ARCS * graph.num_vertices() as u64
+}
+
 /// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles<'a> {
@@ -96,6 +111,8 @@ pub(super) struct Cycles<'a> {
     pub effort: Effort,
     /// Most arcs of all coarse graphs together.
     pub max_arcs: u64,
+    /// Whether the finest graph is thin.
+    pub thin: bool,
     pub progress: &'a dyn Progress,
 }
 
@@ -118,12 +135,21 @@ impl Cycles<'_> {
     fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: Option<&[u16]>) -> Vec<u16> {
         let levels = self.coarsen(graph, weights, servers, 0);
         let servers = servers.map(|servers| carry_down_all(servers, &levels));
-        let tight = COARSE_EPSILON * self.epsilon;
+        let tight = if self.thin { self.epsilon } else { COARSE_EPSILON * self.epsilon };
+        let layout = self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
         let coarsest = match levels.last() {
-            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), tight),
-            None => self.cut_coarsest(graph, weights, servers.as_deref(), self.epsilon),
+            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), (layout, tight)),
+            None => self.cut_coarsest(graph, weights, servers.as_deref(), (layout, self.epsilon)),
         };
-        self.carry_back(graph, weights, levels, coarsest, tight)
+        self.carry_back((graph, weights), levels, (coarsest, layout), tight)
+    }
+
+    /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
+    fn layout_of(&self, size: usize) -> Layout {
+        let (servers, all) = (self.layout.servers(), self.layout.per_server());
+        let fitting = (size / COARSEST_PER_PART) as u32 / servers;
+        let most = fitting.max(FIRST_PARTS);
+        self.layout.bundles(if most >= all { all } else { 1 << most.ilog2() })
     }
 
     /// V-cycles: coarsens `parts` with the graph, and carries them back.
@@ -131,9 +157,9 @@ impl Cycles<'_> {
         for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
             let coarsest = carry_down_all(&parts, &levels);
-            let improved = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
+            let improved = self.carry_back((graph, weights), levels, (coarsest, self.layout), self.epsilon);
             // A coarse graph that was sampled may have promised too much.
-            if self.rank(graph, weights, &improved) < self.rank(graph, weights, &parts) {
+            if self.rank(graph, weights, self.layout, &improved) < self.rank(graph, weights, self.layout, &parts) {
                 parts = improved;
             }
         }
@@ -141,9 +167,9 @@ impl Cycles<'_> {
     }
 
     /// Rank of a partition, less is better: first its distance from balance, then its cut.
-    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &[u16]) -> (f64, u64) {
-        let imbalance = Loads::of(self.layout, weights, parts).imbalance();
-        ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, parts))
+    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, parts: &[u16]) -> (f64, u64) {
+        let loads = Loads::of(layout, weights, parts);
+        (loads.total_excess(&loads.capacities(self.epsilon)), cut(graph, parts))
     }
 
     /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.
@@ -154,7 +180,9 @@ impl Cycles<'_> {
         within: Option<&[u16]>,
         cycle: u64,
     ) -> Vec<Level> {
-        let enough = (COARSEST_PER_PART * self.parts() as usize).max(COARSEST);
+        let kept = |parts: &[u16]| parts.iter().max().map_or(0, |&most| usize::from(most) + 1);
+        let least = within.map_or(0, kept).max(self.layout_of(0).parts() as usize);
+        let enough = (COARSEST_PER_PART * least).max(COARSEST);
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
@@ -197,10 +225,12 @@ impl Cycles<'_> {
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
         // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
         // is small enough next time.
+        let parts = f64::from(self.layout_of(graph.num_vertices()).parts());
         let share = |&total: &u64| {
-            let of_part = cluster_share * self.epsilon * total as f64 / f64::from(self.parts());
+            let of_part = cluster_share * self.epsilon * total as f64 / parts;
             let of_coarsest = 2.0 * total as f64 / enough as f64;
-            (of_part.max(of_coarsest) as u64).clamp(1, u64::from(u32::MAX))
+            let grown = if self.thin { THIN_GROWTH * total as f64 / graph.num_vertices() as f64 } else { f64::MAX };
+            (of_part.max(of_coarsest).min(grown) as u64).clamp(1, u64::from(u32::MAX))
         };
         let limits = weights.totals().iter().map(share).collect();
         let labels =
@@ -213,83 +243,131 @@ impl Cycles<'_> {
         graph: &G,
         weights: &VertexWeights,
         servers: Option<&[u16]>,
-        epsilon: f64,
+        (layout, epsilon): (Layout, f64),
     ) -> Vec<u16> {
         match servers {
-            None => self.best_initial(graph, weights, epsilon),
-            Some(servers) => initial_within(self, graph, weights, servers, epsilon),
+            None => self.best_initial(graph, weights, layout, epsilon),
+            Some(servers) => initial_within(self, graph, weights, servers, (layout, epsilon)),
         }
     }
 
-    /// The best of several cuts of the coarsest graph, refined to `epsilon`.
-    pub fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, epsilon: f64) -> Vec<u16> {
+    /// The best of several cuts of the coarsest graph to `layout`, refined to `epsilon`.
+    pub fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, epsilon: f64) -> Vec<u16> {
+        let capacities = self.capacities_of_one(weights);
+        let halving = Halving {
+            bundles: layout.parts(),
+            last: self.parts(),
+            capacities: &capacities,
+            thin: self.thin,
+            tries: initial::TRIES,
+        };
         let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
         let tries = (0..self.effort.tries).into_par_iter().map(|attempt| {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
-            let mut parts = initial(graph, weights, self.parts(), self.epsilon, seed);
-            self.refine(graph, weights, &mut parts, epsilon);
+            let mut parts = halving.run(graph, weights, seed);
+            self.refine(graph, weights, layout, &mut parts, epsilon);
             stage.advance(1);
-            (self.rank(graph, weights, &parts), attempt, parts)
+            (self.rank(graph, weights, layout, &parts), attempt, parts)
         });
         let best = tries.min_by(|(a, i, _), (b, j, _)| a.0.total_cmp(&b.0).then((a.1, i).cmp(&(b.1, j))));
         best.map(|(_, _, parts)| parts).unwrap_or_default()
     }
 
-    /// From the coarsest level's parts to the finest's, refined on every level, above the finest to `coarse_epsilon`;
-    /// levels go as they are done.
+    /// Most that one part may carry in the end, one number for each constraint.
+    fn capacities_of_one(&self, weights: &VertexWeights) -> Vec<u64> {
+        let share = 1.0 / f64::from(self.parts());
+        weights.totals().iter().map(|&total| capacity(total as f64 * share, self.epsilon)).collect()
+    }
+
+    /// From the coarsest level's parts to the finest's, refined on every level, above the finest to `coarse_epsilon`. Bundles are cut
+    /// as soon as a level has the vertices for it. Levels go as they are done.
     fn carry_back<G: Graph>(
         &self,
-        graph: &G,
-        weights: &VertexWeights,
+        (graph, weights): (&G, &VertexWeights),
         mut levels: Vec<Level>,
-        mut parts: Vec<u16>,
+        (mut parts, mut layout): (Vec<u16>, Layout),
         coarse_epsilon: f64,
     ) -> Vec<u16> {
         let mut known = String::new();
         while let Some(Level { graph: coarse, weights: loads, coarse_of }) = levels.pop() {
             let stage = self.stage(&format!("refine level {}{known}", levels.len() + 1), parts.len());
-            self.refine(&coarse, &loads, &mut parts, coarse_epsilon);
+            self.refine(&coarse, &loads, layout, &mut parts, coarse_epsilon);
+            let next = self.layout_of(parts.len());
+            layout = self.unbundle((&coarse, &loads), &mut parts, (layout, next), coarse_epsilon);
             stage.advance(parts.len() as u64);
             known = format!(", cut {}", cut(&coarse, &parts));
             drop((coarse, loads));
             let finer = levels.last().map_or(weights, |finer| &finer.weights);
-            parts = carry_up(self.layout, &coarse_of, finer, &parts);
+            parts = carry_up(layout, &coarse_of, finer, &parts);
         }
         let stage = self.stage(&format!("refine level 0{known}"), parts.len());
-        self.refine(graph, weights, &mut parts, self.epsilon);
+        self.refine(graph, weights, layout, &mut parts, self.epsilon);
+        self.unbundle((graph, weights), &mut parts, (layout, self.layout), self.epsilon);
+        if graph.num_arcs() <= self.effort.fm_arcs {
+            let loads = Loads::of(self.layout, weights, &parts);
+            join_pieces((graph, weights), &self.capacities(&loads, self.epsilon), &mut parts, loads);
+        }
         stage.advance(parts.len() as u64);
         parts
+    }
+
+    /// Cuts the bundles of a layout into those of the next, and refines; the layout that `parts` has then.
+    fn unbundle<G: Graph>(
+        &self,
+        (graph, weights): (&G, &VertexWeights),
+        parts: &mut [u16],
+        (layout, next): (Layout, Layout),
+        epsilon: f64,
+    ) -> Layout {
+        if next == layout {
+            return layout;
+        }
+        let seed = scramble(self.seed ^ u64::from(next.parts()));
+        let capacities = self.capacities_of_one(weights);
+        let halving = Halving {
+            bundles: next.per_server(),
+            last: self.parts(),
+            capacities: &capacities,
+            thin: self.thin,
+            tries: initial::TRIES_OF_BUNDLE,
+        };
+        initial::unbundle((graph, weights), parts, (layout, next), halving, seed);
+        self.refine(graph, weights, next, parts, epsilon);
+        next
     }
 
     fn stage(&self, name: &str, vertices: usize) -> Box<dyn Stage> {
         self.progress.stage(name, Some(vertices as u64), Unit::Items("vertices"))
     }
 
-    /// Makes `parts` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
-    fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &mut [u16], epsilon: f64) {
-        balance_within_servers(parts, graph, weights, self.layout, self.epsilon);
-        let mut loads = Loads::of(self.layout, weights, parts);
-        let capacities = self.capacities(weights, &loads, epsilon);
+    /// Makes `parts` of `layout` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
+    fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, parts: &mut [u16], epsilon: f64) {
+        balance_within_servers(parts, graph, weights, layout, self.epsilon);
+        let mut loads = Loads::of(layout, weights, parts);
+        let capacities = self.capacities(&loads, epsilon);
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
-        let mut moves = Cut { graph, weights, capacities: &capacities, parts: self.parts() as usize };
+        let mut moves = Cut { graph, weights, capacities: &capacities, parts: layout.parts() as usize };
         move_in_rounds((graph, weights), &mut moves, rounds, parts, &mut loads);
-        if parts.len() * self.parts() as usize <= fm_size && graph.num_arcs() <= fm_arcs {
+        if parts.len() * (layout.parts() as usize).min(FM_PARTS) <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }
     }
 
     /// Most that each part may carry. An `epsilon` tighter than that of the whole is one over the mean of its server: above
     /// the finest level a server that carries a little more than the others keeps room to move in.
-    pub fn capacities(&self, weights: &VertexWeights, loads: &Loads, epsilon: f64) -> Vec<u64> {
+    pub fn capacities(&self, loads: &Loads, epsilon: f64) -> Vec<u64> {
+        let layout = loads.layout();
+        if epsilon >= self.epsilon || layout.servers() == 1 {
+            return loads.capacities(epsilon);
+        }
         let of_server = |server: u16| {
-            let (totals, parts) = match epsilon < self.epsilon {
-                true => (loads.of_server(server), self.layout.per_server()),
-                false => (weights.totals().to_vec(), self.parts()),
-            };
-            let capacity = |total: u64| (total as f64 / f64::from(parts) * (1.0 + epsilon)) as u64;
-            totals.into_iter().map(capacity).collect::<Vec<u64>>().repeat(self.layout.per_server() as usize)
+            let totals = loads.of_server(server);
+            let share = |part: u16| layout.share(part) * f64::from(layout.servers());
+            let of_part =
+                move |part| totals.clone().into_iter().map(move |total| capacity(total as f64 * share(part), epsilon));
+            layout.parts_of(server).flat_map(of_part)
         };
-        (0..self.layout.servers() as u16).flat_map(of_server).collect()
+        (0..layout.servers() as u16).flat_map(of_server).collect()
     }
 
     fn parts(&self) -> u32 {

@@ -4,8 +4,8 @@
 //! Idea: always make the move that gains most, even if it loses, each vertex at most once; when nothing better was seen for
 //! a while go back to the best state. The next pass begins there. A move into a full part waits until a vertex leaves it. It climbs out of local optima that label propagation
 //! stays in. Sequential, so it is kept for graphs with few vertices; how much of each vertex's arc weight leads to each part
-//! is kept in a table.
-//! Cost: O((n + moved arcs) · k) a pass, 8 · n · k bytes.
+//! is kept in a table, for those parts that it touches.
+//! Cost: O(m + moved arcs · parts that their ends touch) a pass, 8 bytes an arc at most.
 
 use std::collections::BinaryHeap;
 
@@ -33,9 +33,70 @@ pub(super) struct Fm<'a, G> {
     capacities: &'a [u64],
     parts: &'a mut [u16],
     loads: &'a mut Loads,
-    /// Arc weight from each vertex to each part.
-    ties: Vec<i64>,
+    ties: TieTable,
     moved: Vec<bool>,
+}
+
+/// Arc weight from each vertex to each part that it touches.
+struct TieTable {
+    /// Slots of all vertices: weight and, in the lowest 16 bits, part.
+    slots: Vec<u64>,
+    /// First slot of each vertex. It has one for each neighbour, but not more than there are parts.
+    starts: Vec<usize>,
+    /// Slots of each vertex that are taken.
+    taken: Vec<u32>,
+}
+
+impl TieTable {
+    fn new<G: Graph>(graph: &G, parts: &[u16], num_parts: usize) -> Self {
+        let n = parts.len() as u32;
+        let mut starts = Vec::with_capacity(parts.len() + 1);
+        starts.push(0);
+        starts.extend((0..n).scan(0, |end, v| {
+            *end += graph.degree(v).min(num_parts);
+            Some(*end)
+        }));
+        let mut table =
+            Self { slots: vec![0; starts.last().copied().unwrap_or(0)], starts, taken: vec![0; parts.len()] };
+        (0..n).for_each(|v| graph.for_each(v, |u, weight| table.add(v, parts[u as usize], weight)));
+        table
+    }
+
+    #[inline]
+    fn of(&self, v: u32) -> &[u64] {
+        let start = self.starts[v as usize];
+        &self.slots[start..start + self.taken[v as usize] as usize]
+    }
+
+    fn weight(&self, v: u32, part: u16) -> i64 {
+        self.of(v).iter().find(|&&slot| slot as u16 == part).map_or(0, |slot| (slot >> 16) as i64)
+    }
+
+    fn add(&mut self, v: u32, part: u16, weight: u32) {
+        let start = self.starts[v as usize];
+        let taken = &mut self.taken[v as usize];
+        let row = &mut self.slots[start..];
+        match row[..*taken as usize].iter_mut().find(|slot| **slot as u16 == part) {
+            Some(slot) => *slot += u64::from(weight) << 16,
+            None => {
+                row[*taken as usize] = u64::from(weight) << 16 | u64::from(part);
+                *taken += 1;
+            }
+        }
+    }
+
+    fn subtract(&mut self, v: u32, part: u16, weight: u32) {
+        let start = self.starts[v as usize];
+        let taken = self.taken[v as usize] as usize;
+        let row = &mut self.slots[start..start + taken];
+        if let Some(at) = row.iter().position(|slot| *slot as u16 == part) {
+            row[at] -= u64::from(weight) << 16;
+            if row[at] >> 16 == 0 {
+                row[at] = row[taken - 1];
+                self.taken[v as usize] -= 1;
+            }
+        }
+    }
 }
 
 impl<'a, G: Graph> Fm<'a, G> {
@@ -47,12 +108,7 @@ impl<'a, G: Graph> Fm<'a, G> {
         parts: &'a mut [u16],
         loads: &'a mut Loads,
     ) -> Self {
-        let k = loads.num_parts();
-        let mut ties = vec![0; parts.len() * k];
-        let state = &*parts;
-        ties.par_chunks_mut(k).with_min_len(ROWS_PER_TASK).zip(0..parts.len() as u32).for_each(|(row, v)| {
-            graph.for_each(v, |u, weight| row[state[u as usize] as usize] += i64::from(weight));
-        });
+        let ties = TieTable::new(graph, parts, loads.num_parts());
         let moved = vec![false; parts.len()];
         Self { graph, weights, capacities, parts, loads, ties, moved }
     }
@@ -128,7 +184,7 @@ impl<'a, G: Graph> Fm<'a, G> {
         let vertices = (0..self.parts.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
         let moves = vertices.filter_map(|v| {
             let (gain, to) = self.best(v, |_| true)?;
-            let own = self.tie(v, self.parts[v as usize]);
+            let own = self.ties.weight(v, self.parts[v as usize]);
             (2 * (gain + own) >= own).then(|| Entry::new(gain, v, to))
         });
         BinaryHeap::from(moves.collect::<Vec<_>>())
@@ -162,28 +218,24 @@ impl<'a, G: Graph> Fm<'a, G> {
         self.loads.has_room(part, self.weights.of(v), self.capacities)
     }
 
-    /// Arc weight between `v` and a part.
-    fn tie(&self, v: u32, part: u16) -> i64 {
-        self.ties[v as usize * self.loads.num_parts() + part as usize]
-    }
-
     fn gain(&self, v: u32, to: u16) -> i64 {
-        self.tie(v, to) - self.tie(v, self.parts[v as usize])
+        self.ties.weight(v, to) - self.ties.weight(v, self.parts[v as usize])
     }
 
     /// The best move of `v` to a part that is open, and its gain.
     fn best(&self, v: u32, is_open: impl Fn(u16) -> bool) -> Option<(i64, u16)> {
-        let k = self.loads.num_parts();
         let own = self.parts[v as usize];
-        let ties = &self.ties[v as usize * k..(v as usize + 1) * k];
-        let (mut most, mut best) = (0, own);
-        for part in self.loads.siblings(own) {
-            let tie = ties[part as usize];
-            if tie > most && part != own && is_open(part) {
+        let siblings = self.loads.siblings(own);
+        let (mut most, mut best, mut inside) = (0, own, 0);
+        for &slot in self.ties.of(v) {
+            let (tie, part) = ((slot >> 16) as i64, slot as u16);
+            if part == own {
+                inside = tie;
+            } else if (tie > most || tie == most && part < best) && siblings.contains(&part) && is_open(part) {
                 (most, best) = (tie, part);
             }
         }
-        (best != own).then(|| (most - ties[own as usize], best))
+        (best != own).then(|| (most - inside, best))
     }
 
     /// Gain of a move of `u`, if a neighbour's move from one part to another may have raised it.
@@ -197,14 +249,13 @@ impl<'a, G: Graph> Fm<'a, G> {
 
     /// Moves `v`, and tells of each neighbour.
     fn shift(&mut self, v: u32, to: u16, mut tell: impl FnMut(&Self, u32)) {
-        let k = self.loads.num_parts();
         let from = std::mem::replace(&mut self.parts[v as usize], to);
         self.loads.move_weight(from, to, self.weights.of(v));
         let graph = self.graph;
         graph.for_each(v, |u, weight| {
-            let row = &mut self.ties[u as usize * k..(u as usize + 1) * k];
-            row[from as usize] -= i64::from(weight);
-            row[to as usize] += i64::from(weight);
+            // First what goes, so that there is a slot for what comes.
+            self.ties.subtract(u, from, weight);
+            self.ties.add(u, to, weight);
             tell(self, u);
         });
     }

@@ -14,14 +14,14 @@ use rayon::prelude::*;
 
 use super::cluster::Clustering;
 use super::contract::{Level, contract};
-use super::cycles::{LEAST_SHRINKAGE, carry_up};
+use super::cycles::{LEAST_SHRINKAGE, THIN_GROWTH, carry_up};
 use super::fm::Fm;
-use super::graph::Graph;
+use super::graph::{Coarse, Graph};
 use super::servers::subgraph_of;
-use crate::VertexWeights;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
 use crate::scramble::scramble;
+use crate::{Layout, VertexWeights};
 
 /// Coarsening ends at this many vertices.
 const COARSEST: usize = 64;
@@ -29,49 +29,135 @@ const COARSEST: usize = 64;
 const ROUNDS: usize = 3;
 /// A cluster may weigh one part in this many of the whole.
 const CLUSTERS: u64 = 24;
-/// Sides that are grown on the coarsest graph.
-const TRIES: u64 = 16;
+/// Sides that are grown on the coarsest graph of a first cut ...
+pub(super) const TRIES: u64 = 16;
+/// ... and of a bundle: there are many, and refinement puts right what one of them lacks.
+pub(super) const TRIES_OF_BUNDLE: u64 = 4;
 /// Passes of FM on a level.
-const PASSES: usize = 5;
+const PASSES: usize = 3;
 
-/// A part below `parts` for each vertex.
-pub(super) fn initial<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64, seed: u64) -> Vec<u16> {
-    let depth = f64::from(parts.next_power_of_two().ilog2().max(1));
-    split(graph, weights, parts, (1.0 + epsilon).powf(1.0 / depth) - 1.0, seed)
+/// Cuts of a graph, or of a part of it.
+#[derive(Clone, Copy)]
+pub(super) struct Halving<'a> {
+    /// Parts to make: all, or a power of two, of bundles.
+    pub bundles: u32,
+    /// Parts that these become in the end.
+    pub last: u32,
+    /// Most that one part of these may carry in the end, one number for each constraint.
+    pub capacities: &'a [u64],
+    /// Whether the finest graph is thin.
+    pub thin: bool,
+    /// Sides that are grown on the coarsest graph of each cut.
+    pub tries: u64,
 }
 
-fn split<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64, seed: u64) -> Vec<u16> {
-    if parts == 1 {
-        return vec![0; graph.num_vertices()];
+impl Halving<'_> {
+    /// The part of each vertex.
+    pub fn run<G: Graph>(self, graph: &G, weights: &VertexWeights, seed: u64) -> Vec<u16> {
+        if self.bundles <= 1 {
+            return vec![0; graph.num_vertices()];
+        }
+        let layout = Layout::from(self.last).bundles(2);
+        let bisection = Bisection { layout, epsilon: self.epsilon(weights), thin: self.thin, tries: self.tries };
+        let mut sides = bisection.run(graph, weights, seed);
+        let members = members(&sides, 2);
+        let left = self.bundles / 2;
+        let half = |side: u16, bundles: u32| {
+            let (half, weights) = members.part(graph, weights, &sides, side);
+            let halving = Self { bundles, last: layout.last_parts(side), ..self };
+            halving.run(&half, &weights, scramble(seed ^ u64::from(side + 1)))
+        };
+        let found = rayon::join(|| half(0, left), || half(1, self.bundles - left));
+        for (side, v) in sides.iter_mut().zip(&members.local) {
+            *side = if *side == 0 { found.0[*v as usize] } else { left as u16 + found.1[*v as usize] };
+        }
+        sides
     }
-    let left = parts / 2;
-    let share = f64::from(left) / f64::from(parts);
-    let mut sides = Bisection { share, epsilon }.run(graph, weights, seed);
-    let (mut members, mut local) = ([Vec::new(), Vec::new()], Vec::with_capacity(sides.len()));
-    for (v, &side) in (0u32..).zip(&sides) {
-        let members = &mut members[side as usize];
-        local.push(members.len() as u32);
+
+    /// The ε of this cut, which leaves as much to each of those that follow.
+    fn epsilon(self, weights: &VertexWeights) -> f64 {
+        let room = |(&total, &capacity): (&u64, &u64)| capacity as f64 * f64::from(self.last) / total.max(1) as f64;
+        let room = weights.totals().iter().zip(self.capacities).map(room).fold(f64::INFINITY, f64::min);
+        let depth = f64::from(self.last.next_power_of_two().ilog2().max(1));
+        (room.max(1.0).powf(1.0 / depth) - 1.0).min(1.0)
+    }
+}
+
+/// The vertices of each part.
+pub(super) struct Members {
+    of_part: Vec<Vec<u32>>,
+    /// Place of each vertex in its part.
+    pub local: Vec<u32>,
+}
+
+/// The vertices of each of so many parts.
+pub(super) fn members(parts: &[u16], num_parts: u32) -> Members {
+    let mut of_part = vec![Vec::new(); num_parts as usize];
+    let place = |(v, &part): (u32, &u16)| {
+        let members: &mut Vec<u32> = &mut of_part[part as usize];
         members.push(v);
+        members.len() as u32 - 1
+    };
+    let local = (0u32..).zip(parts).map(place).collect();
+    Members { of_part, local }
+}
+
+impl Members {
+    /// The vertices of `part`.
+    pub fn of(&self, part: u16) -> &[u32] {
+        &self.of_part[part as usize]
     }
-    let half = |side: u16, parts: u32| {
-        let members = &members[side as usize];
-        let half = subgraph_of(graph, &sides, side, members, &local);
+
+    /// The subgraph of `part` and its weights.
+    pub fn part<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        parts: &[u16],
+        part: u16,
+    ) -> (Coarse, VertexWeights) {
+        let members = self.of(part);
         let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
         let weights = VertexWeights::interleaved(weights.constraints(), values);
-        split(&half, &weights, parts, epsilon, scramble(seed ^ u64::from(side + 1)))
-    };
-    let found = rayon::join(|| half(0, left), || half(1, parts - left));
-    for (side, v) in sides.iter_mut().zip(&local) {
-        *side = if *side == 0 { found.0[*v as usize] } else { left as u16 + found.1[*v as usize] };
+        (subgraph_of(graph, parts, part, members, &self.local), weights)
     }
-    sides
+}
+
+/// Cuts the bundles of a layout into those of the next, each alone, as `halving` cuts all.
+pub(super) fn unbundle<G: Graph>(
+    (graph, weights): (&G, &VertexWeights),
+    parts: &mut [u16],
+    (layout, next): (Layout, Layout),
+    halving: Halving<'_>,
+    seed: u64,
+) {
+    let members = members(parts, layout.parts());
+    // Parts of the next layout that each bundle becomes.
+    let become_of = |part: u16| match next.last_parts(0) {
+        1 => layout.last_parts(part),
+        _ => next.per_server() / layout.per_server(),
+    };
+    let state = &*parts;
+    let cut = |part: u16| {
+        let (bundle, weights) = members.part(graph, weights, state, part);
+        let halving = Halving { bundles: become_of(part), last: layout.last_parts(part), ..halving };
+        halving.run(&bundle, &weights, scramble(seed ^ scramble(u64::from(part))))
+    };
+    let found: Vec<Vec<u16>> = (0..layout.parts() as u16).into_par_iter().with_max_len(1).map(cut).collect();
+    let mut first = 0;
+    for (part, found) in (0..).zip(found) {
+        members.of(part).iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
+        first += become_of(part) as u16;
+    }
 }
 
 /// How a graph is halved.
 struct Bisection {
-    /// Share of the weight that side 0 is to have.
-    share: f64,
+    /// Two sides.
+    layout: Layout,
     epsilon: f64,
+    thin: bool,
+    tries: u64,
 }
 
 impl Bisection {
@@ -80,12 +166,12 @@ impl Bisection {
         match self.coarsen(graph, weights, seed) {
             Some(level) => {
                 let coarse = self.run(&level.graph, &level.weights, scramble(seed));
-                let mut sides = carry_up(2.into(), &level.coarse_of, weights, &coarse);
+                let mut sides = carry_up(self.layout, &level.coarse_of, weights, &coarse);
                 self.refine(graph, weights, &mut sides);
                 sides
             }
             None => {
-                let grown = (0..TRIES).map(|attempt| {
+                let grown = (0..self.tries).map(|attempt| {
                     let mut sides = self.grow(graph, weights, scramble(seed ^ attempt));
                     let excess = self.refine(graph, weights, &mut sides);
                     (excess, cut(graph, &sides), sides)
@@ -102,7 +188,11 @@ impl Bisection {
         if n <= COARSEST {
             return None;
         }
-        let limits = weights.totals().iter().map(|total| (total / CLUSTERS).max(1)).collect();
+        let limit = |&total: &u64| {
+            let grown = if self.thin { THIN_GROWTH * total as f64 / n as f64 } else { f64::MAX };
+            (total / CLUSTERS).min(grown as u64).max(1)
+        };
+        let limits = weights.totals().iter().map(limit).collect();
         let labels = Clustering { graph, weights, limits, rounds: ROUNDS, small: true, seed, within: None }.run();
         let level = contract(graph, weights, labels, u64::MAX, seed);
         let after = level.weights.len();
@@ -112,6 +202,7 @@ impl Bisection {
     /// Side 0 grown to its share, the rest is side 1.
     fn grow<G: Graph>(&self, graph: &G, weights: &VertexWeights, seed: u64) -> Vec<u16> {
         let n = graph.num_vertices();
+        let share = self.layout.share(0);
         let mut sides = vec![1; n];
         let weight_of = |v: u32| {
             let shares =
@@ -132,8 +223,8 @@ impl Bisection {
         let mut grown = 0.0;
         while let Some((gain, v)) = queue.pop().or_else(|| starts.next().map(|v| (gains[v as usize], v))) {
             let weight = weight_of(v);
-            if sides[v as usize] == 0 || gain != gains[v as usize] || grown + weight / 2.0 > self.share {
-                if grown >= self.share {
+            if sides[v as usize] == 0 || gain != gains[v as usize] || grown + weight / 2.0 > share {
+                if grown >= share {
                     break;
                 }
                 continue;
@@ -152,20 +243,15 @@ impl Bisection {
 
     /// Balance as far as the heaviest vertex lets it be, and FM; how much too heavy a side is in the end.
     fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, sides: &mut [u16]) -> f64 {
-        let mut loads = Loads::of(2, weights, sides);
+        let loads = Loads::empty(self.layout, weights);
         let heaviest = (0..sides.len() as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
-        let shares = [self.share, 1.0 - self.share];
-        let slack = self.epsilon.max(heaviest / (2.0 * self.share));
-        if self.share == 0.5 {
-            balance_within_servers(sides, graph, weights, 2, slack);
-            loads = Loads::of(2, weights, sides);
-        }
-        let capacity =
-            |share: f64| weights.totals().iter().map(move |&total| (share * total as f64 * (1.0 + slack)) as u64);
-        let capacities: Vec<u64> = shares.into_iter().flat_map(capacity).collect();
+        let one = if weights.is_unit() { 0.0 } else { heaviest / (2.0 * self.layout.share(0)) };
+        let slack = self.epsilon.max(one);
+        balance_within_servers(sides, graph, weights, self.layout, slack);
+        let mut loads = Loads::of(self.layout, weights, sides);
+        let capacities = loads.capacities(slack);
         Fm::new(graph, weights, &capacities, sides, &mut loads).run(PASSES);
-        let fullness = shares.into_iter().zip(0..2).map(|(share, side)| loads.fullness(side) / (2.0 * share));
-        (fullness.fold(0.0, f64::max) - 1.0 - slack).max(0.0)
+        loads.total_excess(&capacities)
     }
 }
 

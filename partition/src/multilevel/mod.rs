@@ -23,6 +23,7 @@ mod initial;
 mod kept;
 mod label_weights;
 mod one_way;
+mod pieces;
 mod refine;
 mod room;
 mod servers;
@@ -35,7 +36,7 @@ use gsplit_store::Progress;
 
 use crate::repair::{balance, fill_empty_parts};
 use crate::{Objective, Partitioner, Problem, Result};
-use cycles::{Cycles, Effort};
+use cycles::{Cycles, Effort, is_thin};
 use room::Room;
 use undirected::Undirected;
 
@@ -71,11 +72,12 @@ impl Partitioner for Multilevel {
             seed: *seed,
             effort: Effort::of(problem.quality),
             max_arcs: room.max_arcs,
+            thin: is_thin(&graph),
             progress,
         };
         let mut assignment = match layout.servers() {
             1 => cycles.partition(&graph, weights, problem.start),
-            _ => servers::assign(problem, &graph, room.max_arcs, progress),
+            _ => servers::assign(problem, &graph, &cycles),
         };
         if problem.objective == Objective::Volume {
             volume::refine(problem, &graph, &cycles, &mut assignment);

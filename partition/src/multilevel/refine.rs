@@ -8,6 +8,8 @@
 //! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
 //! only neighbours of what moved are looked at. Cost: O(m) the first round; 1 byte a vertex.
 
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 
 use super::graph::Graph;
@@ -50,6 +52,8 @@ pub(super) fn move_in_rounds<G: Graph, M: Moves>(
     let mut active = vec![true; parts.len()];
     let mut wanted = vec![false; BATCH.min(parts.len())];
     let mut own = moves.scratch();
+    // Scratch memory of tasks that are done.
+    let idle = Mutex::new(Vec::new());
     let mut gained = 0;
     for _ in 0..rounds {
         let before = gained;
@@ -58,16 +62,16 @@ pub(super) fn move_in_rounds<G: Graph, M: Moves>(
             let wanted = &mut wanted[..batch.len()];
             let (now, state, looked_at, moving) = (&*loads, &*parts, &active[batch.clone()], &*moves);
             let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
-            tasks.for_each_init(
-                || moving.scratch(),
-                |scratch, (task, (wanted, active))| {
-                    for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
-                        let v = (first + task * TASK + i) as u32;
-                        moving.fetch_ahead(v + 1, state);
-                        *wanted = active && moving.best(v, state, now, scratch).is_some();
-                    }
-                },
-            );
+            tasks.for_each(|(task, (wanted, active))| {
+                let lent = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let mut scratch = lent.unwrap_or_else(|| moving.scratch());
+                for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
+                    let v = (first + task * TASK + i) as u32;
+                    moving.fetch_ahead(v + 1, state);
+                    *wanted = active && moving.best(v, state, now, &mut scratch).is_some();
+                }
+                idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+            });
             active[batch].fill(false);
             for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
                 if let Some((to, gain)) = moves.best(v, parts, loads, &mut own) {

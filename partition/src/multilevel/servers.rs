@@ -10,29 +10,28 @@
 //! eight parts the best two servers have a cut between them that is 9 to 16 % larger (unit and pre-sampled weights), and the
 //! cut in all is within 6 % either way.
 
-use gsplit_store::Progress;
 use rayon::prelude::*;
 
 use super::contract::segment_log2;
-use super::cycles::{Cycles, Effort};
+use super::cycles::Cycles;
 use super::graph::{Coarse, Graph, Segment};
+use super::initial::members;
 use crate::loads::Loads;
 use crate::repair::balance;
 use crate::scramble::scramble;
 use crate::{Layout, Problem, VertexWeights};
 
-/// The part of each vertex; there are two servers at least, and two parts on each.
-pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, max_arcs: u64, progress: &dyn Progress) -> Vec<u16> {
-    let (weights, layout) = (&problem.weights, problem.layout());
-    let effort = Effort::of(problem.quality);
+/// The part of each vertex by `cycles`; there are two servers at least, and two parts on each.
+pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles<'_>) -> Vec<u16> {
+    let (weights, layout) = (&problem.weights, cycles.layout);
     let epsilon = each_run(problem.epsilon);
-    let outer = Cycles { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, max_arcs, progress };
+    let outer = Cycles { layout: layout.servers().into(), epsilon, ..*cycles };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
     let mut servers = outer.partition(graph, weights, start.as_deref());
     balance(&mut servers, graph, weights, layout.servers(), epsilon);
 
-    let inner = Cycles { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, max_arcs, progress };
+    let inner = Cycles { seed: scramble(!problem.seed), ..*cycles };
     match problem.start {
         None => inner.partition_within(graph, weights, &servers),
         Some(parts) => inner.partition(graph, weights, Some(&settle(graph, weights, layout, parts, &servers))),
@@ -69,36 +68,28 @@ fn settle<G: Graph>(graph: &G, weights: &VertexWeights, layout: Layout, parts: &
     parts
 }
 
-/// The best of several cuts of each server's part of the coarsest graph, refined to `epsilon`.
+/// The best of several cuts of each server's part of the coarsest graph, to `layout`, refined to `epsilon`.
 pub(super) fn initial_within<G: Graph>(
     cycles: &Cycles<'_>,
     graph: &G,
     weights: &VertexWeights,
     servers: &[u16],
-    epsilon: f64,
+    (layout, epsilon): (Layout, f64),
 ) -> Vec<u16> {
-    let layout = cycles.layout;
-    let mut members = vec![Vec::new(); layout.servers() as usize];
-    let mut local = Vec::with_capacity(servers.len());
-    for (v, &server) in (0u32..).zip(servers) {
-        let members: &mut Vec<u32> = &mut members[server as usize];
-        local.push(members.len() as u32);
-        members.push(v);
-    }
+    let members = members(servers, layout.servers());
     let mut parts = vec![0; servers.len()];
-    for (server, members) in (0u16..).zip(&members).filter(|(_, members)| !members.is_empty()) {
-        let subgraph = subgraph_of(graph, servers, server, members, &local);
-        let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
-        let weights = VertexWeights::interleaved(weights.constraints(), values);
+    for server in (0..layout.servers() as u16).filter(|&server| !members.of(server).is_empty()) {
+        let (subgraph, weights) = members.part(graph, weights, servers, server);
         let alone = Cycles {
-            layout: layout.per_server().into(),
+            layout: cycles.layout.per_server().into(),
             epsilon: each_run(cycles.epsilon),
             seed: scramble(cycles.seed.wrapping_add(u64::from(server))),
             ..*cycles
         };
-        let found = alone.best_initial(&subgraph, &weights, epsilon.min(alone.epsilon));
+        let of_server = alone.layout.bundles(layout.per_server());
+        let found = alone.best_initial(&subgraph, &weights, of_server, epsilon.min(alone.epsilon));
         let first = layout.parts_of(server).start;
-        members.iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
+        members.of(server).iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
     }
     parts
 }

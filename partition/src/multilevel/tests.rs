@@ -246,7 +246,8 @@ fn coarse_graphs_together_keep_to_their_room() {
     let weights = VertexWeights::unit(dataset.num_vertices());
     let cut_within = |max_arcs| {
         let effort = Effort::of(Quality::Default);
-        let cycles = Cycles { layout: 4.into(), epsilon: 0.03, seed: 3, effort, max_arcs, progress: &NoProgress };
+        let cycles =
+            Cycles { layout: 4.into(), epsilon: 0.03, seed: 3, effort, max_arcs, thin: false, progress: &NoProgress };
         let held: u64 = cycles.coarsen(&finest, &weights, None, 0).iter().map(|level| level.graph.num_arcs()).sum();
         (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
     };

@@ -31,7 +31,7 @@ use crate::{Problem, VertexWeights};
 pub(super) fn refine<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles<'_>, parts: &mut [u16]) {
     let weights = &problem.weights;
     let mut loads = Loads::of(cycles.layout, weights, parts);
-    let capacities = cycles.capacities(weights, &loads, problem.epsilon);
+    let capacities = cycles.capacities(&loads, problem.epsilon);
     let stage = cycles.progress.stage("refine by rows exchanged", Some(parts.len() as u64), Unit::Items("vertices"));
     let mut moves = PartReads::new(problem, &capacities, parts);
     let before = moves.rows(parts);

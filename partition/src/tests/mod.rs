@@ -1,6 +1,7 @@
 //! Small graphs for all tests of this crate, and the suite that every partitioner passes.
 
 mod suite;
+mod thin;
 
 pub(crate) use suite::{check_made, options};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Presample};
+use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Pieces, Presample};
 
 use super::{Fixture, communities, graphs, random_graph};
 use crate::{Error, Load, Method, Objective, Order, PartitionOptions, Partitioned, Quantity, Weights, partition};
@@ -55,6 +55,24 @@ fn choices() -> Vec<PartitionOptions> {
 /// Every choice, cut into as many parts.
 fn choices_for(parts: u32) -> impl Iterator<Item = PartitionOptions> {
     choices().into_iter().map(move |options| PartitionOptions { parts, ..options })
+}
+
+/// Number of connected pieces: the least label spreads until it has reached all of its piece.
+fn oracle_pieces(dataset: &Dataset, assignment: &[u16]) -> u64 {
+    let topology = dataset.topology();
+    let mut labels: Vec<u32> = (0..assignment.len() as u32).collect();
+    loop {
+        let before = labels.clone();
+        for v in 0..assignment.len() as u32 {
+            for &u in topology.in_neighbours(v).iter().filter(|&&u| assignment[u as usize] == assignment[v as usize]) {
+                let least = labels[u as usize].min(labels[v as usize]);
+                (labels[u as usize], labels[v as usize]) = (least, least);
+            }
+        }
+        if labels == before {
+            return (0..).zip(&labels).filter(|&(v, &label)| v == label).count() as u64;
+        }
+    }
 }
 
 /// Cut, adjacent pairs, weighted cut and total weight, straight from their definitions.
@@ -133,6 +151,8 @@ pub(crate) fn check_made(
     let report = &made.report;
     let reported = (report.cut, report.adjacent_pairs, report.weighted_cut, report.total_weight);
     assert_eq!(reported, oracle_cut(dataset, presample, &made.assignment), "{what}");
+    let pieces = Pieces { parts: oracle_pieces(dataset, &made.assignment), graph: oracle_pieces(dataset, &vec![0; n]) };
+    assert_eq!(report.pieces, Some(pieces), "{what}");
 
     let lists = balanced(dataset, presample, options);
     let found: Vec<(f64, f64)> = lists.iter().map(|list| oracle_imbalance(list, &made.assignment, parts)).collect();

@@ -63,6 +63,7 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
         expected_cross_share: 0.0,
         expected_cross_edges: None,
         between_servers: None,
+        pieces: None,
     };
     PartitionMap::save(dataset, key, None, config, report, &assignment, &order, false).unwrap()
 }

@@ -282,6 +282,7 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
         expected_cross_share: 0.0,
         expected_cross_edges: None,
         between_servers: None,
+        pieces: None,
     };
     let key = match servers {
         1 => format!("{cut:?}-{parts}").to_lowercase(),
