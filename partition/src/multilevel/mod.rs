@@ -4,7 +4,9 @@
 //! `check_indices`, and perhaps a count for each edge.
 //! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; that
 //! one is cut by recursive bisection, several times, the best is kept; then the parts are carried back up, and refined on
-//! every level (Hendrickson and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality
+//! every level (Hendrickson and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). Where there are many parts
+//! the coarsest graph is cut into 16 bundles of them, and each bundle alone as soon as a level has the vertices for it (Gottesbüren et al.,
+//! "Deep multilevel graph partitioning", 2021). With quality
 //! `high` the whole is repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
 //! second with clusters that respect the servers.
 //! For few rows exchanged in place of a small cut the finest level is refined once more (`volume.rs`).
