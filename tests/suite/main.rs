@@ -19,6 +19,7 @@ mod first_run;
 #[cfg(feature = "train")]
 mod gpus;
 mod inspect;
+mod json;
 mod layering;
 mod markup;
 #[cfg(feature = "train")]
