@@ -40,6 +40,6 @@ fn every_format_is_written_and_not_overwritten() {
     assert!(fails(folder, &other, 1).contains("pass --force"));
     assert!(fails(folder, &["export", "ds", "--format", "mtx", "--out", "x", "--partition", "two"], 2).contains("dgl"));
     assert!(fails(folder, &["export", "ds", "--format", "dgl", "--out", "x", "--partition", "no"], 1).contains("no"));
-    assert!(fails(folder, &["export", "gb", "--format", "pyg", "--out", "x"], 1).contains("check the path"));
+    assert!(fails(folder, &["export", "gb", "--format", "pyg", "--out", "x"], 1).contains("not a gsplit dataset"));
     ok(folder, &["verify", "ds"]);
 }
