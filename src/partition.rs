@@ -38,7 +38,6 @@ Examples:
   gsplit partition products --parts 4 --weights unit --objective volume
   gsplit partition products --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
-  gsplit partition products --parts 4 --partitioner ldg
   gsplit partition products --import products.graph.part.4")]
 pub struct Args {
     /// Dataset directory

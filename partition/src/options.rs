@@ -25,10 +25,6 @@ pub enum Method {
     Hash,
     /// Contiguous ranges of vertices that weigh the same: as good as the order of the ids
     Range,
-    /// Linear Deterministic Greedy: one pass, each vertex to the part that holds most of its neighbours and has room
-    Ldg,
-    /// Fennel: one pass, neighbours in the part against what its load costs
-    Fennel,
 }
 
 impl Method {
@@ -97,17 +93,6 @@ pub enum Objective {
     Volume,
 }
 
-/// In which order vertices are streamed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// As they are numbered
-    #[default]
-    Natural,
-    /// At random, by --seed
-    Random,
-}
-
 /// Options of [`partition`](crate::partition()).
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct PartitionOptions {
@@ -142,7 +127,7 @@ pub struct PartitionOptions {
     /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub refine: Option<String>,
-    /// Weights to balance, and the cost of cutting an edge [default: presampled; range, ldg and fennel: unit]
+    /// Weights to balance, and the cost of cutting an edge [default: presampled; range: unit]
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
     /// Pre-sample counter that is a vertex's load, for --weights presampled and vertex
@@ -161,9 +146,6 @@ pub struct PartitionOptions {
     /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tries: u32,
-    /// In which order ldg and fennel meet the vertices
-    #[arg(long, value_enum, default_value_t)]
-    pub order: Order,
     /// Bytes that the process may hold besides mapped files, for multilevel and metis; four fifths of what is free more when `None`.
     #[arg(skip)]
     #[serde(skip)]
@@ -189,12 +171,6 @@ impl PartitionOptions {
         if self.tries > 1 && self.partitioner != Method::Metis {
             let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
             return Err(Error::Option(format!("{problem}, leave --tries out")));
-        }
-        if self.order != Order::Natural && !matches!(self.partitioner, Method::Ldg | Method::Fennel) {
-            let order = value_name(self.order);
-            let problem =
-                format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
-            return Err(Error::Option(format!("{problem}, leave --order out")));
         }
         if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
             let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
@@ -268,7 +244,7 @@ impl PartitionOptions {
     pub fn weights(&self) -> Weights {
         match self.partitioner {
             Method::Multilevel | Method::Metis => self.weights.unwrap_or(Weights::Presampled),
-            Method::Range | Method::Ldg | Method::Fennel => self.weights.unwrap_or(Weights::Unit),
+            Method::Range => self.weights.unwrap_or(Weights::Unit),
             Method::Random | Method::Hash => Weights::Unit,
         }
     }
@@ -312,9 +288,6 @@ impl PartitionOptions {
         let mut name = value_name(self.partitioner);
         if self.tries > 1 {
             name = format!("{name}_t{}", self.tries);
-        }
-        if self.order != Order::default() {
-            name = format!("{name}_{}", value_name(self.order));
         }
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));

@@ -26,7 +26,7 @@ pub struct Partitioned {
 /// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
 /// the report and the cache order.
 ///
-/// No part of the result is empty. With the multilevel partitioner, METIS and the streaming ones every part weighs at most
+/// No part of the result is empty. With the multilevel partitioner and METIS every part weighs at most
 /// 1 + ε times the mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress`
 /// says so and why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never
 /// return.

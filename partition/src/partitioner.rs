@@ -10,7 +10,6 @@ use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::streaming::{Fennel, Ldg};
 use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis};
 use gsplit_store::memory::{Memory, resident};
 
@@ -89,8 +88,6 @@ impl PartitionOptions {
             Method::Random => Box::new(Random),
             Method::Hash => Box::new(Hash),
             Method::Range => Box::new(Range),
-            Method::Ldg => Box::new(Ldg { order: self.order }),
-            Method::Fennel => Box::new(Fennel { order: self.order }),
         }
     }
 }

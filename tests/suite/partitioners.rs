@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -19,15 +20,15 @@ fn a_partition_goes_out_as_text_and_comes_back_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 400);
-    let made = partition(folder, &["--parts", "4", "--partitioner", "ldg"]);
-    let stored = folder.join("ds/partition/ldg-unit-k4/assignment.npy");
+    let made = partition(folder, &["--parts", "4", "--partitioner", "range"]);
+    let stored = folder.join("ds/partition/range-unit-k4/assignment.npy");
     let bytes = fs::read(&stored).unwrap();
     let parts: Vec<u16> = bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     assert_eq!(parts.len(), 400);
     let text: Vec<String> = parts.iter().map(|part| format!("{part}\n")).collect();
     fs::write(folder.join("graph.part.4"), text.concat()).unwrap();
 
-    for (file, more) in [("graph.part.4", &["--parts", "4"][..]), ("ds/partition/ldg-unit-k4/assignment.npy", &[])] {
+    for (file, more) in [("graph.part.4", &["--parts", "4"][..]), ("ds/partition/range-unit-k4/assignment.npy", &[])] {
         let imported = partition(folder, &[&["--import", file, "--force"], more].concat());
         for key in ["cut", "weighted_cut", "part_sizes", "balance", "imbalance"] {
             assert_eq!(imported[key], made[key], "{key}");
@@ -72,14 +73,37 @@ fn a_refined_partition_is_known_by_what_it_was_made_of() {
 }
 
 #[test]
+fn partitioners_that_are_gone_say_so_and_their_partitions_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for gone in
+        [&["--partitioner", "ldg"][..], &["--partitioner=fennel"], &["--partitioner", "range", "--order", "random"]]
+    {
+        let line = fails(folder, &[&["partition", "ds", "--parts", "4"], gone].concat(), 2);
+        assert!(line.contains("is no more: "), "{line}");
+    }
+    partition(folder, &["--parts", "4", "--partitioner", "range"]);
+    let dataset = Dataset::open(folder.join("ds")).unwrap();
+    let map = PartitionMap::open(&dataset, "range-unit-k4").unwrap();
+    let config = PartitionConfig { partitioner: "ldg_random".into(), ..map.meta().config.clone() };
+    let order: Vec<u32> = (0..4).flat_map(|part| map.cache_order(part).to_vec()).collect();
+    let report = map.meta().report.clone();
+    PartitionMap::save(&dataset, "ldg_random-unit-k4", None, config, report, map.assignment(), &order, false).unwrap();
+    assert!(ok(folder, &["inspect", "ds"]).contains("ldg_random"));
+    let refined = partition(folder, &["--weights", "unit", "--refine", "ldg_random-unit-k4"]);
+    assert!(refined["cut"].as_u64() <= Some(map.meta().report.cut), "{refined}");
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
 fn options_of_one_partitioner_are_refused_for_another() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
     for (args, words) in [
-        (&["--parts", "4", "--partitioner", "ldg", "--tries", "2"][..], "--tries 2: --partitioner ldg"),
+        (&["--parts", "4", "--partitioner", "range", "--tries", "2"][..], "--tries 2: --partitioner range"),
         (&["--parts", "4", "--partitioner", "hash", "--balance", "edges"], "--balance: --partitioner hash"),
-        (&["--parts", "4", "--partitioner", "range", "--order", "random"], "--order random: --partitioner range"),
         (&["--import", "x", "--by-original-id", "--parts", "70000"], "--parts 70000"),
     ] {
         let line = fails(folder, &[&["partition", "ds"], args].concat(), 2);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Presample};
 
 use super::{Fixture, communities, graphs, random_graph};
-use crate::{Error, Load, Method, Objective, Order, PartitionOptions, Partitioned, Quantity, Weights, partition};
+use crate::{Error, Load, Method, Objective, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
 /// Options that are the defaults but for these.
 pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
@@ -22,13 +22,12 @@ pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32)
         epsilon: 0.03,
         seed: 0,
         tries: 1,
-        order: Order::Natural,
         memory: None,
     }
 }
 
 /// Partitioners that balance weights.
-const WEIGHING: [Method; 5] = [Method::Multilevel, Method::Metis, Method::Range, Method::Ldg, Method::Fennel];
+const WEIGHING: [Method; 3] = [Method::Multilevel, Method::Metis, Method::Range];
 
 /// Every partitioner with everything it can balance.
 fn choices() -> Vec<PartitionOptions> {
@@ -40,9 +39,6 @@ fn choices() -> Vec<PartitionOptions> {
         choices.extend(weights.iter().map(|&weights| options(method, Some(weights), 1)));
         let balance = vec![Quantity::Work, Quantity::Vertices, Quantity::Targets, Quantity::Edges];
         choices.push(PartitionOptions { balance, ..options(method, None, 1) });
-    }
-    for method in [Method::Ldg, Method::Fennel] {
-        choices.push(PartitionOptions { order: Order::Random, ..options(method, None, 1) });
     }
     for weights in [Weights::Presampled, Weights::Unit] {
         let objective = Some(Objective::Volume);
@@ -218,11 +214,6 @@ fn communities_are_found_and_several_constraints_balanced() {
                     assert!(share < 0.4, "{options:?}: {report:?}");
                 }
                 Method::Random | Method::Hash => assert!(share > 0.45, "{options:?}: {report:?}"),
-                // What a single pass finds depends on what it balances; it beats chance.
-                Method::Ldg | Method::Fennel => {
-                    let random = f64::from(parts - 1) / f64::from(parts);
-                    assert!(share < 0.95 * random, "{options:?}: {share} {report:?}");
-                }
                 // The communities are numbered one after the other.
                 Method::Range => assert!(share < 0.4, "{options:?}: {report:?}"),
             }
@@ -250,11 +241,10 @@ fn a_random_partition_cuts_k_minus_1_of_k_edges() {
 fn seeds_differ() {
     let graph = communities(4, 100);
     let dataset = graph.dataset();
-    for method in [Method::Multilevel, Method::Metis, Method::Random, Method::Hash, Method::Ldg, Method::Fennel] {
+    for method in [Method::Multilevel, Method::Metis, Method::Random, Method::Hash] {
         let weights = method.weighs().then_some(Weights::Unit);
-        let order = if matches!(method, Method::Ldg | Method::Fennel) { Order::Random } else { Order::Natural };
         let run = |seed| {
-            let options = PartitionOptions { seed, order, ..options(method, weights, 5) };
+            let options = PartitionOptions { seed, ..options(method, weights, 5) };
             partition(&dataset, None, &options, &NoProgress).unwrap().assignment
         };
         assert_ne!(run(0), run(1), "{method:?}");
@@ -273,18 +263,6 @@ fn differential_one_thread_and_four_agree() {
             (made.assignment, made.cache_order, made.report)
         };
         assert_eq!(run(1), run(4), "{options:?}");
-    }
-}
-
-/// The orders of the streaming partitioners' papers: clearly below random, METIS ahead of both.
-#[test]
-fn streaming_lies_between_metis_and_random() {
-    let graph = communities(8, 250);
-    let cut = |method| check(&graph, &options(method, method.weighs().then_some(Weights::Unit), 8)).report.cut;
-    let (metis, random) = (cut(Method::Metis), cut(Method::Random));
-    for method in [Method::Ldg, Method::Fennel] {
-        let found = cut(method);
-        assert!(metis < found && 10 * found < 9 * random, "{method:?}: {metis} {found} {random}");
     }
 }
 
@@ -358,8 +336,7 @@ fn bad_input_is_one_clear_line() {
         ),
         (PartitionOptions { tries: 0, ..unit.clone() }, "--tries 0"),
         (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
-        (PartitionOptions { tries: 2, partitioner: Method::Ldg, ..unit.clone() }, "ldg has no tries"),
-        (PartitionOptions { order: Order::Random, ..unit.clone() }, "metis streams no vertices"),
+        (PartitionOptions { tries: 2, partitioner: Method::Range, ..unit.clone() }, "range has no tries"),
         (PartitionOptions { servers: 2, ..unit.clone() }, "--servers 2: --partitioner metis knows no servers"),
         (PartitionOptions { servers: 0, ..multilevel.clone() }, "--servers 0: expected at least 1"),
         (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "--parts 3 is not a multiple of it"),
@@ -392,8 +369,7 @@ fn keys_name_what_is_not_a_default() {
     let keys = [
         (PartitionOptions { tries: 8, seed: 2, ..unit.clone() }, "metis_t8-unit-k4_s2"),
         (PartitionOptions { balance: balance.clone(), ..unit.clone() }, "metis-unit-vertices-targets-k4"),
-        (PartitionOptions { balance, ..options(Method::Fennel, None, 4) }, "fennel-unit-vertices-targets-k4"),
-        (PartitionOptions { order: Order::Random, ..options(Method::Ldg, None, 4) }, "ldg_random-unit-k4"),
+        (PartitionOptions { balance, ..options(Method::Range, None, 4) }, "range-unit-vertices-targets-k4"),
         (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
         (PartitionOptions { servers: 2, ..options(Method::Multilevel, None, 8) }, "multilevel-presampled-k2x4"),
     ];
