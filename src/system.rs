@@ -156,6 +156,7 @@ impl System {
         let (partitioner, weights) = self.choices().map?;
         Some(PartitionOptions {
             parts,
+            targets: Vec::new(),
             servers: if self.draws() { 1 } else { servers },
             partitioner,
             quality: None,

@@ -25,6 +25,7 @@ mod loads;
 mod metis;
 mod multilevel;
 mod options;
+mod own;
 mod partition;
 mod partitioner;
 pub mod placement;
@@ -40,6 +41,7 @@ mod weights;
 
 use adjacency::Adjacency;
 use layout::Layout;
+use own::OwnWeights;
 use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 

@@ -94,7 +94,9 @@ pub use mmap::{HostMemory, MappedFile, MemoryAddress};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{open_file, read_file, read_text};
-pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut};
+pub use partition::{
+    Balance, OwnWeightsReport, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut,
+};
 pub use placement::{
     CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, Readers,
     RowLoads, deal_rows, hottest_rows, out_degrees,

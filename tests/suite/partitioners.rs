@@ -219,6 +219,57 @@ fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
 }
 
 #[test]
+fn parts_carry_what_their_targets_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1200);
+    let over = |made: &Value, targets: &[f64]| {
+        let sizes = made["part_sizes"].as_array().unwrap().iter().map(|size| size.as_f64().unwrap());
+        let sum: f64 = targets.iter().sum();
+        sizes.zip(targets).map(|(size, target)| size / (1200.0 * target / sum)).fold(0.0, f64::max)
+    };
+    for (method, most) in [("multilevel", 1.03), ("metis", 1.03), ("range", 1.01), ("random", 1.01), ("hash", 1.2)] {
+        let weights: &[&str] = if most == 1.03 { &["--weights", "unit"] } else { &[] };
+        let made = partition(folder, &[&["--targets", "2,1,1", "--partitioner", method], weights].concat());
+        let found = over(&made, &[2.0, 1.0, 1.0]);
+        assert!(found <= most + 1e-9, "{method}: {made}");
+        assert_eq!((&made["parts"], made["targets"].to_string().as_str()), (&3.into(), "[2.0,1.0,1.0]"));
+        assert!((made["imbalance"].as_f64().unwrap() - found).abs() < 1e-9, "{made}");
+        assert!((made["balance"]["vertices"].as_f64().unwrap() - found).abs() < 1e-9, "{made}");
+        assert_eq!(made["of_target"].as_array().unwrap().len(), 3);
+    }
+    let asked = ["--targets", "3,1,2,2", "--parts", "4", "--servers", "2", "--weights", "unit"];
+    let made = partition(folder, &asked);
+    assert_eq!((&made["key"], &made["reused"]), (&"multilevel-unit-k2x2_t3-1-2-2".into(), &false.into()));
+    assert!(over(&made, &[3.0, 1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{made}");
+    assert_eq!(partition(folder, &asked)["reused"], true);
+    let text = ok(folder, &[&["partition", "ds", "--force"], &asked[..]].concat());
+    assert!(text.contains("part / target"), "{text}");
+    // Equal targets are those of none, but for the name.
+    let [equal, none] = [["--targets", "1,1,1"], ["--parts", "3"]].map(|more| {
+        let made = partition(folder, &[&more[..], &["--weights", "unit"]].concat());
+        (made["cut"].clone(), made["part_sizes"].clone())
+    });
+    assert_eq!(equal, none);
+    // Others are refined from what has as many parts.
+    let refined = partition(folder, &["--refine", "multilevel-unit-k3", "--targets", "1,2,2", "--weights", "unit"]);
+    assert!(over(&refined, &[1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{refined}");
+    for (args, words) in [
+        (&["--targets", "2,1,1", "--parts", "4"][..], "--targets: 3 numbers for --parts 4: expected one for each part"),
+        (&["--targets", "2,0,1"], "--targets: number 2 is 0: expected numbers above 0"),
+        (&["--targets", "2,-1"], "--targets: number 2 is -1: expected numbers above 0"),
+        (&["--targets", "1,1e300"], "--targets: they do not add up"),
+        (&["--targets", "1,1,1", "--servers", "2"], "--servers 2: --parts 3 is not a multiple"),
+    ] {
+        let line = fails(folder, &[&["partition", "ds", "--weights", "unit"], args].concat(), 2);
+        assert!(line.contains(words), "{line}");
+    }
+    fails(folder, &["partition", "ds", "--targets", "1,x"], 2);
+    fails(folder, &["partition", "ds", "--import", "x", "--targets", "1,2"], 2);
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
 fn servers_that_cannot_be_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -11,6 +11,7 @@ use crate::{Error, Load, Method, Objective, PartitionOptions, Partitioned, Quant
 pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
     PartitionOptions {
         parts,
+        targets: Vec::new(),
         servers: 1,
         partitioner,
         weights,
@@ -95,9 +96,15 @@ fn balanced(dataset: &Dataset, presample: &Presample, options: &PartitionOptions
         Weights::Unit => vec![unit.clone()],
         Weights::Degree => vec![degrees(), targets()],
         Weights::Presampled | Weights::Vertex => vec![counted],
+        Weights::Own => own_weights(dataset),
     };
     let used: Vec<Vec<u64>> = lists.into_iter().filter(|list| list.iter().sum::<u64>() > 0).collect();
     if used.is_empty() { vec![unit] } else { used }
+}
+
+fn own_weights(dataset: &Dataset) -> Vec<Vec<u64>> {
+    let columns = dataset.vertex_weights().unwrap().into_iter();
+    columns.map(|column| column.values.into_iter().map(u64::from).collect()).collect()
 }
 
 fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
@@ -196,6 +203,63 @@ fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
             // Each graph meets half of the choices.
             for options in choices_for(parts).skip(seed as usize % 2).step_by(2) {
                 check_made(&graph, &dataset, &presample, &options);
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_weights_that_came_with_the_graph_are_balanced_on_every_shape() {
+    for graph in graphs().into_iter().map(Fixture::weighted) {
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        for parts in [2, 3, 7].into_iter().filter(|&parts| parts as usize <= dataset.num_vertices()) {
+            for method in WEIGHING {
+                let options = options(method, Some(Weights::Own), parts);
+                let report = check_made(&graph, &dataset, &presample, &options).report;
+                let own = report.own_weights.unwrap();
+                let worst = own.vertices.values().copied().fold(0.0, f64::max);
+                assert!((worst - report.imbalance).abs() < 1e-9, "{}: {options:?}: {own:?}", graph.name);
+                assert!(own.unused.is_empty() && own.cut <= own.total, "{}: {options:?}: {own:?}", graph.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_parts_keep_to_their_targets_on_every_shape() {
+    let random = (0..30).map(random_graph);
+    for (graph, turn) in graphs().into_iter().chain(random).zip(0u32..) {
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        for (targets, servers) in
+            [(vec![3.0, 1.0], 1), (vec![0.5, 4.0, 1.5], 1), (vec![5.0, 1.0, 1.0, 2.0, 2.0, 3.0], 2)]
+        {
+            let parts = targets.len() as u32;
+            for method in [Method::Multilevel, Method::Metis] {
+                if parts as usize > dataset.num_vertices() || servers > 1 && method == Method::Metis {
+                    continue;
+                }
+                let weights = [Weights::Unit, Weights::Presampled][turn as usize % 2];
+                let options =
+                    PartitionOptions { targets: targets.clone(), servers, ..options(method, Some(weights), parts) };
+                let made = partition(&dataset, Some(&presample), &options, &NoProgress).unwrap();
+                let weights = balanced(&dataset, &presample, &options).remove(0);
+                let (total, sum) = (weights.iter().sum::<u64>() as f64, targets.iter().sum::<f64>());
+                let heaviest = *weights.iter().max().unwrap() as f64;
+                let over = (0..).zip(&targets).map(|(part, target)| {
+                    let members = made.assignment.iter().zip(&weights).filter(|(its, _)| **its == part);
+                    let load = members.map(|(_, weight)| *weight).sum::<u64>() as f64;
+                    let target = target / sum * total;
+                    let most = f64::max(1.03 * target, target + heaviest) + 1e-9;
+                    assert!(load <= most, "{}: {options:?}: part {part} has {load} of {target}", graph.name);
+                    load / target
+                });
+                let over: Vec<f64> = over.collect();
+                let said = made.report.of_target.unwrap();
+                let close = said.iter().zip(&over).all(|(said, found)| (said - found).abs() < 1e-9);
+                assert!(close && said.len() == over.len(), "{}: {options:?}: {said:?} {over:?}", graph.name);
+                assert!((made.report.imbalance - over.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
             }
         }
     }
@@ -327,13 +391,19 @@ fn bad_input_is_one_clear_line() {
         ),
         (
             PartitionOptions { balance: vec![Quantity::Edges], weights: Some(Weights::Vertex), ..unit.clone() },
-            "presampled or unit",
+            "presampled, unit or own",
         ),
         (PartitionOptions { balance: vec![Quantity::Edges], load: Load::Appear, ..unit.clone() }, "--load appear"),
         (
             PartitionOptions { balance: vec![Quantity::Edges, Quantity::Vertices, Quantity::Edges], ..unit.clone() },
             "edges is named twice",
         ),
+        (PartitionOptions { targets: vec![1.0, 0.0], ..unit.clone() }, "--targets: number 2 is 0: expected"),
+        (PartitionOptions { targets: vec![-1.0, 2.0], ..unit.clone() }, "--targets: number 1 is -1: expected"),
+        (PartitionOptions { targets: vec![1.0, f64::NAN], ..unit.clone() }, "--targets: number 2 is NaN"),
+        (PartitionOptions { targets: vec![1.0; 3], ..unit.clone() }, "--targets: 3 numbers for --parts 2"),
+        (PartitionOptions { targets: vec![f64::MAX; 2], ..unit.clone() }, "--targets: they do not add up"),
+        (PartitionOptions { targets: vec![1.0, 1e12], ..unit.clone() }, "--targets: they do not add up: 1 is less"),
         (PartitionOptions { tries: 0, ..unit.clone() }, "--tries 0"),
         (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
         (PartitionOptions { tries: 2, partitioner: Method::Range, ..unit.clone() }, "range has no tries"),
@@ -371,6 +441,8 @@ fn keys_name_what_is_not_a_default() {
         (PartitionOptions { balance: balance.clone(), ..unit.clone() }, "metis-unit-vertices-targets-k4"),
         (PartitionOptions { balance, ..options(Method::Range, None, 4) }, "range-unit-vertices-targets-k4"),
         (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
+        (PartitionOptions { targets: vec![2.0, 0.5], ..options(Method::Random, None, 2) }, "random-k2_t2-0.5"),
+        (PartitionOptions { targets: vec![1.5; 40], ..options(Method::Hash, None, 40) }, "hash-k40_t1698951c055a763a"),
         (PartitionOptions { servers: 2, ..options(Method::Multilevel, None, 8) }, "multilevel-presampled-k2x4"),
     ];
     for (options, expected) in keys {
