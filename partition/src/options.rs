@@ -214,9 +214,12 @@ impl PartitionOptions {
             ));
         }
         let sum: f64 = self.targets.iter().sum();
-        if let Some(target) = self.targets.iter().find(|target| !sum.is_finite() || **target / sum < LEAST_TARGET) {
+        if !sum.is_finite() {
+            return wrong("they do not add up: their sum is no finite number".into());
+        }
+        if let Some(target) = self.targets.iter().find(|target| **target / sum < LEAST_TARGET) {
             return wrong(format!(
-                "they do not add up: {target} is less than a {:.0}th of the sum {sum}",
+                "they do not add up: {target} is less than a {:.0}th of the sum {sum:e}",
                 1.0 / LEAST_TARGET
             ));
         }

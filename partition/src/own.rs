@@ -60,7 +60,7 @@ impl OwnWeights {
         Some(weights.par_iter().map(|&weight| (f64::from(weight) * scale).round() as u32).collect())
     }
 
-    /// Names of the columns that `options` do not use, those first that the partitioner could use.
+    /// Names of the columns that `options` do not use.
     pub fn unused(&self, options: &PartitionOptions) -> Vec<String> {
         let [balances, cuts] = wanted(options);
         let vertices = self.vertices.iter().filter(|_| !balances).map(|column| column.name.clone());

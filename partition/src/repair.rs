@@ -5,9 +5,9 @@
 //! Parts on several servers: a vertex leaves its server only where its server alone cannot keep the promise.
 //! Balance: the excess of a partition is what its parts carry above (1 + ε) times their target, over all parts and
 //! constraints. Vertices of overloaded parts are moved while that lowers the excess, those first that cost the least cut
-//! per weight, each to the neighbouring part that gains most. With one constraint it ends with every part at most
-//! max((1 + ε) · target, target + heaviest vertex): a part above that can always hand a vertex to the one with most room. With several
-//! it may end earlier; the report shows that.
+//! per weight, each to the neighbouring part that gains most. With one constraint and equal targets it ends
+//! with every part at most max((1 + ε) · mean, mean + heaviest vertex): a part above that can always hand a vertex to the lightest.
+//! With several, or with targets of which some are small, it may end earlier; the report shows that.
 //! Cost: O(n) when there is nothing to do, else O(arcs of the overloaded parts) a round.
 
 use std::cmp::Reverse;
