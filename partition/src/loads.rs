@@ -10,7 +10,10 @@ use crate::{Layout, VertexWeights};
 /// Load of each part.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
-    layout: Layout,
+    layout: Layout<'static>,
+    /// Target of each part over the mean; empty where all are equal.
+    targets: Vec<f64>,
+    largest_target: f64,
     constraints: usize,
     /// Mean load of a part, one per constraint.
     means: Vec<f64>,
@@ -21,17 +24,25 @@ pub(crate) struct Loads {
 
 impl Loads {
     /// Parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty(parts: impl Into<Layout>, weights: &VertexWeights) -> Self {
+    pub(crate) fn empty<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights) -> Self {
         let layout = parts.into();
         let parts = layout.parts();
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
-        Self { layout, constraints, means, loads, sizes }
+        let targets = layout.targets().unwrap_or_default().to_vec();
+        let largest_target = targets.iter().copied().fold(1.0, f64::max);
+        Self { layout: Layout::new(parts, layout.servers()), targets, largest_target, constraints, means, loads, sizes }
+    }
+
+    /// Load that `part` is to have, over the mean.
+    #[inline]
+    pub(crate) fn target(&self, part: u16) -> f64 {
+        self.targets.get(part as usize).copied().unwrap_or(1.0)
     }
 
     /// The loads under `assignment`.
-    pub(crate) fn of(parts: impl Into<Layout>, weights: &VertexWeights, assignment: &[u16]) -> Self {
+    pub(crate) fn of<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights, assignment: &[u16]) -> Self {
         let mut loads = Self::empty(parts, weights);
         (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
         loads
@@ -56,8 +67,8 @@ impl Loads {
         sums
     }
 
-    /// The layout of the parts.
-    pub(crate) fn layout(&self) -> Layout {
+    /// The layout of the parts, without their targets.
+    pub(crate) fn layout(&self) -> Layout<'static> {
         self.layout
     }
 
@@ -99,20 +110,27 @@ impl Loads {
         &self.loads[start..start + self.constraints]
     }
 
-    /// Load of `part` over the mean, one per constraint.
-    fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
-        self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean)
+    /// Load of `part` over its target, one per constraint.
+    fn over_target(&self, part: u16) -> impl Iterator<Item = f64> {
+        let target = self.target(part);
+        self.row(part).iter().zip(&self.means).map(move |(&load, mean)| load as f64 / (mean * target))
     }
 
-    /// Load of `part` over the mean, in its fullest constraint.
+    /// Rank of `part` by room for more, to compare it with others: the less, the more room it has. Load over the mean where all targets
+    /// are equal.
+    pub(crate) fn lack_of_room(&self, part: u16) -> f64 {
+        self.fullness(part) * self.target(part) + (self.largest_target - self.target(part))
+    }
+
+    /// Load of `part` over its target, in its fullest constraint.
     pub(crate) fn fullness(&self, part: u16) -> f64 {
-        self.over_mean(part).fold(0.0, f64::max)
+        self.over_target(part).fold(0.0, f64::max)
     }
 
     /// The part that is fullest in a constraint, and that constraint.
     pub(crate) fn fullest(&self) -> (u16, usize) {
         let all =
-            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_mean(part)).map(move |of| (part, of)));
+            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_target(part)).map(move |of| (part, of)));
         let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
         fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
     }
@@ -122,19 +140,20 @@ impl Loads {
         weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
     }
 
-    /// Heaviest part over the mean, in the worst constraint.
+    /// Largest load of a part over its target, in the worst constraint.
     pub(crate) fn imbalance(&self) -> f64 {
         (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
     }
 
-    /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
+    /// Load of `part` over its target with `weight` more, in the constraint where that is largest.
     pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
-        let loads = self.row(part).iter().zip(weight).zip(&self.means);
-        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
+        let (loads, target) = (self.row(part).iter().zip(weight).zip(&self.means), self.target(part));
+        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / (mean * target)).fold(0.0, f64::max)
     }
 
-    /// Load of `part` above `limit` times the means if its loads changed by `sign * weight`.
+    /// Load of `part` above `limit` times its target, over the means, if its loads changed by `sign * weight`.
     pub(crate) fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
+        let limit = limit * self.target(part);
         let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
             ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)
         };

@@ -27,6 +27,7 @@ mod memory;
 #[cfg(feature = "train")]
 mod numbers;
 mod outputs;
+mod own_weights;
 mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;

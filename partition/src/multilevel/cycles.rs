@@ -90,7 +90,7 @@ pub(super) fn default_max_arcs(arcs: u64) -> u64 {
 /// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles<'a> {
-    pub layout: Layout,
+    pub layout: Layout<'a>,
     pub epsilon: f64,
     pub seed: u64,
     pub effort: Effort,
@@ -197,8 +197,9 @@ impl Cycles<'_> {
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
         // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
         // is small enough next time.
+        let smallest = self.layout.targets().unwrap_or_default().iter().copied().fold(1.0, f64::min);
         let share = |&total: &u64| {
-            let of_part = cluster_share * self.epsilon * total as f64 / f64::from(self.parts());
+            let of_part = cluster_share * self.epsilon * smallest * total as f64 / f64::from(self.parts());
             let of_coarsest = 2.0 * total as f64 / enough as f64;
             (of_part.max(of_coarsest) as u64).clamp(1, u64::from(u32::MAX))
         };
@@ -226,7 +227,7 @@ impl Cycles<'_> {
         let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
         let tries = (0..self.effort.tries).into_par_iter().map(|attempt| {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
-            let mut parts = initial(graph, weights, self.parts(), self.epsilon, seed);
+            let mut parts = initial(graph, weights, self.layout, self.epsilon, seed);
             self.refine(graph, weights, &mut parts, epsilon);
             stage.advance(1);
             (self.rank(graph, weights, &parts), attempt, parts)
@@ -286,8 +287,14 @@ impl Cycles<'_> {
                 true => (loads.of_server(server), self.layout.per_server()),
                 false => (weights.totals().to_vec(), self.parts()),
             };
-            let capacity = |total: u64| (total as f64 / f64::from(parts) * (1.0 + epsilon)) as u64;
-            totals.into_iter().map(capacity).collect::<Vec<u64>>().repeat(self.layout.per_server() as usize)
+            // Over the mean of those parts.
+            let mean = if epsilon < self.epsilon { self.layout.server_target(server) } else { 1.0 };
+            let of_part = |part: u16| {
+                let target = self.layout.target(part) / mean;
+                let capacity = |&total: &u64| (total as f64 / f64::from(parts) * target * (1.0 + epsilon)) as u64;
+                totals.iter().map(capacity).collect::<Vec<u64>>()
+            };
+            self.layout.parts_of(server).flat_map(of_part).collect::<Vec<u64>>()
         };
         (0..self.layout.servers() as u16).flat_map(of_server).collect()
     }
@@ -312,7 +319,7 @@ fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
 }
 
 /// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
-pub(super) fn carry_up(layout: Layout, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
+pub(super) fn carry_up(layout: Layout<'_>, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
     let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
     let mut parts: Vec<u16> = coarse_of.par_iter().with_min_len(4096).map(part).collect();
     let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();

@@ -18,10 +18,10 @@ use super::cycles::{LEAST_SHRINKAGE, carry_up};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::servers::subgraph_of;
-use crate::VertexWeights;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
 use crate::scramble::scramble;
+use crate::{Layout, VertexWeights};
 
 /// Coarsening ends at this many vertices.
 const COARSEST: usize = 64;
@@ -35,17 +35,25 @@ const TRIES: u64 = 16;
 const PASSES: usize = 5;
 
 /// A part below `parts` for each vertex.
-pub(super) fn initial<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64, seed: u64) -> Vec<u16> {
-    let depth = f64::from(parts.next_power_of_two().ilog2().max(1));
-    split(graph, weights, parts, (1.0 + epsilon).powf(1.0 / depth) - 1.0, seed)
+pub(super) fn initial<G: Graph>(
+    graph: &G,
+    weights: &VertexWeights,
+    layout: Layout<'_>,
+    epsilon: f64,
+    seed: u64,
+) -> Vec<u16> {
+    let depth = f64::from(layout.parts().next_power_of_two().ilog2().max(1));
+    let targets: Vec<f64> = (0..layout.parts() as u16).map(|part| layout.target(part)).collect();
+    split(graph, weights, &targets, (1.0 + epsilon).powf(1.0 / depth) - 1.0, seed)
 }
 
-fn split<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64, seed: u64) -> Vec<u16> {
-    if parts == 1 {
+/// A part for each vertex, of as many as there are `targets`.
+fn split<G: Graph>(graph: &G, weights: &VertexWeights, targets: &[f64], epsilon: f64, seed: u64) -> Vec<u16> {
+    if targets.len() == 1 {
         return vec![0; graph.num_vertices()];
     }
-    let left = parts / 2;
-    let share = f64::from(left) / f64::from(parts);
+    let (left, right) = targets.split_at(targets.len() / 2);
+    let share = left.iter().sum::<f64>() / targets.iter().sum::<f64>();
     let mut sides = Bisection { share, epsilon }.run(graph, weights, seed);
     let (mut members, mut local) = ([Vec::new(), Vec::new()], Vec::with_capacity(sides.len()));
     for (v, &side) in (0u32..).zip(&sides) {
@@ -53,16 +61,16 @@ fn split<G: Graph>(graph: &G, weights: &VertexWeights, parts: u32, epsilon: f64,
         local.push(members.len() as u32);
         members.push(v);
     }
-    let half = |side: u16, parts: u32| {
+    let half = |side: u16, targets: &[f64]| {
         let members = &members[side as usize];
         let half = subgraph_of(graph, &sides, side, members, &local);
         let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
         let weights = VertexWeights::interleaved(weights.constraints(), values);
-        split(&half, &weights, parts, epsilon, scramble(seed ^ u64::from(side + 1)))
+        split(&half, &weights, targets, epsilon, scramble(seed ^ u64::from(side + 1)))
     };
-    let found = rayon::join(|| half(0, left), || half(1, parts - left));
+    let found = rayon::join(|| half(0, left), || half(1, right));
     for (side, v) in sides.iter_mut().zip(&local) {
-        *side = if *side == 0 { found.0[*v as usize] } else { left as u16 + found.1[*v as usize] };
+        *side = if *side == 0 { found.0[*v as usize] } else { left.len() as u16 + found.1[*v as usize] };
     }
     sides
 }

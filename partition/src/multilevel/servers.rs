@@ -26,11 +26,14 @@ pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, max_arcs: u64, 
     let (weights, layout) = (&problem.weights, problem.layout());
     let effort = Effort::of(problem.quality);
     let epsilon = each_run(problem.epsilon);
-    let outer = Cycles { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, max_arcs, progress };
+    let targets: Option<Vec<f64>> =
+        layout.targets().map(|_| (0..layout.servers() as u16).map(|server| layout.server_target(server)).collect());
+    let across = Layout::new(layout.servers(), 1).with_targets(targets.as_deref());
+    let outer = Cycles { layout: across, epsilon, seed: problem.seed, effort, max_arcs, progress };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
     let mut servers = outer.partition(graph, weights, start.as_deref());
-    balance(&mut servers, graph, weights, layout.servers(), epsilon);
+    balance(&mut servers, graph, weights, across, epsilon);
 
     let inner = Cycles { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, max_arcs, progress };
     match problem.start {
@@ -45,7 +48,13 @@ fn each_run(epsilon: f64) -> f64 {
 }
 
 /// `parts`, but that a vertex whose server has changed takes that part of its new one which it is tied to most.
-fn settle<G: Graph>(graph: &G, weights: &VertexWeights, layout: Layout, parts: &[u16], servers: &[u16]) -> Vec<u16> {
+fn settle<G: Graph>(
+    graph: &G,
+    weights: &VertexWeights,
+    layout: Layout<'_>,
+    parts: &[u16],
+    servers: &[u16],
+) -> Vec<u16> {
     let mut parts = parts.to_vec();
     let mut loads = Loads::of(layout, weights, &parts);
     for (v, &server) in (0u32..).zip(servers) {
@@ -90,14 +99,17 @@ pub(super) fn initial_within<G: Graph>(
         let subgraph = subgraph_of(graph, servers, server, members, &local);
         let values = members.iter().flat_map(|&v| weights.of(v).iter().copied()).collect();
         let weights = VertexWeights::interleaved(weights.constraints(), values);
+        let (range, mean) = (layout.parts_of(server), layout.server_target(server));
+        let targets: Option<Vec<f64>> =
+            layout.targets().map(|_| range.clone().map(|part| layout.target(part) / mean).collect());
         let alone = Cycles {
-            layout: layout.per_server().into(),
+            layout: Layout::new(layout.per_server(), 1).with_targets(targets.as_deref()),
             epsilon: each_run(cycles.epsilon),
             seed: scramble(cycles.seed.wrapping_add(u64::from(server))),
             ..*cycles
         };
         let found = alone.best_initial(&subgraph, &weights, epsilon.min(alone.epsilon));
-        let first = layout.parts_of(server).start;
+        let first = range.start;
         members.iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
     }
     parts
