@@ -24,7 +24,8 @@ use crate::ui::{self, Ui};
     gsplit convert dataset/ogbn_products --out products --symmetrise\n  \
     gsplit convert com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split 0.6,0.2,0.2\n  \
     gsplit convert dataset/ogbn_papers100M --out papers --memory 8GiB --feature-dtype f16 --plan\n  \
-    gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned --random-split 0.6,0.2,0.2\n\n\
+    gsplit convert payments.csv --nodes customers.csv --out customers --label-column churned --random-split 0.6,0.2,0.2\n  \
+    gsplit convert calls.csv --nodes hosts.csv --out calls --vertex-weights cpu,memory --edge-weights bytes\n\n\
     OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
     --symmetrise for those.")]
 pub struct Args {
@@ -63,6 +64,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
     headings::grouped(command, &COMMON, |flag| match flag {
         "id-column" | "label-kind" | "split-column" | "encode" | "fill" | "scale" | "recipe" | "unseen"
         | "on-duplicate" | "missing-rows" => "Tables of vertices",
+        "vertex-weights" | "edge-weights" => "Weights",
         "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
         "feature-dtype" | "seed" => "Features and splits",
         _ => "Reading",

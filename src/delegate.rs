@@ -2,7 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 
@@ -18,17 +19,29 @@ pub fn to_trainer() -> Option<ExitCode> {
     }
     let beside = std::env::current_exe().map(|program| program.with_file_name("gsplit-train"));
     let error = match beside {
-        Ok(program) => {
+        Ok(program) => missing_libraries(&program).unwrap_or_else(|| {
             let cause = Command::new(&program).args(arguments).exec();
             format!(
                 "{}: {cause}: it trains, and belongs beside gsplit: copy both, or run `make build`",
                 program.display()
             )
-        }
+        }),
         Err(cause) => format!("cannot find gsplit's own executable: {cause}"),
     };
-    gsplit::ui::complain(&format!("error: {error}"));
-    Some(ExitCode::FAILURE)
+    Some(gsplit::ui::refuse(&error, 1))
+}
+
+/// Why the system cannot start `program`, if libraries are missing: else only the system's loader would say so, in its words. It is asked
+/// as `ldd` asks it, in some milliseconds.
+fn missing_libraries(program: &Path) -> Option<String> {
+    let listed = Command::new(program).env("LD_TRACE_LOADED_OBJECTS", "1").stdin(Stdio::null()).output().ok()?;
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let missing: Vec<&str> =
+        listed.lines().filter_map(|line| line.trim().split_once(" => not found")).map(|(name, _)| name).collect();
+    (!missing.is_empty()).then(|| {
+        let remedy = "run `make setup` and build again, or unpack the archive or wheel again, whole";
+        format!("{}: {} not found: {remedy}", program.display(), missing.join(", "))
+    })
 }
 
 /// Output of `gsplit-train` with these `words`.

@@ -85,15 +85,14 @@ fn main() -> ExitCode {
     // NCCL joins processes that train.
     gsplit_kernels::before_cuda(false);
     if let Some(problem) = removed::answer(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
-        ui::complain(&format!("error: {problem}"));
-        return ExitCode::from(2);
+        return ui::refuse(&problem, 2);
     }
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;
     }
-    let given = command().get_matches_from(arguments::given());
-    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let given = command().try_get_matches_from(arguments::given()).unwrap_or_else(|error| ui::end(&error));
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error));
     ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(*args, ui),
         Command::Generate(args) => generate::run(args, ui),

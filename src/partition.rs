@@ -34,11 +34,13 @@ Examples:
   gsplit partition products --parts 4 --weights unit --report
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
+  gsplit partition products --targets 2,1,1
   gsplit partition papers --parts 4 --memory 12GiB
+  gsplit partition mesh --parts 8 --weights own
+  gsplit partition calls --parts 4 --weights own --balance own,vertices
   gsplit partition products --parts 4 --weights unit --objective volume
   gsplit partition products --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
-  gsplit partition products --parts 4 --partitioner ldg
   gsplit partition products --import products.graph.part.4")]
 pub struct Args {
     /// Dataset directory
@@ -73,7 +75,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
         ["parts", "weights", "presample", "quality", "epsilon", "servers", "memory", "key", "report", "force"];
     headings::grouped(command, &COMMON, |flag| match flag {
         "import" | "by-original-id" | "refine" => "Beginning with another partition",
-        "load" | "balance" => "What is balanced",
+        "load" | "balance" | "targets" => "What is balanced",
         _ => "Partitioner",
     })
 }
@@ -215,7 +217,7 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     let chosen = named_or_only(dataset, args.presample.as_deref(), without, ui)?;
     if needed && chosen.is_none() {
         anyhow::bail!(
-            "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights degree or unit",
+            "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights degree, unit or own",
             args.options.weights_name(),
             args.dataset.display(),
             shell_path(&args.dataset)
@@ -297,6 +299,12 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
     let (smallest, largest) = (report.part_sizes.iter().min(), report.part_sizes.iter().max());
     row("vertices of a part", format!("{} to {}", smallest.unwrap_or(&0), largest.unwrap_or(&0)));
     row("imbalance", format!("{:.3} in the weights that were balanced", report.imbalance));
+    if let Some(of_target) = &report.of_target {
+        const SHOWN: usize = 16;
+        let shown: Vec<String> = of_target.iter().take(SHOWN).map(|over| format!("{over:.3}")).collect();
+        let more = if of_target.len() > SHOWN { ", ..." } else { "" };
+        row("part / target", format!("{}{more}", shown.join(", ")));
+    }
     let pairs = report.adjacent_pairs;
     row("cut", format!("{} of {pairs} adjacent pairs ({:.1} %)", report.cut, share(report.cut, pairs)));
     let (unit, cross) = match presampled {
@@ -320,6 +328,18 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
         let batch = between.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
         let weighted = between.weighted_cut;
         row("  weighted", format!("{weighted} {unit} ({:.1} %{batch})", 100.0 * between.expected_cross_share));
+    }
+    if let Some(own) = &report.own_weights {
+        let columns: Vec<String> = own.vertices.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
+        if !columns.is_empty() {
+            row("own heaviest / mean", columns.join(", "));
+        }
+        if let (Some(cut), Some(total)) = (own.cut, own.total) {
+            row(
+                "own weight of the cut",
+                format!("{cut} of {total} ({:.1} %)", 100.0 * cut / total.max(f64::MIN_POSITIVE)),
+            );
+        }
     }
     let balance = &report.balance;
     let columns = [

@@ -14,7 +14,10 @@ const fn removed(subcommands: &'static [&str], words: &'static [&str], remedy: &
     Removed { subcommands, words, remedy }
 }
 
-const REMOVED: [Removed; 13] = [
+/// Remedy for the partitioners that met each vertex once.
+const STREAMED: &str = "--partitioner multilevel cuts far less, with --memory SIZE also of graphs that do not fit";
+
+const REMOVED: [Removed; 16] = [
     removed(&["bench"], &["table3"], "`gsplit compare DATASET --rounds 3` has the same seconds by phase"),
     removed(&["bench"], &["sweep"], "`gsplit compare DATASET --over ranks=1,2,4` has a table for each value"),
     removed(&["train", "run"], &["--exchange"], "rows alone cross between ranks: leave it out"),
@@ -32,6 +35,9 @@ const REMOVED: [Removed; 13] = [
     removed(&["place"], &["--placement"], "its name is --rule"),
     removed(&["export"], &["--memory"], "its name is --buffer"),
     removed(&["convert", "run"], &["--split"], "its name is --split-name"),
+    removed(&["partition"], &["--partitioner", "ldg"], STREAMED),
+    removed(&["partition"], &["--partitioner", "fennel"], STREAMED),
+    removed(&["partition"], &["--order"], "it was for ldg and fennel, which are gone too: leave it out"),
 ];
 
 /// One line for the user whose command line, without the program, has what is gone.

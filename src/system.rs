@@ -10,7 +10,7 @@
 //! setting for all its rows.
 
 use clap::ValueEnum;
-use gsplit_partition::{Load, Method, Order, PartitionOptions, Weights};
+use gsplit_partition::{Load, Method, PartitionOptions, Weights};
 use gsplit_trainer::{Device, Parallelism, RowPlacement, TrainConfig};
 
 /// A row of the table.
@@ -156,6 +156,7 @@ impl System {
         let (partitioner, weights) = self.choices().map?;
         Some(PartitionOptions {
             parts,
+            targets: Vec::new(),
             servers: if self.draws() { 1 } else { servers },
             partitioner,
             quality: None,
@@ -167,7 +168,6 @@ impl System {
             epsilon: 0.03,
             seed,
             tries: 1,
-            order: Order::default(),
             memory: None,
         })
     }

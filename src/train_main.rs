@@ -150,8 +150,8 @@ fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
         true => command(),
         false => command().mut_subcommand("train", train::brief),
     };
-    let given = command.get_matches_from(line);
-    (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
+    let given = command.try_get_matches_from(line).unwrap_or_else(|error| ui::end(&error));
+    (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error)), given)
 }
 
 /// A command line with `more` arguments right after its subcommand.
@@ -204,7 +204,7 @@ mod tests {
             ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
             ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
             ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
-            ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
+            ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: expected a number"),
             ("epochs = 2.5", 1, "2.5 is no value of --epochs"),
             ("epochs = -1", 1, "-1 is not in 0..="),
             ("ranks = 1979-05-27", 1, "got a datetime"),
@@ -239,7 +239,7 @@ mod tests {
     fn options_that_contradict_each_other_are_named() {
         for (args, words) in [
             (&["--layers", "2"][..], "--layers 2"),
-            (&["--parallelism", "single", "--ranks", "2"], "single needs 1"),
+            (&["--parallelism", "single", "--ranks", "2"], "--parallelism single is one rank"),
             (&["--model", "gat", "--heads", "7"], "--heads 7"),
             (&["--dropout", "1"], "--dropout 1"),
             (&["--lr", "0"], "--lr 0"),

@@ -9,7 +9,7 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging, take_signals};
@@ -24,7 +24,7 @@ pub struct Output {
     /// Print results only: no progress, no notes, no line for each epoch
     #[arg(long, short, global = true, help_heading = "Every subcommand")]
     quiet: bool,
-    /// Print the result as one JSON object on standard output, and no progress; of a failure {"error": ..., "exit": 1 or 2}
+    /// Print the result as one JSON object on standard output, and no progress; of a failure {"error", "exit", "schema"}
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
     /// Open artifacts without a check for damage. Else files are checked against their checksums when they are first opened
@@ -83,8 +83,18 @@ pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
 /// Set in the environment by a program that reads `--json` and shows its user the progress on standard error, as the Python package.
 const PROGRESS: &str = "GSPLIT_PROGRESS";
 
+/// Version of the objects that `--json` prints: it grows where a key goes or means something else (docs/json.md).
+const SCHEMA: u64 = 1;
+/// Exit codes of a program that ended because it was asked to: 128 and the number of the signal, as shells have it.
+const SIGINT: u8 = 130;
+const SIGTERM: u8 = 143;
+
 /// Set by Ctrl-C and its kin.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The exit code of the signal that set it.
+static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
+/// The command line has `--json`.
+static JSON: AtomicBool = AtomicBool::new(false);
 /// The subcommand watches [`INTERRUPTED`] and ends by itself.
 static GENTLE: AtomicBool = AtomicBool::new(false);
 
@@ -95,16 +105,63 @@ pub fn stop_gently() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-/// Says once why the program ends, whoever notices first.
-fn complain_once(line: &str) {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !TOLD.swap(true, Ordering::SeqCst) {
+/// Says once that the program ends because it was asked to, whoever notices first.
+fn tell_interrupt(line: &str) {
+    // Whoever comes second waits until all is told, and may then end the program.
+    static TOLD: Mutex<bool> = Mutex::new(false);
+    let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !std::mem::replace(&mut *told, true) {
         complain(line);
+        if JSON.load(Ordering::SeqCst) {
+            let _ = writeln!(std::io::stdout(), "{}", failure(line, SIGNAL.load(Ordering::SeqCst)));
+        }
     }
 }
 
+/// A failure for a script.
+fn failure(told: &str, exit: u8) -> Value {
+    json!({ "error": told, "exit": exit, "schema": SCHEMA })
+}
+
+/// The exit code for why nothing is done, found before the options are read: told on standard error, and with `--json` to a script.
+pub fn refuse(told: &str, exit: u8) -> ExitCode {
+    complain(&format!("error: {told}"));
+    tell_script(told, exit);
+    ExitCode::from(exit)
+}
+
+fn tell_script(told: &str, exit: u8) {
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    if words.any(|word| word == "--json") {
+        let _ = writeln!(std::io::stdout(), "{}", failure(told, exit));
+    }
+}
+
+/// The words of `error`, with plain ones in place of the standard library's for what it cannot parse.
+pub fn plainly(error: &clap::Error) -> String {
+    let told = error.render().to_string();
+    let told = told.replace("invalid float literal", "expected a number, such as 0.5");
+    told.replace("invalid digit found in string", "expected a whole number")
+}
+
+/// Ends the program as clap does, where the command line is wrong or asks for help; with `--json` a script is told too.
+pub fn end(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let told = plainly(error);
+    let problem = told.strip_prefix("error: ").unwrap_or(&told);
+    let problem = problem.split_once("\n\n").map_or(problem, |(problem, _)| problem);
+    let tip = told.lines().map(str::trim).find(|line| line.starts_with("tip: "));
+    let words =
+        problem.split_whitespace().chain(tip.map(|_| ";")).chain(tip.into_iter().flat_map(str::split_whitespace));
+    tell_script(&words.collect::<Vec<_>>().join(" ").replace(" ; ", "; "), 2);
+    let _ = write!(std::io::stderr(), "{told}");
+    std::process::exit(2)
+}
+
 fn complain_of_interrupt(kept: &[PathBuf]) {
-    complain_once(&match kept {
+    tell_interrupt(&match kept {
         [] => "interrupted: what was unfinished is removed, what was finished before is kept".to_string(),
         kept => {
             let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
@@ -116,8 +173,9 @@ fn complain_of_interrupt(kept: &[PathBuf]) {
 
 /// For work that ended because a library took the signal in this program's stead: ends as an interrupt does.
 pub fn interrupted() -> ! {
+    SIGNAL.store(SIGTERM, Ordering::SeqCst);
     complain_of_interrupt(&staging::remove_all());
-    std::process::exit(1)
+    std::process::exit(SIGTERM.into())
 }
 
 /// Ends the program because of `error` although some of its threads hang: they keep it from returning, and libtorch's do not
@@ -131,13 +189,14 @@ pub fn give_up(error: &str) -> ! {
     std::process::exit(1)
 }
 
-fn on_interrupt() {
+fn on_interrupt(exit: u8) {
+    SIGNAL.store(exit, Ordering::SeqCst);
     INTERRUPTED.store(true, Ordering::SeqCst);
     if GENTLE.load(Ordering::SeqCst) {
         return;
     }
     complain_of_interrupt(&staging::remove_all());
-    std::process::exit(1);
+    std::process::exit(exit.into());
 }
 
 fn on_panic(info: &PanicHookInfo<'_>) {
@@ -173,8 +232,10 @@ fn refused_by_system(panic: &str) -> Option<String> {
     ))
 }
 
-/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), Ctrl-C included.
+/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request to stop one of its own and 130
+/// (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
+    JSON.store(output.json, Ordering::SeqCst);
     if let Err(error) = wait_for_sigterm() {
         complain(&format!("warning: SIGTERM will leave a hidden unfinished directory: {error}"));
     }
@@ -183,7 +244,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             "warning: a file that is too long, or cut while it is read, ends gsplit by a signal: {error}"
         ));
     }
-    if let Err(error) = ctrlc::set_handler(on_interrupt) {
+    if let Err(error) = ctrlc::set_handler(|| on_interrupt(SIGINT)) {
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
@@ -208,10 +269,10 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         if GENTLE.load(Ordering::SeqCst) {
             // It knows what is left.
             match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
-                Some(told) if told.starts_with("interrupted: ") => complain_once(&told),
+                Some(told) if told.starts_with("interrupted: ") => tell_interrupt(&told),
                 _ => complain_of_interrupt(&[]),
             }
-            return ExitCode::FAILURE;
+            return ExitCode::from(SIGNAL.load(Ordering::SeqCst));
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.
         std::thread::sleep(Duration::from_millis(10));
@@ -225,14 +286,16 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, format!("{error:#}"));
             complain(&format!("error: {told}"));
             if output.json {
-                ui.print(json!({ "error": told, "exit": exit }));
+                ui.print(failure(&told, exit));
             }
             ExitCode::from(exit)
         }
         Err(_) => {
-            match check::settled() {
-                Ok(()) => complain("error: stopped by the internal failure above"),
-                Err(damage) => complain(&format!("error: {damage}")),
+            let damage = check::settled().err().map(|damage| damage.to_string());
+            let told = damage.unwrap_or_else(|| "stopped by the internal failure above".into());
+            complain(&format!("error: {told}"));
+            if output.json {
+                ui.print(failure(&told, 1));
             }
             ExitCode::FAILURE
         }
@@ -246,7 +309,7 @@ fn wait_for_sigterm() -> std::io::Result<()> {
     signals.thread_block()?;
     let wait = move || {
         if signals.wait().is_ok() {
-            on_interrupt();
+            on_interrupt(SIGTERM);
         }
     };
     std::thread::Builder::new().name("sigterm".into()).spawn(wait).map(drop)
@@ -343,6 +406,10 @@ impl Ui {
     /// Prints the whole result for a script, with `--json`; nothing when it was made of damaged files, which [`guard`] says.
     pub fn json(&self, result: &serde_json::Value) {
         if self.output.json && check::settled().is_ok() {
+            let mut result = result.clone();
+            if let Some(keys) = result.as_object_mut() {
+                keys.insert("schema".into(), SCHEMA.into());
+            }
             self.print(result);
         }
     }

@@ -61,7 +61,8 @@ pub enum KernelError {
     },
     /// A fanout that cannot be drawn.
     #[error(
-        "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all`, got {got:?}; write `all` to take every neighbour"
+        "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all` for every neighbour, got {}",
+        if got.is_empty() { "nothing before or after a comma".to_string() } else { format!("{got:?}") }
     )]
     Fanout {
         /// The text that was given.

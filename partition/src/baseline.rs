@@ -1,7 +1,8 @@
 //! Partitions that look at no edge: GSplit's "Rand", and hashing.
 //!
-//! Random: a random permutation dealt out in turn, so that sizes differ by at most one. Hash: each vertex draws its part
-//! by itself, so that sizes vary as throws of dice do; a part that stays empty, on tiny graphs, gets one vertex.
+//! Random: a random permutation dealt out in turn, so that sizes differ by at most one; with targets cut into ranges as long as these
+//! are. Hash: each vertex draws its part by itself, so that sizes vary as throws of dice do. A part that stays empty, on tiny graphs
+//! or with a tiny target, gets one vertex.
 //! Both cut (k - 1)/k of the edges on average. Cost: O(n log n) and O(n).
 
 use gsplit_kernels::{Draws, Stream, StreamKey, permute};
@@ -19,7 +20,14 @@ impl Partitioner for Random {
         let n = problem.topology.num_vertices();
         let mut assignment = vec![0; n];
         let order = permute(n as u32, &StreamKey::new(problem.seed, Stream::Assign));
-        (0..).zip(order).for_each(|(i, v): (u32, u32)| assignment[v as usize] = (i % problem.parts) as u16);
+        let ends = problem.targets.as_ref().map(|_| problem.layout().ends());
+        for (i, v) in (0u32..).zip(order) {
+            assignment[v as usize] = match &ends {
+                None => (i % problem.parts) as u16,
+                Some(ends) => at((f64::from(i) + 0.5) / n as f64, ends),
+            };
+        }
+        fill_empty_parts(&mut assignment, &problem.weights, problem.layout());
         Ok(assignment)
     }
 }
@@ -30,9 +38,18 @@ pub(crate) struct Hash;
 impl Partitioner for Hash {
     fn assign(&self, problem: &Problem<'_>, _progress: &dyn Progress) -> Result<Vec<u16>> {
         let key = StreamKey::new(problem.seed, Stream::Assign);
-        let part = |v| Draws::new(&key, v).below(problem.parts) as u16;
+        let ends = problem.targets.as_ref().map(|_| problem.layout().ends());
+        let part = |v| match &ends {
+            None => Draws::new(&key, v).below(problem.parts) as u16,
+            Some(ends) => at(f64::from(Draws::new(&key, v).below(u32::MAX)) / f64::from(u32::MAX), ends),
+        };
         let mut assignment: Vec<u16> = (0..problem.topology.num_vertices() as u32).into_par_iter().map(part).collect();
-        fill_empty_parts(&mut assignment, &problem.weights, problem.parts);
+        fill_empty_parts(&mut assignment, &problem.weights, problem.layout());
         Ok(assignment)
     }
+}
+
+/// The part that holds the point at `fraction` of the whole, of parts that end at `ends`.
+fn at(fraction: f64, ends: &[f64]) -> u16 {
+    ends.partition_point(|&end| end <= fraction).min(ends.len() - 1) as u16
 }

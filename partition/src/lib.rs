@@ -4,8 +4,8 @@
 //! weights (what a part may not have too much of) ─┐
 //! adjacency (the symmetrised graph) ──────────────┼─▶ metis ─▶ spread ─▶ repair ─┐
 //!                                                 │     multilevel ─▶ repair     │
-//!                                                 │     range, ldg, fennel       │
-//!                                                 │     random, hash, import ────┴─▶ cache order, report
+//!                                                 │     range, random, hash,     │
+//!                                                 │     import ──────────────────┴─▶ cache order, report
 //! ```
 //!
 //! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`mod@evaluate`]
@@ -25,6 +25,7 @@ mod loads;
 mod metis;
 mod multilevel;
 mod options;
+mod own;
 mod partition;
 mod partitioner;
 mod pieces;
@@ -34,7 +35,6 @@ mod repair;
 mod report;
 mod scramble;
 mod spread;
-mod streaming;
 mod symmetric;
 #[cfg(test)]
 mod tests;
@@ -42,12 +42,13 @@ mod weights;
 
 use adjacency::Adjacency;
 use layout::Layout;
+use own::OwnWeights;
 use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 
 pub use error::{Error, Result};
 pub use import::{ImportOptions, Imported};
 pub use multilevel::Quality;
-pub use options::{Load, Method, Objective, Order, PartitionOptions, Quantity, Weights};
+pub use options::{Load, Method, Objective, PartitionOptions, Quantity, Weights};
 pub use partition::{Partitioned, assess, partition};
 pub use report::cuts;

@@ -10,12 +10,13 @@ use crate::{Layout, VertexWeights};
 /// Load of each part.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
-    layout: Layout,
+    layout: Layout<'static>,
+    /// Target of each part over the mean.
+    targets: Vec<f64>,
+    largest_target: f64,
     constraints: usize,
     /// Mean load of a part, one per constraint.
     means: Vec<f64>,
-    /// Share of each part over the mean share: 1, but for bundles.
-    relative_shares: Vec<f64>,
     /// Interleaved as the vertex weights are.
     loads: Vec<u64>,
     sizes: Vec<u64>,
@@ -23,18 +24,25 @@ pub(crate) struct Loads {
 
 impl Loads {
     /// Parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty(parts: impl Into<Layout>, weights: &VertexWeights) -> Self {
+    pub(crate) fn empty<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights) -> Self {
         let layout = parts.into();
         let parts = layout.parts();
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
-        let relative_shares = (0..parts as u16).map(|part| layout.share(part) * f64::from(parts)).collect();
-        Self { layout, constraints, means, relative_shares, loads, sizes }
+        let targets: Vec<f64> = (0..parts as u16).map(|part| layout.target(part)).collect();
+        let largest_target = targets.iter().copied().fold(1.0, f64::max);
+        Self { layout: Layout::new(parts, layout.servers()), targets, largest_target, constraints, means, loads, sizes }
+    }
+
+    /// Load that `part` is to have, over the mean.
+    #[inline]
+    pub(crate) fn target(&self, part: u16) -> f64 {
+        self.targets[part as usize]
     }
 
     /// The loads under `assignment`.
-    pub(crate) fn of(parts: impl Into<Layout>, weights: &VertexWeights, assignment: &[u16]) -> Self {
+    pub(crate) fn of<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights, assignment: &[u16]) -> Self {
         let mut loads = Self::empty(parts, weights);
         (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
         loads
@@ -59,8 +67,8 @@ impl Loads {
         sums
     }
 
-    /// The layout of the parts.
-    pub(crate) fn layout(&self) -> Layout {
+    /// The layout of the parts, without their targets.
+    pub(crate) fn layout(&self) -> Layout<'static> {
         self.layout
     }
 
@@ -102,23 +110,23 @@ impl Loads {
         &self.loads[start..start + self.constraints]
     }
 
-    /// Load of `part` over its mean, one per constraint.
-    fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
-        self.row(part).iter().zip(self.means_of(part)).map(|(&load, mean)| load as f64 / mean)
+    /// Load of `part` over its target, one per constraint.
+    fn over_target(&self, part: u16) -> impl Iterator<Item = f64> {
+        self.row(part).iter().zip(self.targets_of(part)).map(|(&load, target)| load as f64 / target)
     }
 
-    /// Load that is the share of `part`, one per constraint.
+    /// Load that is the target of `part`, one per constraint.
     #[inline]
-    fn means_of(&self, part: u16) -> impl Iterator<Item = f64> {
-        let relative = self.relative_shares[part as usize];
-        self.means.iter().map(move |mean| mean * relative)
+    fn targets_of(&self, part: u16) -> impl Iterator<Item = f64> {
+        let target = self.target(part);
+        self.means.iter().map(move |mean| mean * target)
     }
 
-    /// Most that each part may carry, interleaved as the loads are: 1 + `epsilon` times its mean, and not less than the next whole
-    /// number above the mean, without which the parts may not hold all there is.
+    /// Most that each part may carry, interleaved as the loads are: 1 + `epsilon` times its target, and not less than the next whole
+    /// number above it, without which the parts may not hold all there is.
     pub(crate) fn capacities(&self, epsilon: f64) -> Vec<u64> {
         let parts = 0..self.num_parts() as u16;
-        parts.flat_map(|part| self.means_of(part).map(|mean| capacity(mean, epsilon))).collect()
+        parts.flat_map(|part| self.targets_of(part).map(|target| capacity(target, epsilon))).collect()
     }
 
     /// Whether `part` carries more than its `capacities`.
@@ -134,15 +142,21 @@ impl Loads {
         (0..self.num_parts() as u16).map(|part| self.excess(part, &nothing, 0.0, capacities)).sum()
     }
 
-    /// Load of `part` over the mean, in its fullest constraint.
+    /// Rank of `part` by room for more, to compare it with others: the less, the more room it has. Load over the mean where all targets
+    /// are equal.
+    pub(crate) fn lack_of_room(&self, part: u16) -> f64 {
+        self.fullness(part) * self.target(part) + (self.largest_target - self.target(part))
+    }
+
+    /// Load of `part` over its target, in its fullest constraint.
     pub(crate) fn fullness(&self, part: u16) -> f64 {
-        self.over_mean(part).fold(0.0, f64::max)
+        self.over_target(part).fold(0.0, f64::max)
     }
 
     /// The part that is fullest in a constraint, and that constraint.
     pub(crate) fn fullest(&self) -> (u16, usize) {
         let all =
-            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_mean(part)).map(move |of| (part, of)));
+            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_target(part)).map(move |of| (part, of)));
         let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
         fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
     }
@@ -152,15 +166,15 @@ impl Loads {
         weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
     }
 
-    /// Heaviest part over the mean, in the worst constraint.
+    /// Largest load of a part over its target, in the worst constraint.
     pub(crate) fn imbalance(&self) -> f64 {
         (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
     }
 
-    /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
+    /// Load of `part` over its target with `weight` more, in the constraint where that is largest.
     pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
-        let loads = self.row(part).iter().zip(weight).zip(self.means_of(part));
-        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
+        let loads = self.row(part).iter().zip(weight).zip(self.targets_of(part));
+        loads.map(|((&load, &weight), target)| (load as f64 + f64::from(weight)) / target).fold(0.0, f64::max)
     }
 
     /// Load of `part` above its `capacities`, over the means, if its loads changed by `sign * weight`.
@@ -179,7 +193,7 @@ impl Loads {
     }
 }
 
-/// Most that a part may carry whose share is `mean`.
-pub(crate) fn capacity(mean: f64, epsilon: f64) -> u64 {
-    ((mean * (1.0 + epsilon)) as u64).max(mean.ceil() as u64)
+/// Most that a part may carry that is to carry `target`.
+pub(crate) fn capacity(target: f64, epsilon: f64) -> u64 {
+    ((target * (1.0 + epsilon)) as u64).max(target.ceil() as u64)
 }

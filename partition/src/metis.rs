@@ -24,7 +24,7 @@ use metis::option::Seed;
 use metis::{Graph, Idx};
 use rayon::prelude::*;
 
-use crate::{Adjacency, Error, Result, VertexWeights};
+use crate::{Adjacency, Error, Layout, Result, VertexWeights};
 use gsplit_store::memory::shown;
 
 /// Bound of the sum of the vertex weights of a constraint.
@@ -41,10 +41,11 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(crate) fn kway(
     graph: &Adjacency,
     weights: &VertexWeights,
-    parts: u32,
+    layout: Layout<'_>,
     epsilon: f64,
     seed: u64,
 ) -> Result<Vec<u16>> {
+    let parts = layout.parts();
     let failed = |error: metis::Error| match error {
         metis::Error::Memory => {
             Error::Metis("not enough memory for this graph; use --partitioner multilevel, or a larger machine".into())
@@ -53,7 +54,11 @@ pub(crate) fn kway(
         _ => Error::Interrupted,
     };
     let constraints = weights.constraints();
-    let vwgt = (!weights.is_unit()).then(|| scaled(weights, graph.vertices(), parts));
+    let vwgt = (!weights.is_unit()).then(|| scaled(weights, graph.vertices(), layout));
+    let tpwgts = layout.targets().map(|targets| {
+        let fraction = |target: &f64| (target / f64::from(parts)) as f32;
+        targets.iter().flat_map(|target| vec![fraction(target); constraints]).collect::<Vec<f32>>()
+    });
     let ubvec = vec![(1.0 + epsilon as f32).max(LEAST_TOLERANCE); constraints];
     let mut part = vec![0; graph.num_rows()];
     let mut call = Graph::new(constraints as Idx, parts as Idx, graph.indptr(), graph.indices())
@@ -62,6 +67,9 @@ pub(crate) fn kway(
         .set_option(Seed(metis_seed(seed)));
     if let Some(vwgt) = &vwgt {
         call = call.set_vwgt(vwgt);
+    }
+    if let Some(tpwgts) = &tpwgts {
+        call = call.set_tpwgts(tpwgts);
     }
     if let Some(adjwgt) = graph.weights() {
         call = call.set_adjwgt(adjwgt);
@@ -79,8 +87,9 @@ pub(crate) fn kway(
     Ok(part)
 }
 
-/// Weights of the rows as METIS takes them, interleaved: proportional, at least 1, at most a part's share.
-fn scaled(weights: &VertexWeights, vertices: &[u32], parts: u32) -> Vec<Idx> {
+/// Weights of the rows as METIS takes them, interleaved: proportional, at least 1, at most the smallest part's share.
+fn scaled(weights: &VertexWeights, vertices: &[u32], layout: Layout<'_>) -> Vec<Idx> {
+    let smallest = layout.targets().unwrap_or_default().iter().copied().fold(1.0, f64::min);
     let rows = vertices.len() as u64;
     let budget = (MAX_TOTAL - rows).min(MEAN_WEIGHT * rows);
     let column = |c: usize| {
@@ -88,7 +97,7 @@ fn scaled(weights: &VertexWeights, vertices: &[u32], parts: u32) -> Vec<Idx> {
         let scale = budget as f64 / total.max(1) as f64;
         let scaled = |&v: &u32| ((f64::from(weights.of(v)[c]) * scale).round() as u64).max(1);
         let column: Vec<u64> = vertices.par_iter().map(scaled).collect();
-        let share = share(&column, u64::from(parts));
+        let share = ((share(&column, u64::from(layout.parts())) as f64 * smallest) as u64).max(1);
         column.into_par_iter().map(|weight| weight.min(share) as Idx).collect::<Vec<_>>()
     };
     let mut columns: Vec<Vec<Idx>> = (0..weights.constraints()).map(column).collect();
@@ -178,7 +187,7 @@ mod tests {
     fn weights_keep_their_proportions_and_stay_in_range() {
         let heavy = vec![0, 1, 3, u32::MAX / 2, u32::MAX];
         let weights = VertexWeights::new(5, &[heavy, vec![1, 1, 0, 0, 0]]);
-        let scaled = scaled(&weights, &[0, 1, 2, 3, 4], 2);
+        let scaled = scaled(&weights, &[0, 1, 2, 3, 4], 2.into());
         // Both constraints share 5000. The heaviest vertex of the first fills a part alone, so it weighs what is left.
         let column = |c: usize| scaled.iter().skip(c).step_by(2).copied().collect::<Vec<_>>();
         assert_eq!(column(0), [1, 1, 1, 1667, 1670]);
@@ -220,7 +229,7 @@ mod tests {
         let dataset = graph.dataset();
         let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
         let weights = VertexWeights::unit(dataset.num_vertices());
-        let run = |seed| kway(&adjacency, &weights, 5, 0.03, seed).unwrap();
+        let run = |seed| kway(&adjacency, &weights, 5.into(), 0.03, seed).unwrap();
         assert_eq!(run(1), run(1));
         assert!((2..6).any(|seed| run(seed) != run(1)));
     }

@@ -4,10 +4,15 @@ use clap::ValueEnum;
 use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use serde::Serialize;
 
+use crate::scramble::scramble;
 use crate::{Error, Quality, Result};
 
 /// Most parts a partition can have: parts are stored as 16-bit numbers.
 pub(crate) const MAX_PARTS: u32 = 65_535;
+/// Least fraction of the whole that a part may be asked to carry.
+const LEAST_TARGET: f64 = 1e-9;
+/// Letters of targets in a key, at most.
+const LONGEST_TARGETS: usize = 32;
 /// Most seeds that METIS may try.
 const MAX_TRIES: u32 = 1000;
 
@@ -25,10 +30,6 @@ pub enum Method {
     Hash,
     /// Contiguous ranges of vertices that weigh the same: as good as the order of the ids
     Range,
-    /// Linear Deterministic Greedy: one pass, each vertex to the part that holds most of its neighbours and has room
-    Ldg,
-    /// Fennel: one pass, neighbours in the part against what its load costs
-    Fennel,
 }
 
 impl Method {
@@ -50,6 +51,9 @@ pub enum Weights {
     Degree,
     /// Vertices and edges weigh 1
     Unit,
+    /// Vertices and edges weigh what came with the graph: in a METIS file, or in columns that convert's --vertex-weights and
+    /// --edge-weights name. Columns of vertices are balanced each by itself
+    Own,
 }
 
 impl Weights {
@@ -84,6 +88,8 @@ pub enum Quantity {
     Work,
     /// Pre-sampled appearances at any layer
     Appear,
+    /// Weights of vertices that came with the graph, each column by itself
+    Own,
 }
 
 /// Objective by which partitions that are as well balanced are compared.
@@ -97,17 +103,6 @@ pub enum Objective {
     Volume,
 }
 
-/// In which order vertices are streamed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// As they are numbered
-    #[default]
-    Natural,
-    /// At random, by --seed
-    Random,
-}
-
 /// Options of [`partition`](crate::partition()).
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct PartitionOptions {
@@ -117,14 +112,19 @@ pub struct PartitionOptions {
         long,
         value_name = "K",
         required = false,
-        required_unless_present_any = ["import", "refine"],
+        required_unless_present_any = ["import", "refine", "targets"],
         default_value_ifs([
             ("import", clap::builder::ArgPredicate::IsPresent, "0"),
+            ("targets", clap::builder::ArgPredicate::IsPresent, "0"),
             ("refine", clap::builder::ArgPredicate::IsPresent, "0"),
         ]),
         hide_default_value = true
     )]
     pub parts: u32,
+    /// Weight that each part is to have, as 2,1,1 for one of half and two of a quarter: numbers above 0 in proportion, as many as there are
+    /// parts; --parts may be left out [default: parts of equal weight]
+    #[arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true)]
+    pub targets: Vec<f64>,
     /// Number of servers that the parts lie on, K / N on each: part p on server p / (K / N). What lies between servers is
     /// cut first, as little of it as can be, then what lies between the parts of each (multilevel only)
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -142,17 +142,17 @@ pub struct PartitionOptions {
     /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub refine: Option<String>,
-    /// Weights to balance, and the cost of cutting an edge [default: presampled; range, ldg and fennel: unit]
+    /// Weights to balance, and the cost of cutting an edge [default: presampled; range: unit]
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
     /// Pre-sample counter that is a vertex's load, for --weights presampled and vertex
     #[arg(long, value_enum, default_value_t)]
     pub load: Load,
     /// Quantities that the parts share evenly, one or several at once, instead of what --weights balances. --weights
-    /// (presampled or unit) then only says what cutting an edge costs
+    /// (presampled, unit or own) then only says what cutting an edge costs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")]
     pub balance: Vec<Quantity>,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (not for random, hash and range)
+    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean, or times its target (not for random, hash and range)
     #[arg(long, default_value_t = 0.03)]
     pub epsilon: f64,
     /// Seed of all random choices
@@ -161,9 +161,6 @@ pub struct PartitionOptions {
     /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tries: u32,
-    /// In which order ldg and fennel meet the vertices
-    #[arg(long, value_enum, default_value_t)]
-    pub order: Order,
     /// Bytes that the process may hold besides mapped files, for multilevel and metis; four fifths of what is free more when `None`.
     #[arg(skip)]
     #[serde(skip)]
@@ -180,6 +177,7 @@ impl PartitionOptions {
             let problem = "expected a number above 0 and at most 1, as 0.03 for parts at most 3 % above the mean";
             return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
         }
+        self.check_targets()?;
         self.check_servers()?;
         self.check_weights()?;
         let name = value_name(self.partitioner);
@@ -189,12 +187,6 @@ impl PartitionOptions {
         if self.tries > 1 && self.partitioner != Method::Metis {
             let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
             return Err(Error::Option(format!("{problem}, leave --tries out")));
-        }
-        if self.order != Order::Natural && !matches!(self.partitioner, Method::Ldg | Method::Fennel) {
-            let order = value_name(self.order);
-            let problem =
-                format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
-            return Err(Error::Option(format!("{problem}, leave --order out")));
         }
         if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
             let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
@@ -207,6 +199,38 @@ impl PartitionOptions {
             return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
         }
         Ok(())
+    }
+
+    fn check_targets(&self) -> Result<()> {
+        let wrong = |problem: String| Err(Error::Option(format!("--targets: {problem}")));
+        if let Some((at, target)) = (1..).zip(&self.targets).find(|(_, target)| !(**target > 0.0 && target.is_finite()))
+        {
+            return wrong(format!("number {at} is {target}: expected numbers above 0, as 2,1,1"));
+        }
+        if !self.targets.is_empty() && self.targets.len() != self.parts as usize {
+            let (found, parts) = (self.targets.len(), self.parts);
+            return wrong(format!(
+                "{found} numbers for --parts {parts}: expected one for each part, or leave --parts out"
+            ));
+        }
+        let sum: f64 = self.targets.iter().sum();
+        if !sum.is_finite() {
+            return wrong("they do not add up: their sum is no finite number".into());
+        }
+        if let Some(target) = self.targets.iter().find(|target| **target / sum < LEAST_TARGET) {
+            return wrong(format!(
+                "they do not add up: {target} is less than a {:.0}th of the sum {sum:e}",
+                1.0 / LEAST_TARGET
+            ));
+        }
+        Ok(())
+    }
+
+    /// Target of each part over their mean; `None` where all are to be equal.
+    pub(crate) fn targets_over_mean(&self) -> Option<Vec<f64>> {
+        let sum: f64 = self.targets.iter().sum();
+        let over_mean = |target: &f64| target * self.targets.len() as f64 / sum;
+        (!self.targets.is_empty()).then(|| self.targets.iter().map(over_mean).collect())
     }
 
     fn check_servers(&self) -> Result<()> {
@@ -236,13 +260,17 @@ impl PartitionOptions {
         if !self.partitioner.weighs() && (self.weights.is_some() || !self.balance.is_empty()) {
             return Err(Error::Option(format!("{given}: --partitioner {name} weighs nothing; leave {given} out")));
         }
+        if self.weights == Some(Weights::Own) && self.objective == Some(Objective::Volume) {
+            let problem = "rows that cross have no weights of their own; choose --weights presampled or unit";
+            return Err(Error::Option(format!("--objective volume: {problem}")));
+        }
         if self.balance.is_empty() {
             return Ok(());
         }
         if let Some(weights @ (Weights::Vertex | Weights::Degree)) = self.weights {
             let weights = value_name(weights);
             let problem = format!("--balance: --weights {weights} says already what is balanced");
-            return Err(Error::Option(format!("{problem}; with --balance choose --weights presampled or unit")));
+            return Err(Error::Option(format!("{problem}; with --balance choose --weights presampled, unit or own")));
         }
         if self.load != Load::default() {
             let problem = "--balance names the counters itself; leave --load out and write --balance appear";
@@ -255,8 +283,12 @@ impl PartitionOptions {
         Ok(())
     }
 
-    /// Takes the number of parts, where it was left out, from the partition of `dataset` that is to be refined. Fails if that is not there.
+    /// Takes the number of parts, where it was left out, from the targets, or from the partition of `dataset` that is to be refined. Fails
+    /// if that is not there.
     pub fn take_parts(&mut self, dataset: &Dataset) -> Result<()> {
+        if self.parts == 0 {
+            self.parts = self.targets.len() as u32;
+        }
         if let (Some(key), 0) = (&self.refine, self.parts) {
             self.parts = PartitionMap::open(dataset, key)?.num_parts() as u32;
         }
@@ -268,7 +300,7 @@ impl PartitionOptions {
     pub fn weights(&self) -> Weights {
         match self.partitioner {
             Method::Multilevel | Method::Metis => self.weights.unwrap_or(Weights::Presampled),
-            Method::Range | Method::Ldg | Method::Fennel => self.weights.unwrap_or(Weights::Unit),
+            Method::Range => self.weights.unwrap_or(Weights::Unit),
             Method::Random | Method::Hash => Weights::Unit,
         }
     }
@@ -285,6 +317,7 @@ impl PartitionOptions {
             (Weights::Presampled | Weights::Vertex, Load::Appear) => vec![Quantity::Appear],
             (Weights::Degree, _) => vec![Quantity::Edges, Quantity::Targets],
             (Weights::Unit, _) => vec![Quantity::Vertices],
+            (Weights::Own, _) => vec![Quantity::Own],
         }
     }
 
@@ -313,9 +346,6 @@ impl PartitionOptions {
         if self.tries > 1 {
             name = format!("{name}_t{}", self.tries);
         }
-        if self.order != Order::default() {
-            name = format!("{name}_{}", value_name(self.order));
-        }
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));
         }
@@ -339,9 +369,23 @@ impl PartitionOptions {
             1 => format!("{key}-k{}", self.parts),
             servers => format!("{key}-k{servers}x{}", self.parts / servers.max(1)),
         };
+        if !self.targets.is_empty() {
+            key = format!("{key}_t{}", self.targets_name());
+        }
         match self.seed {
             0 => key,
             seed => format!("{key}_s{seed}"),
+        }
+    }
+
+    /// The targets in words, as `2-1-1`; of many their digest.
+    fn targets_name(&self) -> String {
+        let name = self.targets.iter().map(f64::to_string).collect::<Vec<_>>().join("-");
+        match name.len() <= LONGEST_TARGETS {
+            true => name,
+            false => {
+                format!("{:016x}", self.targets.iter().fold(0, |digest, target| scramble(digest ^ target.to_bits())))
+            }
         }
     }
 
@@ -351,6 +395,7 @@ impl PartitionOptions {
         Ok(PartitionConfig {
             parts: self.parts,
             servers: self.servers,
+            targets: (!self.targets.is_empty()).then(|| self.targets.clone()),
             partitioner: self.partitioner_name(),
             weights: self.weights_name(),
             epsilon: self.epsilon,

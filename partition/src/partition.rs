@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, PartitionMap, PartitionReport, Presample, Progress, 
 use crate::cache_order::cache_order;
 use crate::loads::Loads;
 use crate::report::report;
-use crate::{Error, Layout, PartitionOptions, Problem, Result, VertexWeights, Weights};
+use crate::{Error, Layout, OwnWeights, PartitionOptions, Problem, Result, VertexWeights, Weights};
 
 /// A finished partition, to be stored with `PartitionMap::save`.
 #[derive(Clone, Debug)]
@@ -26,12 +26,12 @@ pub struct Partitioned {
 /// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
 /// the report and the cache order.
 ///
-/// No part of the result is empty. With the multilevel partitioner, METIS and the streaming ones every part weighs at most
-/// 1 + ε times the mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress`
+/// No part of the result is empty. With the multilevel partitioner and METIS every part weighs at most
+/// 1 + ε times the mean, or times its target, in each of the weights that were balanced; where the weights do not allow that, a note to `progress`
 /// says so and why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never
 /// return.
 ///
-/// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices, on a
+/// Fails on options without sense, on weights that need a presample when there is none, or that are not there, on more parts than vertices, on a
 /// number of servers that does not divide the parts, on a partition to refine that is not there or has another number of
 /// parts, on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
@@ -48,21 +48,32 @@ pub fn partition(
     }
     if options.need_presample() && presample.is_none() {
         let problem = format!("weights {}: the dataset has no presample", options.weights_name());
-        return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree or unit")));
+        return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree, unit or own")));
     }
-    let layout = Layout::new(parts, options.servers);
+    let own = OwnWeights::of(dataset, Some(options))?;
+    let weights = VertexWeights::choose(options, dataset, presample, &own.vertices, progress)?;
+    let unused = own.unused(options);
+    if options.partitioner.weighs() && !unused.is_empty() {
+        let columns = unused.join(", ");
+        progress
+            .note(&format!("note: weights came with the graph and are not used: {columns}; --weights own uses them"));
+    }
+    let costs = (options.weights() == Weights::Own).then(|| own.costs()).flatten();
+    // They are read again when all is done.
+    drop(own);
     let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
     let counted = presample.filter(|_| options.weights() == Weights::Presampled);
     let layers = |presample: &Presample| presample.meta().config.fanouts.split(',').count() as u64;
     let draws = counted.map_or(0, |presample| layers(presample) * presample.meta().num_batches.max(1));
     let problem = Problem {
         topology: dataset.topology(),
-        weights: VertexWeights::choose(options, dataset, presample, progress)?,
-        edge_counts: counted.map(Presample::edge),
+        weights,
+        edge_counts: costs.as_deref().or(counted.map(Presample::edge)),
         draws,
         objective: options.objective.unwrap_or_default(),
         parts,
         servers: options.servers,
+        targets: options.targets_over_mean(),
         epsilon: options.epsilon,
         seed: options.seed,
         quality: options.quality.unwrap_or_default(),
@@ -77,10 +88,14 @@ pub fn partition(
     };
     let seconds = started.elapsed().as_secs_f64();
 
+    let layout = problem.layout();
     if options.partitioner.weighs() {
-        explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
+        explain_imbalance(&problem.weights, &assignment, layout, options.epsilon, progress);
     }
-    judge(dataset, presample, assignment, layout, &problem.weights, seconds, progress)
+    let mut made = judge(dataset, presample, assignment, layout, &problem.weights, seconds, progress)?;
+    let own = OwnWeights::of(dataset, Some(options))?;
+    made.report.own_weights = own.judge(dataset.topology(), &made.assignment, layout, unused);
+    Ok(made)
 }
 
 /// The stored partition that is to be improved.
@@ -105,14 +120,17 @@ pub fn assess(
 ) -> Result<Partitioned> {
     dataset.topology().check_indices()?;
     let weights = VertexWeights::new(dataset.num_vertices(), &[]);
-    judge(dataset, presample, assignment, parts.into(), &weights, 0.0, progress)
+    let mut made = judge(dataset, presample, assignment, parts.into(), &weights, 0.0, progress)?;
+    made.report.own_weights =
+        OwnWeights::of(dataset, None)?.judge(dataset.topology(), &made.assignment, parts.into(), Vec::new());
+    Ok(made)
 }
 
 fn judge(
     dataset: &Dataset,
     presample: Option<&Presample>,
     assignment: Vec<u16>,
-    layout: Layout,
+    layout: Layout<'_>,
     weights: &VertexWeights,
     seconds: f64,
     progress: &dyn Progress,
@@ -124,30 +142,37 @@ fn judge(
 }
 
 /// Says why ε was not kept, where it was not.
-fn explain_imbalance(weights: &VertexWeights, assignment: &[u16], parts: u32, epsilon: f64, progress: &dyn Progress) {
+fn explain_imbalance(
+    weights: &VertexWeights,
+    assignment: &[u16],
+    layout: Layout<'_>,
+    epsilon: f64,
+    progress: &dyn Progress,
+) {
     let limit = 1.0 + epsilon;
-    let loads = Loads::of(parts, weights, assignment);
+    let loads = Loads::of(layout, weights, assignment);
     let imbalance = loads.imbalance();
     if imbalance <= limit {
         return;
     }
     let (part, constraint) = loads.fullest();
-    let mean = weights.totals()[constraint] as f64 / f64::from(parts);
+    let target = weights.totals()[constraint] as f64 / f64::from(layout.parts()) * layout.target(part);
+    let what = if layout.targets().is_some() { "its target" } else { "the mean" };
     let members = (0..).zip(assignment).filter(|&(_, &its_part)| its_part == part);
     let heaviest = members.map(|(v, _)| (weights.of(v)[constraint], Reverse(v))).max();
     // With several weights a vertex of less than a part may have been free to move, but for the others.
     let too_heavy = if weights.constraints() == 1 { epsilon } else { limit };
     let reason = match heaviest {
-        Some((weight, Reverse(v))) if f64::from(weight) / mean > too_heavy => format!(
-            "its vertex {v} alone weighs {:.3} times the mean; ask for fewer parts or a larger --epsilon",
-            f64::from(weight) / mean
+        Some((weight, Reverse(v))) if f64::from(weight) / target > too_heavy => format!(
+            "its vertex {v} alone weighs {:.3} times {what}; ask for fewer parts or a larger --epsilon",
+            f64::from(weight) / target
         ),
         _ => {
             "no single vertex can move to balance all weights at once; try another --seed or a larger --epsilon".into()
         }
     };
     progress.note(&format!(
-        "warning: the heaviest part weighs {imbalance:.3} times the mean, more than {limit:.3}: {reason}"
+        "warning: the heaviest part weighs {imbalance:.3} times {what}, more than {limit:.3}: {reason}"
     ));
 }
 
@@ -162,7 +187,7 @@ mod tests {
         let explained = |columns: &[Vec<u32>], assignment: &[u16]| {
             let weights = VertexWeights::new(assignment.len(), columns);
             let notes = Notes::default();
-            explain_imbalance(&weights, assignment, 2, 0.03, &notes);
+            explain_imbalance(&weights, assignment, 2.into(), 0.03, &notes);
             notes.lines().join("; ")
         };
         let (heavy, light) = (vec![6, 1, 1, 1, 1, 1, 1, 1, 1], vec![1; 9]);

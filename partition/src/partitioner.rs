@@ -10,7 +10,6 @@ use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::streaming::{Fennel, Ldg};
 use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis};
 use gsplit_store::memory::{Memory, resident};
 
@@ -30,6 +29,8 @@ pub(crate) struct Problem<'a> {
     pub parts: u32,
     /// Servers that the parts lie on, the same number on each; vertices are cut between servers first.
     pub servers: u32,
+    /// Target of each part over their mean; `None` where all are to be equal.
+    pub targets: Option<Vec<f64>>,
     /// Allowed imbalance.
     pub epsilon: f64,
     /// Seed of all random choices.
@@ -45,9 +46,9 @@ pub(crate) struct Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// Parts and servers.
-    pub fn layout(&self) -> Layout {
-        Layout::new(self.parts, self.servers)
+    /// Parts, servers and targets.
+    pub fn layout(&self) -> Layout<'_> {
+        Layout::new(self.parts, self.servers).with_targets(self.targets.as_deref())
     }
 }
 
@@ -63,6 +64,7 @@ impl<'a> Problem<'a> {
             objective: Objective::default(),
             parts,
             servers: 1,
+            targets: None,
             epsilon: 0.03,
             seed: 0,
             quality: Quality::Default,
@@ -89,8 +91,6 @@ impl PartitionOptions {
             Method::Random => Box::new(Random),
             Method::Hash => Box::new(Hash),
             Method::Range => Box::new(Range),
-            Method::Ldg => Box::new(Ldg { order: self.order }),
-            Method::Fennel => Box::new(Fennel { order: self.order }),
         }
     }
 }
@@ -139,20 +139,20 @@ impl Partitioner for Metis {
 /// Result of one try, repaired.
 struct Answer {
     assignment: Vec<u16>,
-    /// Heaviest part over the mean, and no less than ε allows: what is within ε is equally good.
+    /// Largest load over its target, and no less than ε allows: what is within ε is equally good.
     imbalance: f64,
     cut: u64,
 }
 
 impl Answer {
     fn find(problem: &Problem<'_>, graph: &Adjacency, attempt: u32) -> Result<Self> {
-        let Problem { weights, parts, epsilon, .. } = problem;
+        let (Problem { weights, parts, epsilon, .. }, layout) = (problem, problem.layout());
         let mut assignment = vec![0; problem.topology.num_vertices()];
-        let mut loads = Loads::empty(*parts, weights);
+        let mut loads = Loads::empty(layout, weights);
         let mut left = vec![true; assignment.len()];
         // METIS needs more vertices than parts.
         if graph.num_rows() > *parts as usize {
-            let found = metis::kway(graph, weights, *parts, *epsilon, metis::seed_of(problem.seed, attempt))?;
+            let found = metis::kway(graph, weights, layout, *epsilon, metis::seed_of(problem.seed, attempt))?;
             for (&v, part) in graph.vertices().iter().zip(found) {
                 assignment[v as usize] = part;
                 loads.add(part, weights.of(v));
@@ -161,9 +161,9 @@ impl Answer {
         }
         let mut left: Vec<u32> = (0..assignment.len() as u32).filter(|&v| left[v as usize]).collect();
         spread(&mut left, weights, &mut loads, &mut assignment);
-        fill_empty_parts(&mut assignment, weights, *parts);
-        balance(&mut assignment, graph, weights, *parts, *epsilon);
-        let imbalance = Loads::of(*parts, weights, &assignment).imbalance().max(1.0 + epsilon);
+        fill_empty_parts(&mut assignment, weights, layout);
+        balance(&mut assignment, graph, weights, layout, *epsilon);
+        let imbalance = Loads::of(layout, weights, &assignment).imbalance().max(1.0 + epsilon);
         let rows: Vec<u16> = graph.vertices().iter().map(|&v| assignment[v as usize]).collect();
         Ok(Self { assignment, imbalance, cut: graph.cut(&rows) })
     }

@@ -2,14 +2,14 @@
 //!
 //! Returns ranges in vertex order that share the weights evenly: what a distributed file system or a loader that cuts
 //! files does, and a strong baseline where neighbours have near numbers (crawls, road networks, sorted communities).
-//! Idea: lay the vertices end to end, each as long as its weight, cut the whole into k equal stretches, and give each
+//! Idea: lay the vertices end to end, each as long as its weight, cut the whole into stretches, equal or as the targets are, and give each
 //! vertex to the stretch that its middle lies in. Of several weights the sum of their shares is laid out.
 //! With one weight every part carries at most the mean plus its heaviest vertex; with several that holds for the sum.
 //! No part is empty: a range that would be takes the vertex beside it. Cost: O(n), sequential.
 
 use gsplit_store::Progress;
 
-use crate::{Partitioner, Problem, Result, VertexWeights};
+use crate::{Layout, Partitioner, Problem, Result, VertexWeights};
 
 /// Equal ranges.
 pub(crate) struct Range;
@@ -18,7 +18,7 @@ impl Partitioner for Range {
     fn assign(&self, problem: &Problem<'_>, _progress: &dyn Progress) -> Result<Vec<u16>> {
         let n = problem.topology.num_vertices();
         let mut assignment = vec![0; n];
-        let starts = starts(&problem.weights, n, problem.parts as usize);
+        let starts = starts(&problem.weights, n, problem.layout());
         let ends = starts[1..].iter().copied().chain([n]);
         for ((part, &start), end) in (0..).zip(&starts).zip(ends) {
             assignment[start..end].fill(part);
@@ -28,18 +28,21 @@ impl Partitioner for Range {
 }
 
 /// The first vertex of each part, ascending. There are at least as many vertices as parts.
-fn starts(weights: &VertexWeights, n: usize, parts: usize) -> Vec<usize> {
+fn starts(weights: &VertexWeights, n: usize, layout: Layout<'_>) -> Vec<usize> {
+    let parts = layout.parts() as usize;
     let length = |v: usize| {
         let shares = weights.of(v as u32).iter().zip(weights.totals());
         // A share in units of 2^-64 of the total: exact enough for any weight of 32 bits, and sums fit.
         shares.map(|(&weight, &total)| (u128::from(weight) << 64) / u128::from(total)).sum::<u128>()
     };
     let total: u128 = (0..n).map(length).sum();
+    let fractions = layout.ends();
     let mut starts = vec![0];
     let mut before = 0;
     for v in 0..n {
         let length = length(v);
-        let part = ((2 * before + length) * parts as u128 / (2 * total).max(1)) as usize;
+        let middle = (2 * before + length) as f64 / (2 * total).max(1) as f64;
+        let part = fractions.partition_point(|&end| end <= middle);
         before += length;
         // Ranges that end before this vertex; each takes one vertex at least.
         while starts.len() <= part.min(parts - 1) {
@@ -63,8 +66,8 @@ mod tests {
 
     #[test]
     fn ranges_share_the_weight_and_none_is_empty() {
-        let cut = |weights: &[u32], parts| {
-            starts(&VertexWeights::new(weights.len(), &[weights.to_vec()]), weights.len(), parts)
+        let cut = |weights: &[u32], parts: u32| {
+            starts(&VertexWeights::new(weights.len(), &[weights.to_vec()]), weights.len(), parts.into())
         };
         assert_eq!(cut(&[1; 12], 3), [0, 4, 8]);
         assert_eq!(cut(&[1; 7], 7), [0, 1, 2, 3, 4, 5, 6]);
@@ -81,7 +84,7 @@ mod tests {
         // Ten targets at the end weigh as much as a hundred vertices.
         let targets: Vec<u32> = (0..100).map(|v| u32::from(v >= 90)).collect();
         let weights = VertexWeights::new(100, &[vec![1; 100], targets]);
-        let starts = starts(&weights, 100, 2);
+        let starts = starts(&weights, 100, 2.into());
         assert!((90..92).contains(&starts[1]), "{starts:?}");
     }
 }

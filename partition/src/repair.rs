@@ -3,11 +3,12 @@
 //! Input: an assignment, the vertex weights, and the symmetrised graph (to lose little by what is moved).
 //! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
 //! Parts on several servers: a vertex leaves its server only where its server alone cannot keep the promise.
-//! Balance: the excess of a partition is what its parts carry above (1 + ε) times the mean, or above the next whole number where that
+//! Balance: the excess of a partition is what its parts carry above (1 + ε) times their target, or above the next whole number where that
 //! is more, over all parts and constraints. Vertices of overloaded parts are moved while that lowers the excess, always the one that
-//! costs the least cut per weight, to the neighbouring part that gains most: so a path gives up its end, and not vertices all along it. With one constraint it ends with every part at most
-//! max((1 + ε) · mean, mean + heaviest vertex): a part above that can always hand a vertex to the lightest. With several
-//! it may end earlier; the report shows that.
+//! costs the least cut per weight, to the neighbouring part that gains most: so a path gives up its end, and not vertices all along it.
+//! With one constraint and equal targets it ends with every part at most max((1 + ε) · mean, mean + heaviest vertex): a part above
+//! that can always hand a vertex to the lightest. With several, or with targets of which some are small, it may end earlier; the
+//! report shows that.
 //! Cost: O(n) when there is nothing to do, else O(arcs of the overloaded parts) a round.
 
 use std::cmp::Reverse;
@@ -25,7 +26,7 @@ pub(crate) trait Neighbours: Sync {
 }
 
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
-pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout>) {
+pub(crate) fn fill_empty_parts<'a>(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout<'a>>) {
     let layout = parts.into();
     let mut loads = Loads::of(layout, weights, assignment);
     let all = 0..layout.parts() as u16;
@@ -40,7 +41,7 @@ pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, 
     all.for_each(|part| donors[layout.server_of(part) as usize].push(rank(&loads, part)));
     for part in empty {
         let Some(donor) = take_donor(&mut donors, layout.server_of(part), &loads) else { return };
-        let half = loads.fullness(donor) / 2.0;
+        let half = loads.fullness(donor) * loads.target(donor) / 2.0;
         let distance = |&v: &u32| (loads.portion(weights.of(v)) - half).abs();
         let candidates = members[donor as usize].iter().enumerate();
         let Some((at, &v)) = candidates.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b))) else { return };
@@ -72,11 +73,11 @@ fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Op
 
 /// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not. Vertices leave their
 /// server where moves within servers lower the excess no further.
-pub(crate) fn balance(
+pub(crate) fn balance<'a>(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout>,
+    parts: impl Into<Layout<'a>>,
     epsilon: f64,
 ) {
     let layout = parts.into();
@@ -89,11 +90,11 @@ pub(crate) fn balance(
 }
 
 /// As [`balance`], but that every vertex stays on its server, whatever that leaves.
-pub(crate) fn balance_within_servers(
+pub(crate) fn balance_within_servers<'a>(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout>,
+    parts: impl Into<Layout<'a>>,
     epsilon: f64,
 ) {
     // Ends because every move lowers the excess.
@@ -150,7 +151,7 @@ impl<'a> Relief<'a> {
         let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
         let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
         let mut offers: BinaryHeap<Offer> = offers.map(|(v, &price)| Reverse((ordered(price), v))).collect();
-        let rank = |loads: &Loads, part: u16| (loads.fullness(part).to_bits(), part);
+        let rank = |loads: &Loads, part: u16| (loads.lack_of_room(part).to_bits(), part);
         let mut lightest = vec![BTreeSet::new(); self.loads.layout().servers() as usize];
         for part in all {
             lightest[self.loads.layout().server_of(part) as usize].insert(rank(&self.loads, part));

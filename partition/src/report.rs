@@ -17,23 +17,22 @@ use crate::{Layout, Result, VertexWeights, pieces};
 const VERTICES_PER_TASK: usize = 1 << 14;
 
 /// Judges `assignment`. `weights` are those that the partitioner balanced; `presample` is what to expect of training.
-pub(crate) fn report(
+pub(crate) fn report<'a>(
     dataset: &Dataset,
     assignment: &[u16],
-    parts: impl Into<Layout>,
+    parts: impl Into<Layout<'a>>,
     weights: &VertexWeights,
     presample: Option<&Presample>,
 ) -> Result<PartitionReport> {
     let layout = parts.into();
-    let parts = layout.parts();
     let topology = dataset.topology();
     let counts = presample.map(Presample::edge);
     let edges = EdgeTotals::count(topology, assignment, counts);
     let servers = |part: &u16| layout.server_of(*part);
     let between_servers = (layout.servers() > 1)
         .then(|| EdgeTotals::count(topology, &assignment.par_iter().map(servers).collect::<Vec<u16>>(), counts));
-    let loads = Loads::of(parts, weights, assignment);
-    let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_mean(assignment, parts, weight);
+    let loads = Loads::of(layout, weights, assignment);
+    let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_target(assignment, layout, weight);
     let in_degree = |v: usize| topology.indptr()[v + 1] - topology.indptr()[v];
     let balance = Balance {
         vertices: balance_of(&|_| 1),
@@ -64,6 +63,8 @@ pub(crate) fn report(
             parts: num_pieces(topology, |v, u| assignment[u as usize] == assignment[v as usize]),
             graph: num_pieces(topology, |_, _| true),
         }),
+        own_weights: None,
+        of_target: layout.targets().map(|_| (0..layout.parts() as u16).map(|part| loads.fullness(part)).collect()),
     })
 }
 
@@ -122,8 +123,10 @@ impl EdgeTotals {
     }
 }
 
-/// The heaviest part over the mean when vertex `v` weighs `weight(v)`; 1 when nothing weighs anything.
-fn max_over_mean(assignment: &[u16], parts: u32, weight: &(dyn Fn(usize) -> u64 + Sync)) -> f64 {
+/// The largest load of a part over its target, the mean unless there are targets, when vertex `v` weighs `weight(v)`; 1 when nothing
+/// weighs anything.
+pub(crate) fn max_over_target(assignment: &[u16], layout: Layout<'_>, weight: &(dyn Fn(usize) -> u64 + Sync)) -> f64 {
+    let parts = layout.parts();
     let part_loads = |(task, part_of): (usize, &[u16])| {
         let mut loads = vec![0u64; parts as usize];
         for (v, &part) in (task * VERTICES_PER_TASK..).zip(part_of) {
@@ -137,6 +140,7 @@ fn max_over_mean(assignment: &[u16], parts: u32, weight: &(dyn Fn(usize) -> u64 
     };
     let loads = assignment.par_chunks(VERTICES_PER_TASK).enumerate().map(part_loads).reduce_with(add);
     let loads = loads.unwrap_or_default();
-    let (heaviest, total) = (loads.iter().max().copied().unwrap_or(0), loads.iter().sum::<u64>());
-    if total == 0 { 1.0 } else { heaviest as f64 * f64::from(parts) / total as f64 }
+    let total = loads.iter().sum::<u64>();
+    let over_target = |(part, &load): (u16, &u64)| load as f64 * f64::from(parts) / total as f64 / layout.target(part);
+    if total == 0 { 1.0 } else { (0..).zip(&loads).map(over_target).fold(0.0, f64::max) }
 }

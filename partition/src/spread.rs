@@ -1,6 +1,6 @@
 //! Spreading vertices over parts without looking at edges.
 //!
-//! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to the lightest part
+//! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to the part with most room
 //! (Graham, "Bounds on multiprocessing timing anomalies", 1969), so that no part ends more than one vertex above the mean
 //! by this alone. Vertices that weigh nothing go to the part with the fewest vertices. Ties go to the lowest number.
 //! Cost: O(n log n).
@@ -18,7 +18,7 @@ pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut 
     vertices.par_sort_unstable_by_key(|&v| (Reverse(key(loads.portion(weights.of(v)))), v));
     let weighty = vertices.partition_point(|&v| loads.portion(weights.of(v)) > 0.0);
     let (weighty, weightless) = vertices.split_at(weighty);
-    let lightness: fn(&Loads, u16) -> u64 = |loads, part| key(loads.fullness(part));
+    let lightness: fn(&Loads, u16) -> u64 = |loads, part| key(loads.lack_of_room(part));
     let fewness: fn(&Loads, u16) -> u64 = |loads, part| loads.sizes()[part as usize];
     for (vertices, rank) in [(weighty, lightness), (weightless, fewness)] {
         let mut queue: BTreeSet<(u64, u16)> =

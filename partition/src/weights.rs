@@ -14,7 +14,7 @@
 //!
 //! `work` is the default: the paper's imbalance is that of edges. Unit weights leave up to 1.68 of it.
 
-use gsplit_store::{Dataset, Presample, Progress, Split};
+use gsplit_store::{Dataset, Presample, Progress, Split, VertexLoads};
 use rayon::prelude::*;
 
 use crate::{PartitionOptions, Quantity, Result};
@@ -64,34 +64,46 @@ impl VertexWeights {
     }
 
     /// Weights that `options` balance. `presample` must be there when they need it. A quantity that is nowhere above 0
-    /// cannot be balanced: a note to `progress` says so.
+    /// cannot be balanced: a note to `progress` says so. `own` are the weights that came with the graph.
     pub(crate) fn choose(
         options: &PartitionOptions,
         dataset: &Dataset,
         presample: Option<&Presample>,
+        own: &[VertexLoads],
         progress: &dyn Progress,
     ) -> Result<Self> {
         let n = dataset.num_vertices();
         let quantities = options.quantities();
-        let column = |quantity: &Quantity| match quantity {
-            Quantity::Vertices => Ok(vec![1; n]),
-            Quantity::Edges => Ok(in_degrees(dataset)),
-            Quantity::Targets => targets(dataset).map(Option::unwrap_or_default),
-            Quantity::Work => Ok(presample.map(|counted| counted.work().to_vec()).unwrap_or_default()),
-            Quantity::Appear => Ok(presample.map(|counted| counted.appear().to_vec()).unwrap_or_default()),
-        };
-        let columns = quantities.iter().map(column).collect::<Result<Vec<_>>>()?;
-        for (quantity, column) in quantities.iter().zip(&columns) {
+        let mut columns: Vec<(Quantity, Vec<u32>)> = Vec::new();
+        for &quantity in &quantities {
+            let column = match quantity {
+                Quantity::Vertices => vec![1; n],
+                Quantity::Edges => in_degrees(dataset),
+                Quantity::Targets => targets(dataset)?.unwrap_or_default(),
+                Quantity::Work => presample.map(|counted| counted.work().to_vec()).unwrap_or_default(),
+                Quantity::Appear => presample.map(|counted| counted.appear().to_vec()).unwrap_or_default(),
+                Quantity::Own if own.is_empty() => Vec::new(),
+                Quantity::Own => {
+                    columns.extend(own.iter().map(|column| (quantity, column.values.clone())));
+                    continue;
+                }
+            };
+            columns.push((quantity, column));
+        }
+        for (quantity, column) in &columns {
             if n > 0 && column.par_iter().all(|&weight| weight == 0) {
                 let lacking = match quantity {
                     Quantity::Targets => "there are no training vertices",
                     Quantity::Vertices | Quantity::Edges => "the graph has no edges",
                     Quantity::Work | Quantity::Appear => "the presample counted nothing",
+                    Quantity::Own if own.is_empty() => "no weights of vertices came with the graph",
+                    Quantity::Own => "the weights that came with the graph are all 0",
                 };
-                let instead = if quantities.len() > 1 { "the others are" } else { "the number of vertices is" };
+                let instead = if columns.len() > 1 { "the others are" } else { "the number of vertices is" };
                 progress.note(&format!("weights: {lacking}, so {instead} balanced"));
             }
         }
+        let columns: Vec<Vec<u32>> = columns.into_iter().map(|(_, column)| column).collect();
         Ok(Self::new(n, &columns))
     }
 

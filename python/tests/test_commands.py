@@ -56,7 +56,7 @@ def test_run_does_all_of_it(commands: Path) -> None:
 
 
 def test_failures(commands: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(gsplit.CommandError, match="nowhere: not a gsplit dataset") as failed:
+    with pytest.raises(gsplit.CommandError, match="nowhere: No such file") as failed:
         gsplit.train("nowhere", quiet=True)
     assert failed.value.exit == 1 and failed.value.command[1:3] == ["train", "nowhere"]
     assert "\n" not in str(failed.value) and str(failed.value) == failed.value.message

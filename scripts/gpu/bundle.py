@@ -6,6 +6,7 @@ pinned version, whose libraries it borrows.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,9 @@ PYTHON = ROOT / "target" / "peers" / "pyg" / "bin" / "python"
 def build(*words):
     """{name of the target: its executable, or Python module} of one cargo command."""
     command = ["cargo", *words, "--message-format=json-render-diagnostics"]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    # The module then finds the symbols of whichever Python imports it, as in a wheel, in place of this machine's libpython.
+    environment = os.environ | {"PYO3_BUILD_EXTENSION_MODULE": "1"}
+    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
     if output.returncode:
         sys.exit("error: " + " ".join(["cargo", *words]) + " failed: see above")
     messages = [json.loads(line) for line in output.stdout.splitlines() if line.startswith("{")]

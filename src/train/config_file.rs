@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use gsplit::removed;
-use gsplit::ui::usage;
+use gsplit::ui::{self, usage};
 
 /// The table of the options that are no part of [`TrainConfig`].
 const RUN: &str = "run";
@@ -188,8 +188,8 @@ fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
     match alone.arg(same).try_get_matches_from([format!("--value={text}")]) {
         Ok(_) => Ok(format!("--{flag}={text}")),
         Err(error) => {
-            // `error: invalid value 'x' for '--lr <LR>': invalid float literal`, and perhaps `[possible values: ...]`.
-            let rendered = error.render().to_string();
+            // `error: invalid value 'x' for '--lr <LR>': expected a number`, and perhaps `[possible values: ...]`.
+            let rendered = ui::plainly(&error);
             let mut lines = rendered.lines();
             let first = lines.next().unwrap_or_default();
             let reason = first.rsplit_once(">': ").map_or("", |(_, reason)| reason);

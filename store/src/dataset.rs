@@ -1,5 +1,6 @@
 //! Opening a dataset directory.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Axis, Columns};
@@ -36,10 +37,7 @@ impl Dataset {
 
     fn open_as(path: &Path, checked: bool) -> Result<Self> {
         let path = path.to_path_buf();
-        let document = path.join("dataset.json");
-        if !document.exists() {
-            return Err(Error::NotADataset(path));
-        }
+        let document = manifest_of(&path)?;
         let (manifest, _) = document::read::<DatasetManifest>(&document)?;
         check_lengths(&path, &manifest.files)?;
         for (name, record) in manifest.files.iter().filter(|(name, _)| checked && name.starts_with("topology/")) {
@@ -333,11 +331,30 @@ impl Dataset {
     }
 }
 
+/// The manifest of the dataset at `path`, which is there.
+pub(crate) fn manifest_of(path: &Path) -> Result<PathBuf> {
+    let document = path.join("dataset.json");
+    match std::fs::metadata(&document) {
+        Ok(_) => Ok(document),
+        // Whether the folder is there at all.
+        Err(cause) if cause.kind() == ErrorKind::NotFound => match std::fs::metadata(path) {
+            Ok(_) => Err(Error::NotADataset(path.to_path_buf())),
+            Err(cause) => Err(Error::io(path)(cause)),
+        },
+        Err(cause) if cause.kind() == ErrorKind::NotADirectory => Err(Error::NotADataset(path.to_path_buf())),
+        Err(cause) => Err(Error::io(&document)(cause)),
+    }
+}
+
 /// Checks that every recorded file below `folder` is there with its recorded length.
 pub(crate) fn check_lengths(folder: &Path, files: &Files) -> Result<()> {
     for (name, record) in files {
         let path = folder.join(name);
-        let found = std::fs::metadata(&path).map_err(Error::io(&path))?.len();
+        let found = std::fs::metadata(&path).map_err(|cause| match cause.kind() {
+            ErrorKind::NotFound => Error::corrupt(&path, "is missing"),
+            _ => Error::io(&path)(cause),
+        })?;
+        let found = found.len();
         if found != record.bytes {
             return Err(Error::corrupt(path, format!("expected {} bytes, found {found}", record.bytes)));
         }

@@ -81,6 +81,7 @@ pub fn read<T: Document>(path: &Path) -> Result<(T, Checksum)> {
             path: path.to_path_buf(),
             expected: format!("{} version {}", T::FORMAT, T::VERSION),
             found: format!("{} version {}", head.format, head.format_version),
+            newer: head.format == T::FORMAT && head.format_version > T::VERSION,
         });
     }
     let checksum = Checksum::of(text.replacen(&head.checksum, NO_CHECKSUM, 1).as_bytes());

@@ -29,7 +29,7 @@ pub enum Error {
         problem: String,
     },
     /// The artifact was written by another version of the format.
-    #[error("{}: format {found}, this gsplit reads {expected}: rebuild it, or use the gsplit that wrote it", path.display())]
+    #[error("{}: format {found}, this gsplit reads {expected}: {}", path.display(), if *newer { "upgrade gsplit" } else { "rebuild it, or use the gsplit that wrote it" })]
     Version {
         /// The document.
         path: PathBuf,
@@ -37,6 +37,8 @@ pub enum Error {
         expected: String,
         /// Format and version in the file.
         found: String,
+        /// The version in the file is a later one.
+        newer: bool,
     },
     /// A finished artifact stands where another is to be written.
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]

@@ -51,6 +51,8 @@ pub(crate) struct Staged {
     pub(crate) recipe: Option<Recipe>,
     pub(crate) columns: Columns,
     pub(crate) edge_columns: Columns,
+    #[serde(default)]
+    pub(crate) vertex_weights: Vec<String>,
     pub(crate) string_ids: bool,
     #[serde(default)]
     pub(crate) links: Option<LinkInfo>,
@@ -73,6 +75,7 @@ impl Staged {
             recipe: self.recipe,
             columns: self.columns,
             edge_columns: self.edge_columns,
+            vertex_weights: self.vertex_weights,
             string_ids: self.string_ids,
             links: self.links,
             shard: self.shard,

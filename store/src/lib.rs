@@ -86,12 +86,17 @@ pub use features::{
 pub use kinds::Kinds;
 pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
-pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, KIND, Provenance, Split, WITHOUT_LINKS};
+pub use manifest::{
+    ColumnInfo, Columns, DatasetManifest, EDGE_WEIGHT, FeatureInfo, KIND, Provenance, Split, VERTEX_WEIGHT,
+    WITHOUT_LINKS,
+};
 pub use mmap::{HostMemory, MappedFile, MemoryAddress};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{open_file, read_file, read_text};
-pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, Pieces, ServerCut};
+pub use partition::{
+    Balance, OwnWeightsReport, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, Pieces, ServerCut,
+};
 pub use placement::{
     CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, Readers,
     RowLoads, deal_rows, hottest_rows, out_degrees,
@@ -106,5 +111,5 @@ pub use shell::{as_argument, shell_path, shell_word};
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
-pub use weights::EdgeWeights;
+pub use weights::{EdgeWeights, VertexLoads, vertex_weight};
 pub use writer::{DatasetWriter, dataset_target, finished_shards, write_shards};

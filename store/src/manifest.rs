@@ -41,6 +41,12 @@ impl Split {
 /// Mark between features generated of the structure and the links that they were made without, as in `fastrp:64 without links 0.15`.
 pub const WITHOUT_LINKS: &str = " without links ";
 
+/// Node column of the weights of vertices, as a METIS file has them.
+pub const VERTEX_WEIGHT: &str = "vertex_weight";
+
+/// Edge column of the weights of edges.
+pub const EDGE_WEIGHT: &str = "weight";
+
 /// Node column of the kind of every vertex, where the sources (0) and the targets (1) of all edges are of two.
 pub const KIND: &str = "kind";
 
@@ -92,6 +98,9 @@ pub struct DatasetManifest {
     pub columns: Columns,
     /// Edge columns, aligned with the topology's indices: `edges/<name>.npy`.
     pub edge_columns: Columns,
+    /// Node columns that are weights of the vertices, to be balanced over parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vertex_weights: Vec<String>,
     /// Whether the raw input's ids were strings: `nodes/original_id.arrow` holds them.
     pub string_ids: bool,
     /// The split of links, when the graph came with one: `links/`.

@@ -1,5 +1,6 @@
 //! Partition maps: the part of every vertex, and the order in which each part's vertices deserve a cache slot.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,14 @@ pub struct PartitionConfig {
     /// Servers that they lie on, the same number on each: part p on server p / (parts / servers). Left out where it is 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub servers: u32,
+    /// Target of each part, in proportion; left out where all are equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<f64>>,
     /// The algorithm, as `metis`.
     pub partitioner: String,
     /// Weights that the algorithm balances and cuts, as `presampled`.
     pub weights: String,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean.
+    /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean, or times its target.
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
@@ -40,7 +44,7 @@ fn is_one(servers: &u32) -> bool {
     *servers == 1
 }
 
-/// Largest part over the mean of all parts, for each thing a part can have too much of. 1 is perfect.
+/// Largest part over the mean of all parts, or over its target, for each thing a part can have too much of. 1 is perfect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Balance {
@@ -78,6 +82,24 @@ pub struct Pieces {
     pub graph: u64,
 }
 
+/// A partition in the weights that came with the graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnWeightsReport {
+    /// Heaviest part over the mean, or over its target, for each column of weights of vertices.
+    pub vertices: BTreeMap<String, f64>,
+    /// Weight of the pairs of adjacent vertices in different parts, where edges have weights. A pair weighs what its edges weigh
+    /// together; half of it where every edge is stored in both directions, with one weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<f64>,
+    /// Weight of all pairs of adjacent vertices, where edges have weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// Columns that the partitioner neither balanced nor cut by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unused: Vec<String>,
+}
+
 /// Quality of a partition. The same input gives the same report: times and memory are printed, not stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,8 +114,11 @@ pub struct PartitionReport {
     pub weighted_cut: u64,
     /// Pre-sampled edge counts in all, self-loops included.
     pub total_weight: u64,
-    /// Heaviest part over the mean, by the vertex weights that the partitioner balanced (the worst of several).
+    /// Heaviest part over the mean, or over its target, by the vertex weights that the partitioner balanced (the worst of several).
     pub imbalance: f64,
+    /// Load of each part over its target, by those weights, the worst of several; where parts have targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_target: Option<Vec<f64>>,
     /// Balance of what matters.
     pub balance: Balance,
     /// Expected fraction of a mini-batch's sampled edges that join two parts.
@@ -106,6 +131,9 @@ pub struct PartitionReport {
     /// Connected pieces; earlier versions counted none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
+    /// Quality in the weights that came with the graph, where it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_weights: Option<OwnWeightsReport>,
 }
 
 /// Content of `partition.json`.

@@ -1,8 +1,9 @@
-//! Weights of edges: to draw in-neighbours by, and to multiply rows by in sums.
+//! Weights that came with the graph. Those of edges: to draw in-neighbours by, to multiply rows by in sums, and the cost of cutting
+//! them. Those of vertices: to balance over parts.
 
 use std::ops::Deref;
 
-use crate::{Column, ColumnFile, Dataset, Error, Result};
+use crate::{Column, ColumnFile, Dataset, Error, Result, VERTEX_WEIGHT};
 
 /// A weight of each edge, in the order of [`Topology::indices`](crate::Topology::indices): finite and not negative.
 #[derive(Clone, Debug)]
@@ -60,6 +61,93 @@ impl Dataset {
     }
 }
 
+/// Weights of all vertices, of one column of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VertexLoads {
+    /// Name of the column, with a number from 1 where a vertex has several values, as `vertex_weight.2`.
+    pub name: String,
+    /// Weight of each vertex.
+    pub values: Vec<u32>,
+}
+
+impl Dataset {
+    /// Weights of the vertices that came with the graph; none where it has none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless they are whole numbers of 32 bits.
+    pub fn vertex_weights(&self) -> Result<Vec<VertexLoads>> {
+        let manifest = self.manifest();
+        let named = manifest.vertex_weights.iter().map(String::as_str);
+        let known = manifest.columns.contains_key(VERTEX_WEIGHT) && manifest.vertex_weights.is_empty();
+        let mut weights = Vec::new();
+        for name in named.chain(known.then_some(VERTEX_WEIGHT)) {
+            let column = self.node_column(name)?;
+            for at in 0..column.width() {
+                let name = if column.width() == 1 { name.into() } else { format!("{name}.{}", at + 1) };
+                let values = whole(&column, at)
+                    .map_err(|problem| Error::Invalid(format!("{}: {problem}", column.path().display())))?;
+                weights.push(VertexLoads { name, values });
+            }
+        }
+        Ok(weights)
+    }
+}
+
+/// Number `at` of each row.
+fn whole(column: &ColumnFile, at: usize) -> std::result::Result<Vec<u32>, String> {
+    macro_rules! rows {
+        ($type:ty) => {
+            match column.as_slice::<$type>() {
+                Ok(values) => values
+                    .iter()
+                    .skip(at)
+                    .step_by(column.width())
+                    .enumerate()
+                    .map(|(v, &value)| vertex_weight(value as f64).map_err(|problem| format!("vertex {v}: {problem}")))
+                    .collect(),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+    }
+    match column.descr() {
+        "|i1" => rows!(i8),
+        "<i2" => rows!(i16),
+        "<i4" => rows!(i32),
+        "<i8" => rows!(i64),
+        "|u1" => rows!(u8),
+        "<u2" => rows!(u16),
+        "<u4" => rows!(u32),
+        "<u8" => rows!(u64),
+        "<f4" => rows!(f32),
+        "<f8" => rows!(f64),
+        other => Err(format!("its type is {other}, expected integers, or floats of 32 or 64 bits")),
+    }
+}
+
+/// `value` as the weight of a vertex. Fails with what was expected.
+pub fn vertex_weight(value: f64) -> std::result::Result<u32, String> {
+    match value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value) {
+        true => Ok(value as u32),
+        false => Err(format!("weight {value}: expected a whole number from 0 to {}", u32::MAX)),
+    }
+}
+
 fn rounded<T: crate::Element>(column: &ColumnFile, convert: impl Fn(T) -> f32) -> Result<Vec<f32>> {
     Ok(column.as_slice::<T>()?.iter().map(|&weight| convert(weight)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_vertices_are_whole_numbers() {
+        for (value, weight) in [(0.0, Some(0)), (7.0, Some(7)), (4_294_967_295.0, Some(u32::MAX))] {
+            assert_eq!(vertex_weight(value).ok(), weight);
+        }
+        for value in [-1.0, 0.5, f64::NAN, f64::INFINITY, 4_294_967_296.0] {
+            let problem = vertex_weight(value).unwrap_err();
+            assert!(problem.contains(&value.to_string()) && problem.contains("whole number"), "{problem}");
+        }
+    }
 }

@@ -59,7 +59,7 @@ fn values_below_0_are_refused_by_their_own_options() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("unexpected argument '-5'"), "an operand is no value");
     // A file may be called so, behind `--`.
-    assert!(fails(folder.path(), &["inspect", "--", "-5"], 1).contains("-5: not a gsplit dataset"));
+    assert!(fails(folder.path(), &["inspect", "--", "-5"], 1).contains("-5: No such file"));
 }
 
 #[cfg(feature = "train")]
@@ -182,7 +182,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     let errors = run("convert e@.txt --out c").stderr;
     assert!(String::from_utf8_lossy(&errors).contains("expected a name in UTF-8, so that it can be recorded"));
     let line = fails(folder, &["inspect", "no\nwhere\\now"], 1);
-    assert!(line.starts_with("error: no\\nwhere\\now: not a gsplit dataset"), "{line}");
+    assert!(line.starts_with("error: no\\nwhere\\now: No such file"), "{line}");
 }
 
 #[test]
@@ -196,7 +196,8 @@ fn missing_and_foreign_artifacts_are_named() {
         &["presample", "empty", "--fanouts", "5"],
         &["partition", "nowhere", "--parts", "2"],
     ] {
-        assert!(fails(folder, args, 1).contains("not a gsplit dataset"));
+        let problem = if args[1] == "empty" { "not a gsplit dataset" } else { "check the path" };
+        assert!(fails(folder, args, 1).contains(problem), "{args:?}");
     }
     community(folder, 300);
     assert!(fails(folder, &["partition", "ds", "--parts", "2"], 1).contains("gsplit presample"));

@@ -254,5 +254,5 @@ fn an_interrupt_ends_the_system_that_runs() {
     }
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && errors.contains("interrupted: "), "{errors}");
+    assert!(output.status.code() == Some(143) && errors.contains("interrupted: "), "{errors}");
 }

@@ -257,12 +257,12 @@ fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(output.status.code(), Some(130), "{errors}");
     assert!(errors.trim_end().lines().last().unwrap().starts_with("interrupted:"), "{errors}");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
 }
 
-/// Interrupts `args` at many moments; the exit code is 1 with one last line, or the command had finished.
+/// Interrupts `args` at many moments; the exit code is 130 with one last line, or the command had finished.
 fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
     for delay in (0..24u64).map(|step| step * step / 2) {
         // With the policy set, train has no reason to start itself again, and the handler stays the one waited for.
@@ -283,7 +283,7 @@ fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
         let complaints = errors.lines().filter(|line| line.starts_with("interrupted:") || line.starts_with("error:"));
         match output.status.code() {
             Some(0) => {}
-            Some(1) => assert_eq!(complaints.count(), 1, "after {delay} ms: {errors}"),
+            Some(130) => assert_eq!(complaints.count(), 1, "after {delay} ms: {errors}"),
             other => panic!("after {delay} ms: exit {other:?}: {errors}"),
         }
         assert_eq!(unfinished(folder), Vec::<PathBuf>::new(), "after {delay} ms");
@@ -355,7 +355,7 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
         assert!(kill.success());
         let output = child.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert_eq!(output.status.code(), Some(130), "{errors}");
         let last = errors.trim_end().lines().last().unwrap();
         assert!(last.starts_with("interrupted: ") && last.ends_with(expected), "{errors}");
     }

@@ -152,7 +152,7 @@ fn bad_input_is_one_line() {
         let line = fails(folder, &[&["evaluate"][..], args].concat(), code);
         assert!(line.contains(words), "{args:?}: {line}");
     };
-    says(&["nowhere"], 1, "not a gsplit dataset");
+    says(&["nowhere"], 1, "check the path");
     says(&["ds"], 1, "gsplit partition ds");
     ok(folder, &["partition", "ds", "--parts", "2", "--weights", "unit", "--key", "map"]);
     says(&["ds"], 2, "--fanouts: no presample says what it is");

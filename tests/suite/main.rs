@@ -19,6 +19,7 @@ mod first_run;
 #[cfg(feature = "train")]
 mod gpus;
 mod inspect;
+mod json;
 mod layering;
 mod markup;
 #[cfg(feature = "train")]
@@ -26,6 +27,7 @@ mod memory;
 #[cfg(feature = "train")]
 mod numbers;
 mod outputs;
+mod own_weights;
 mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;

@@ -128,7 +128,7 @@ fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let place = ["place", "ds", "--cache", "10%"];
-    assert!(fails(folder, &place, 1).contains("not a gsplit dataset"));
+    assert!(fails(folder, &place, 1).contains("check the path"));
     community(folder, 300);
     assert!(fails(folder, &place, 1).contains("run `gsplit partition ds --parts K` first"));
     ok(folder, &["partition", "ds", "--parts", "2", "--weights", "unit", "--key", "two"]);

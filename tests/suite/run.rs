@@ -364,11 +364,25 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
         let output = gsplit(folder, words);
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["exit"].as_i64(), output.status.code().map(i64::from));
+        assert_eq!(told["schema"], 1);
         told["error"].as_str().unwrap().to_string()
     };
-    assert!(error(&["inspect", "none", "--json"]).contains("none: not a gsplit dataset"));
+    assert!(error(&["inspect", "none", "--json"]).contains("none: No such file"));
     assert!(error(&["train", "ds", "--json", "--hidden", "0"]).contains("--hidden 0: expected 1 to"));
     assert!(error(&["run", "none", "--json", "--out", "o"]).contains("none: No such file"));
+    // Of usage: by clap, in both programs, and before it.
+    for (line, problem) in [
+        ("bogus --json", "unrecognized subcommand 'bogus'"),
+        ("--json", "requires a subcommand"),
+        ("inspect --json", "arguments were not provided: <DATASET>"),
+        ("train ds --nope --json", "unexpected argument '--nope' found"),
+        ("train ds --lr much --json", "invalid value 'much' for '--lr <LR>': expected a number, such as 0.5"),
+        ("train ds --epochs 1.5 --json", "expected a whole number"),
+        ("bench table3 --json", "`gsplit compare DATASET --rounds 3`"),
+    ] {
+        let told = error(&line.split(' ').collect::<Vec<_>>());
+        assert!(told.contains(problem) && !told.contains('\n'), "{line}: {told}");
+    }
     ok(folder, &["presample", "ds", "--key", "p", "--epochs", "1"]);
     let differs = error(&["presample", "ds", "--key", "p", "--epochs", "2", "--json"]);
     assert!(differs.contains("it was made with --epochs 1 and is asked for with --epochs 2"), "{differs}");

@@ -204,7 +204,14 @@ fn out_of_memory(message: &str) -> Option<String> {
     if let Some(rest) = after("CUDA out of memory. Tried to allocate ") {
         let asked = rest.split_once(". ").map_or(rest, |(asked, _)| asked);
         let number: String = after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-        return Some(format!("GPU {number} is out of memory, {asked} asked for"));
+        let between = |mark: &str, end: &str| after(mark).and_then(|rest| rest.split_once(end)).map(|(found, _)| found);
+        let told = [
+            (between("of which ", " is free"), "free"),
+            (between("Of the allocated memory ", " is allocated by PyTorch"), "in tensors"),
+            (between("allocated by PyTorch, and ", " is reserved by PyTorch"), "kept by torch for more"),
+        ];
+        let told: String = told.iter().filter_map(|(size, what)| Some(format!(", {} {what}", (*size)?))).collect();
+        return Some(format!("GPU {number} is out of memory, {asked} asked for{told}"));
     }
     // As a kernel has it, or as it was told already, inside torch's backward pass.
     let told = &line[line.find("GPU ").filter(|_| line.contains(" is out of memory"))?..];
@@ -235,8 +242,15 @@ mod tests {
     #[test]
     fn memory_that_a_gpu_has_not_is_told_in_one_line() {
         let torchs = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.10 GiB of which 1.2 GiB \
-                      is free. Process 7 has 77.9 GiB memory in use.\nException raised from malloc at ...";
+                      is free. Including non-PyTorch memory, this process has 77.9 GiB memory in use. Of the allocated memory \
+                      50.00 GiB is allocated by PyTorch, and 7.50 GiB is reserved by PyTorch but unallocated. If reserved \
+                      ...\nException raised from malloc at ...";
+        let of_torch = "rank 3: GPU 1 is out of memory, 2.00 GiB asked for, 1.2 GiB free, 50.00 GiB in tensors, 7.50 GiB kept \
+                        by torch for more";
         let error = Error::from(tch::TchError::Torch(torchs.into())).of_rank(3);
+        assert_eq!(error.to_string(), of_torch);
+        let short = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 is full.";
+        let error = Error::from(tch::TchError::Torch(short.into())).of_rank(3);
         assert_eq!(error.to_string(), "rank 3: GPU 1 is out of memory, 2.00 GiB asked for");
         let ours = GpuError::OutOfMemory { ordinal: 2, needed_mib: 900, free_mib: 7 };
         let expected = "rank 0: GPU 2 is out of memory, 900 MiB asked for, 7 MiB free";
@@ -250,7 +264,7 @@ mod tests {
         let panic: Box<dyn Any + Send> =
             Box::new(format!("called `Result::unwrap()` on an `Err` value: Torch({torchs:?})"));
         for error in [Error::from(tch::TchError::Torch(told)).of_rank(3), Error::of_panic(&*panic, 3)] {
-            assert_eq!(error.to_string(), "rank 3: GPU 1 is out of memory, 2.00 GiB asked for");
+            assert_eq!(error.to_string(), of_torch);
         }
         // Files are named, and say what to do.
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);

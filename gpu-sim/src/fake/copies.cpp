@@ -54,6 +54,7 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, void *handle) {
         copy(on, to, (u64)from, bytes, {there, pinned});
         return SUCCESS;
     }
+    if (find((u64)from, 1)) return refuse(INVALID_VALUE, "the source is of several registrations, or of one in part");
     // Of memory that may be swapped out the driver takes a copy before it returns.
     state.counts["pageable"]++;
     const std::shared_ptr<std::vector<char>> taken(new std::vector<char>((const char *)from, (const char *)from + bytes));
@@ -75,6 +76,7 @@ int cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t bytes, void *handle) {
         copy(on, (u64)to, from, bytes, {there, pinned});
         return SUCCESS;
     }
+    if (find((u64)to, 1)) return refuse(INVALID_VALUE, "the destination is of several registrations, or of one in part");
     copy(on, (u64)to, from, bytes, {there});
     return wait(on);
 }
@@ -161,11 +163,12 @@ int cuMemHostGetDevicePointer_v2(u64 *address, void *start, unsigned flags) {
 
 int cuPointerGetAttribute(void *value, int attribute, u64 address) {
     CALL("cuPointerGetAttribute", INITIALISED);
-    // Whether it is the host's or a device's.
-    if (attribute != 2) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
-    const Part part = find(address, 0);
+    // Whether it is the host's or a device's; the start and the bytes of what was allocated or registered at once.
+    if (attribute != 2 && attribute != 11 && attribute != 12) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    const Part part = find(address, 1);
     if (!part) return INVALID_VALUE;
-    *(unsigned *)value = part->on_device() ? 2 : 1;
+    if (attribute == 2) *(unsigned *)value = part->on_device() ? 2 : 1;
+    else *(u64 *)value = attribute == 11 ? part->start : part->bytes;
     return SUCCESS;
 }
 

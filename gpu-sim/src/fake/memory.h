@@ -91,7 +91,8 @@ inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
     if (part->freed) undefined("%#lx is freed twice", address);
     if (part->context != stream->context) return refuse(INVALID_VALUE, "memory of another context");
     part->freed = true;
-    launch(stream, {"cuMemFreeAsync", [part] {
+    const std::weak_ptr<Stream> on = stream;
+    launch(stream, {"cuMemFreeAsync", [part, on] {
         if (!part->exists) undefined("freed on a stream that nothing made wait for the one that allocates it");
         std::string by;
         if (is_pending(part, by)) undefined("memory is freed before %s, launched on another stream, which nothing waits for", by.c_str());
@@ -101,6 +102,7 @@ inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
         const u64 taken = (part->bytes + 511) / 512 * 512;
         device.used -= taken;
         (part->is_torchs ? device.torch_kept : device.kept) += taken;
+        if (!part->is_torchs) on.lock()->unseen += taken;
         state.remembered.push_back(part);
         forget(REMEMBERED);
         return true;

@@ -91,6 +91,8 @@ struct Stream {
     u64 queued = 0, done = 0;
     // Times in a row that somebody asked whether it is done.
     unsigned asked = 0;
+    // Bytes of the pool that it has freed since the host last synchronised with it: no trim gives them back.
+    u64 unseen = 0;
 };
 
 struct Event {

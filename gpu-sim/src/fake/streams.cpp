@@ -98,6 +98,14 @@ int cuEventQuery(void *handle) {
     return current->failed;
 }
 
+int cuEventSynchronize(void *handle) {
+    CALL("cuEventSynchronize", CONTEXT);
+    Event *event = (Event *)handle;
+    if (!current->events.count(event)) return refuse(INVALID_HANDLE, "no event of the current context");
+    if (!event->recorded) undefined("the event was not recorded");
+    return wait(std::vector<Point>{event->point});
+}
+
 int cuEventDestroy_v2(void *handle) {
     CALL("cuEventDestroy", INITIALISED);
     for (Context &context : state.contexts) {

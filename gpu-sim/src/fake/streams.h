@@ -74,17 +74,19 @@ inline void launch(const std::shared_ptr<Stream> &stream, Operation operation) {
     hurry();
 }
 
-// What the pool keeps beyond its threshold goes back to the device.
+// What the pool keeps beyond its threshold goes back to the device, but for what the host does not know to be free.
 inline void trim(Device &device, u64 keep) {
+    u64 unseen = 0;
+    for (const Context &context : state.contexts) {
+        if (context.device != &device) continue;
+        for (const auto &stream : context.streams) unseen += stream->unseen;
+    }
+    keep = std::max(keep, unseen);
     if (device.kept > keep) device.kept = keep;
 }
 
-// Waits until `stream` has done what it has now. The others may go on meanwhile.
-inline Code wait(const std::shared_ptr<Stream> &stream) {
-    std::vector<Point> points = {{stream, stream->queued}};
-    for (const auto &other : stream->context->streams) {
-        if (stream == stream->context->null && other->blocking) points.push_back({other, other->queued});
-    }
+// Waits until all `points`, of one context, are reached. The others may go on meanwhile.
+inline Code wait(const std::vector<Point> &points) {
     const u64 patience = number("FAKE_CUDA_PATIENCE_MS", 120000) * 1000;
     u64 waited = 0;
     for (const Point &point : points) {
@@ -96,8 +98,19 @@ inline Code wait(const std::shared_ptr<Stream> &stream) {
             state.lock.lock();
         }
     }
-    trim(*stream->context->device, stream->context->device->threshold);
-    return stream->context->failed;
+    for (const Point &point : points) point.stream->unseen = 0;
+    const Context &context = *points.front().stream->context;
+    trim(*context.device, context.device->threshold);
+    return context.failed;
+}
+
+// Waits until `stream` has done what it has now.
+inline Code wait(const std::shared_ptr<Stream> &stream) {
+    std::vector<Point> points = {{stream, stream->queued}};
+    for (const auto &other : stream->context->streams) {
+        if (stream == stream->context->null && other->blocking) points.push_back({other, other->queued});
+    }
+    return wait(points);
 }
 
 // Loading waits for all of the context, and lets nobody else call the driver meanwhile.

@@ -165,6 +165,7 @@ impl Device {
         let deadline = Instant::now() + FREEING;
         while let Some(event) = events.last() {
             if event.is_over()? {
+                event.wait()?;
                 events.pop();
             } else if Instant::now() > deadline {
                 break;

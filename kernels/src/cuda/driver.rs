@@ -64,7 +64,8 @@ impl Driver {
     /// Memory, if there is as much.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
         // SAFETY: the stream is the context's.
-        match unsafe { result::malloc_async(self.stream, bytes) } {
+        let take = |bytes| unsafe { result::malloc_async(self.stream, bytes) };
+        match take(rounded(bytes)).or_else(|_| take(bytes)) {
             Ok(address) => Ok(Some(address)),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(refused("cuMemAllocAsync")(error)),
@@ -93,12 +94,16 @@ impl Driver {
     /// # Safety
     /// As above.
     unsafe fn copy_down(&self, parts: &[(u64, usize)], mut to: *mut u8) -> Result<(), GpuError> {
-        for &(address, bytes) in parts.iter().filter(|(_, bytes)| *bytes > 0) {
-            // SAFETY: as the caller says; the slice on the device is as long.
-            unsafe {
-                let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), address, bytes, self.stream).result();
-                copied.map_err(refused("cuMemcpyDtoHAsync"))?;
-                to = to.add(bytes);
+        for &(mut address, mut bytes) in parts {
+            while bytes > 0 {
+                let piece = at_once(to as usize, bytes);
+                // SAFETY: as the caller says; the slice on the device is as long.
+                unsafe {
+                    let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), address, piece, self.stream).result();
+                    copied.map_err(refused("cuMemcpyDtoHAsync"))?;
+                    to = to.add(piece);
+                }
+                (address, bytes) = (address + piece as u64, bytes - piece);
             }
         }
         Ok(())
@@ -164,11 +169,14 @@ impl Backend for Driver {
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
         self.enter()?;
+        let (mut address, mut from) = (address, from);
         // Pinned memory is copied from where it is.
-        if from.len() >= Staging::BYTES && self.is_of_host(from.as_ptr() as u64) {
+        while from.len() >= Staging::BYTES && self.is_of_host(from.as_ptr() as u64) {
+            let (piece, rest) = from.split_at(at_once(from.as_ptr() as usize, from.len()));
             // SAFETY: the slice on the device is as long.
-            let copied = unsafe { result::memcpy_htod_async(address, from, self.stream) };
-            return copied.map_err(refused("cuMemcpyHtoDAsync"));
+            let copied = unsafe { result::memcpy_htod_async(address, piece, self.stream) };
+            copied.map_err(refused("cuMemcpyHtoDAsync"))?;
+            (address, from) = (address + piece.len() as u64, rest);
         }
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the slice on the device is as long; the stream is alive.
@@ -416,6 +424,30 @@ fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
         at = end.min((from + PIECE) & !(PAGE - 1));
         (from < end).then(|| (from, at - from))
     })
+}
+
+/// How many of `bytes` from the host's `start` on a copy may take: those of one registration, or all where they are not pinned. The driver
+/// refuses a copy of several registrations (seen with driver 580).
+fn at_once(start: usize, bytes: usize) -> usize {
+    use sys::CUpointer_attribute::{CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+    let ask = |which| {
+        let mut value = 0usize;
+        // SAFETY: both are as wide as a usize; the driver knows the address or says that it does not.
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), which, start as u64) };
+        asked.result().ok().map(|()| value)
+    };
+    match (ask(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE)) {
+        (Some(first), Some(size)) if first <= start && start < first + size => bytes.min(first + size - start),
+        _ => bytes,
+    }
+}
+
+/// Bytes that are taken from the pool for `bytes`: much the same for arrays of much the same length, so that those of the next mini-batch find
+/// the memory of an earlier one. At most an eighth more, and 32 MiB.
+fn rounded(bytes: usize) -> usize {
+    const SMALL: usize = 1 << 20;
+    const MOST: usize = 32 << 20;
+    if bytes <= SMALL { bytes } else { bytes.next_multiple_of((bytes.next_power_of_two() / 16).min(MOST)) }
 }
 
 /// Ends a registration by `map_host` of memory that no stream reads any more. The context is the calling thread's.

@@ -60,6 +60,13 @@ impl Event {
             outcome => outcome.result().map(|()| true).map_err(refused("cuEventQuery")),
         }
     }
+
+    /// Waits until the stream has come there; its context is the calling thread's. What the stream freed before then counts as free for
+    /// the driver's pool, which a look by [`Event::is_over`] does not bring about.
+    pub(super) fn wait(&self) -> Result<(), GpuError> {
+        // SAFETY: the event is alive.
+        unsafe { sys::cuEventSynchronize(self.0) }.result().map_err(refused("cuEventSynchronize"))
+    }
 }
 
 impl Drop for Event {

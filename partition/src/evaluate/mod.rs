@@ -51,7 +51,7 @@ pub use spread::Spread;
 struct MeasuredMap<'a> {
     /// Key of a stored map; `None` for the random baseline.
     key: Option<&'a str>,
-    layout: Layout,
+    layout: Layout<'static>,
     assignment: Cow<'a, [u16]>,
 }
 

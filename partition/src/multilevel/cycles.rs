@@ -105,7 +105,7 @@ pub(super) fn is_thin<G: Graph>(graph: &G) -> bool {
 /// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles<'a> {
-    pub layout: Layout,
+    pub layout: Layout<'a>,
     pub epsilon: f64,
     pub seed: u64,
     pub effort: Effort,
@@ -116,7 +116,7 @@ pub(super) struct Cycles<'a> {
     pub progress: &'a dyn Progress,
 }
 
-impl Cycles<'_> {
+impl<'a> Cycles<'a> {
     /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and one cycle at least.
     pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights, start: Option<&[u16]>) -> Vec<u16> {
         let cycles = self.effort.cycles;
@@ -145,7 +145,7 @@ impl Cycles<'_> {
     }
 
     /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
-    fn layout_of(&self, size: usize) -> Layout {
+    fn layout_of(&self, size: usize) -> Layout<'a> {
         let (servers, all) = (self.layout.servers(), self.layout.per_server());
         let fitting = (size / COARSEST_PER_PART) as u32 / servers;
         let most = fitting.max(FIRST_PARTS);
@@ -167,7 +167,7 @@ impl Cycles<'_> {
     }
 
     /// Rank of a partition, less is better: first its distance from balance, then its cut.
-    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, parts: &[u16]) -> (f64, u64) {
+    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout<'a>, parts: &[u16]) -> (f64, u64) {
         let loads = Loads::of(layout, weights, parts);
         (loads.total_excess(&loads.capacities(self.epsilon)), cut(graph, parts))
     }
@@ -225,9 +225,12 @@ impl Cycles<'_> {
         let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
         // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
         // is small enough next time.
-        let parts = f64::from(self.layout_of(graph.num_vertices()).parts());
+        let layout = self.layout_of(graph.num_vertices());
+        let parts = f64::from(layout.parts());
+        let smallest = (0..layout.parts() as u16).map(|part| layout.target(part)).fold(1.0, f64::min);
+        let smallest = if layout.targets().is_some() { smallest } else { 1.0 };
         let share = |&total: &u64| {
-            let of_part = cluster_share * self.epsilon * total as f64 / parts;
+            let of_part = cluster_share * self.epsilon * smallest * total as f64 / parts;
             let of_coarsest = 2.0 * total as f64 / enough as f64;
             let grown = if self.thin { THIN_GROWTH * total as f64 / graph.num_vertices() as f64 } else { f64::MAX };
             (of_part.max(of_coarsest).min(grown) as u64).clamp(1, u64::from(u32::MAX))
@@ -243,7 +246,7 @@ impl Cycles<'_> {
         graph: &G,
         weights: &VertexWeights,
         servers: Option<&[u16]>,
-        (layout, epsilon): (Layout, f64),
+        (layout, epsilon): (Layout<'a>, f64),
     ) -> Vec<u16> {
         match servers {
             None => self.best_initial(graph, weights, layout, epsilon),
@@ -252,11 +255,17 @@ impl Cycles<'_> {
     }
 
     /// The best of several cuts of the coarsest graph to `layout`, refined to `epsilon`.
-    pub fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, epsilon: f64) -> Vec<u16> {
+    pub fn best_initial<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        layout: Layout<'a>,
+        epsilon: f64,
+    ) -> Vec<u16> {
         let capacities = self.capacities_of_one(weights);
         let halving = Halving {
             bundles: layout.parts(),
-            last: self.parts(),
+            layout: self.layout.on_one_server(),
             capacities: &capacities,
             thin: self.thin,
             tries: initial::TRIES,
@@ -285,7 +294,7 @@ impl Cycles<'_> {
         &self,
         (graph, weights): (&G, &VertexWeights),
         mut levels: Vec<Level>,
-        (mut parts, mut layout): (Vec<u16>, Layout),
+        (mut parts, mut layout): (Vec<u16>, Layout<'a>),
         coarse_epsilon: f64,
     ) -> Vec<u16> {
         let mut known = String::new();
@@ -316,9 +325,9 @@ impl Cycles<'_> {
         &self,
         (graph, weights): (&G, &VertexWeights),
         parts: &mut [u16],
-        (layout, next): (Layout, Layout),
+        (layout, next): (Layout<'a>, Layout<'a>),
         epsilon: f64,
-    ) -> Layout {
+    ) -> Layout<'a> {
         if next == layout {
             return layout;
         }
@@ -326,7 +335,7 @@ impl Cycles<'_> {
         let capacities = self.capacities_of_one(weights);
         let halving = Halving {
             bundles: next.per_server(),
-            last: self.parts(),
+            layout: self.layout.on_one_server(),
             capacities: &capacities,
             thin: self.thin,
             tries: initial::TRIES_OF_BUNDLE,
@@ -341,7 +350,14 @@ impl Cycles<'_> {
     }
 
     /// Makes `parts` of `layout` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
-    fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, layout: Layout, parts: &mut [u16], epsilon: f64) {
+    fn refine<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        layout: Layout<'a>,
+        parts: &mut [u16],
+        epsilon: f64,
+    ) {
         balance_within_servers(parts, graph, weights, layout, self.epsilon);
         let mut loads = Loads::of(layout, weights, parts);
         let capacities = self.capacities(&loads, epsilon);
@@ -362,10 +378,12 @@ impl Cycles<'_> {
         }
         let of_server = |server: u16| {
             let totals = loads.of_server(server);
-            let share = |part: u16| layout.share(part) * f64::from(layout.servers());
-            let of_part =
-                move |part| totals.clone().into_iter().map(move |total| capacity(total as f64 * share(part), epsilon));
-            layout.parts_of(server).flat_map(of_part)
+            let all: f64 = layout.parts_of(server).map(|part| loads.target(part)).sum();
+            let of_part = |part: u16| {
+                let share = loads.target(part) / all;
+                totals.iter().map(|&total| capacity(total as f64 * share, epsilon)).collect::<Vec<u64>>()
+            };
+            layout.parts_of(server).flat_map(of_part).collect::<Vec<u64>>()
         };
         (0..layout.servers() as u16).flat_map(of_server).collect()
     }
@@ -390,7 +408,7 @@ fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
 }
 
 /// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
-pub(super) fn carry_up(layout: Layout, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
+pub(super) fn carry_up(layout: Layout<'_>, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
     let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
     let mut parts: Vec<u16> = coarse_of.par_iter().with_min_len(4096).map(part).collect();
     let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();

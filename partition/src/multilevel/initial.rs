@@ -41,8 +41,8 @@ const PASSES: usize = 3;
 pub(super) struct Halving<'a> {
     /// Parts to make: all, or a power of two, of bundles.
     pub bundles: u32,
-    /// Parts that these become in the end.
-    pub last: u32,
+    /// Layout of the parts that these become in the end, on one server.
+    pub layout: Layout<'a>,
     /// Most that one part of these may carry in the end, one number for each constraint.
     pub capacities: &'a [u64],
     /// Whether the finest graph is thin.
@@ -57,14 +57,14 @@ impl Halving<'_> {
         if self.bundles <= 1 {
             return vec![0; graph.num_vertices()];
         }
-        let layout = Layout::from(self.last).bundles(2);
+        let layout = self.layout.bundles(2);
         let bisection = Bisection { layout, epsilon: self.epsilon(weights), thin: self.thin, tries: self.tries };
         let mut sides = bisection.run(graph, weights, seed);
         let members = members(&sides, 2);
         let left = self.bundles / 2;
         let half = |side: u16, bundles: u32| {
             let (half, weights) = members.part(graph, weights, &sides, side);
-            let halving = Self { bundles, last: layout.last_parts(side), ..self };
+            let halving = Self { bundles, layout: layout.alone(side), ..self };
             halving.run(&half, &weights, scramble(seed ^ u64::from(side + 1)))
         };
         let found = rayon::join(|| half(0, left), || half(1, self.bundles - left));
@@ -76,9 +76,10 @@ impl Halving<'_> {
 
     /// The ε of this cut, which leaves as much to each of those that follow.
     fn epsilon(self, weights: &VertexWeights) -> f64 {
-        let room = |(&total, &capacity): (&u64, &u64)| capacity as f64 * f64::from(self.last) / total.max(1) as f64;
+        let room =
+            |(&total, &capacity): (&u64, &u64)| capacity as f64 * f64::from(self.layout.last()) / total.max(1) as f64;
         let room = weights.totals().iter().zip(self.capacities).map(room).fold(f64::INFINITY, f64::min);
-        let depth = f64::from(self.last.next_power_of_two().ilog2().max(1));
+        let depth = f64::from(self.layout.last().next_power_of_two().ilog2().max(1));
         (room.max(1.0).powf(1.0 / depth) - 1.0).min(1.0)
     }
 }
@@ -133,14 +134,14 @@ pub(super) fn unbundle<G: Graph>(
 ) {
     let members = members(parts, layout.parts());
     // Parts of the next layout that each bundle becomes.
-    let become_of = |part: u16| match next.last_parts(0) {
-        1 => layout.last_parts(part),
-        _ => next.per_server() / layout.per_server(),
+    let become_of = |part: u16| match next.parts() == next.last() {
+        true => layout.last_parts(part),
+        false => next.per_server() / layout.per_server(),
     };
     let state = &*parts;
     let cut = |part: u16| {
         let (bundle, weights) = members.part(graph, weights, state, part);
-        let halving = Halving { bundles: become_of(part), last: layout.last_parts(part), ..halving };
+        let halving = Halving { bundles: become_of(part), layout: layout.alone(part), ..halving };
         halving.run(&bundle, &weights, scramble(seed ^ scramble(u64::from(part))))
     };
     let found: Vec<Vec<u16>> = (0..layout.parts() as u16).into_par_iter().with_max_len(1).map(cut).collect();
@@ -152,15 +153,15 @@ pub(super) fn unbundle<G: Graph>(
 }
 
 /// How a graph is halved.
-struct Bisection {
+struct Bisection<'a> {
     /// Two sides.
-    layout: Layout,
+    layout: Layout<'a>,
     epsilon: f64,
     thin: bool,
     tries: u64,
 }
 
-impl Bisection {
+impl Bisection<'_> {
     /// The side of each vertex.
     fn run<G: Graph>(&self, graph: &G, weights: &VertexWeights, seed: u64) -> Vec<u16> {
         match self.coarsen(graph, weights, seed) {
@@ -202,7 +203,7 @@ impl Bisection {
     /// Side 0 grown to its share, the rest is side 1.
     fn grow<G: Graph>(&self, graph: &G, weights: &VertexWeights, seed: u64) -> Vec<u16> {
         let n = graph.num_vertices();
-        let share = self.layout.share(0);
+        let share = self.layout.target(0) / 2.0;
         let mut sides = vec![1; n];
         let weight_of = |v: u32| {
             let shares =
@@ -245,7 +246,7 @@ impl Bisection {
     fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, sides: &mut [u16]) -> f64 {
         let loads = Loads::empty(self.layout, weights);
         let heaviest = (0..sides.len() as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
-        let one = if weights.is_unit() { 0.0 } else { heaviest / (2.0 * self.layout.share(0)) };
+        let one = if weights.is_unit() { 0.0 } else { heaviest / self.layout.target(0) };
         let slack = self.epsilon.max(one);
         balance_within_servers(sides, graph, weights, self.layout, slack);
         let mut loads = Loads::of(self.layout, weights, sides);

@@ -64,7 +64,7 @@ impl Partitioner for Multilevel {
         let graph = Undirected::new(problem.topology, problem.edge_counts, room.at_work, room.folder)?;
         let layout = match problem.layout() {
             // One part on each server: what is cut between parts is cut between servers.
-            layout if layout.per_server() == 1 => layout.parts().into(),
+            layout if layout.per_server() == 1 => layout.on_one_server(),
             layout => layout,
         };
         let Problem { seed, epsilon, weights, .. } = problem;

@@ -25,11 +25,14 @@ use crate::{Layout, Problem, VertexWeights};
 pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, cycles: &Cycles<'_>) -> Vec<u16> {
     let (weights, layout) = (&problem.weights, cycles.layout);
     let epsilon = each_run(problem.epsilon);
-    let outer = Cycles { layout: layout.servers().into(), epsilon, ..*cycles };
+    let targets: Option<Vec<f64>> =
+        layout.targets().map(|_| (0..layout.servers() as u16).map(|server| layout.server_target(server)).collect());
+    let across = Layout::new(layout.servers(), 1).with_targets(targets.as_deref());
+    let outer = Cycles { layout: across, epsilon, ..*cycles };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
     let mut servers = outer.partition(graph, weights, start.as_deref());
-    balance(&mut servers, graph, weights, layout.servers(), epsilon);
+    balance(&mut servers, graph, weights, across, epsilon);
 
     let inner = Cycles { seed: scramble(!problem.seed), ..*cycles };
     match problem.start {
@@ -44,7 +47,13 @@ fn each_run(epsilon: f64) -> f64 {
 }
 
 /// `parts`, but that a vertex whose server has changed takes that part of its new one which it is tied to most.
-fn settle<G: Graph>(graph: &G, weights: &VertexWeights, layout: Layout, parts: &[u16], servers: &[u16]) -> Vec<u16> {
+fn settle<G: Graph>(
+    graph: &G,
+    weights: &VertexWeights,
+    layout: Layout<'_>,
+    parts: &[u16],
+    servers: &[u16],
+) -> Vec<u16> {
     let mut parts = parts.to_vec();
     let mut loads = Loads::of(layout, weights, &parts);
     for (v, &server) in (0u32..).zip(servers) {
@@ -81,7 +90,7 @@ pub(super) fn initial_within<G: Graph>(
     for server in (0..layout.servers() as u16).filter(|&server| !members.of(server).is_empty()) {
         let (subgraph, weights) = members.part(graph, weights, servers, server);
         let alone = Cycles {
-            layout: cycles.layout.per_server().into(),
+            layout: cycles.layout.bundles(1).alone(server),
             epsilon: each_run(cycles.epsilon),
             seed: scramble(cycles.seed.wrapping_add(u64::from(server))),
             ..*cycles

@@ -332,6 +332,27 @@ fn promises_are_kept_on_large_hard_shapes(kinds: usize) {
     }
 }
 
+/// On the way some level has the vertices for more bundles than at first and for fewer than all parts.
+#[test]
+fn bundles_become_all_parts_whatever_their_number_and_targets() {
+    let side = 245;
+    let pairs = |v: u32| [(v % side > 0).then(|| (v - 1, v)), (v >= side).then(|| (v - side, v))];
+    let edges: Vec<(u32, u32)> =
+        (0..side * side).flat_map(pairs).flatten().flat_map(|(u, v)| [(u, v), (v, u)]).collect();
+    let graph = Fixture::new("grid", side * side, &edges);
+    let dataset = graph.dataset();
+    let unequal = (0..63).map(|part| f64::from(part % 3 + 1)).collect();
+    for (parts, targets) in [(63, vec![]), (100, vec![]), (63, unequal)] {
+        let wanted = PartitionOptions { targets, ..options(Method::Multilevel, Some(Weights::Unit), parts) };
+        let report = partition(&dataset, None, &wanted, &NoProgress).unwrap().report;
+        assert_eq!(report.part_sizes.len(), parts as usize);
+        assert!(report.imbalance <= 1.031, "{parts} parts, {:?}: {}", wanted.targets, report.imbalance);
+        // A square of so many vertices has a border of about as many.
+        let border = 2.0 * (f64::from(side * side * parts)).sqrt();
+        assert!((report.cut as f64) < 1.4 * border, "{parts} parts: cut {}", report.cut);
+    }
+}
+
 #[test]
 fn differential_one_thread_and_three_agree_on_graphs_that_are_coarsened() {
     for graph in large_shapes().into_iter().chain([communities(40, 500)]) {

@@ -6,7 +6,9 @@ mod thin;
 pub(crate) use suite::{check_made, options};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use gsplit_store::{Counters, Dataset, DatasetWriter, Presample, PresampleConfig, Provenance, Split};
+use gsplit_store::{
+    Counters, Dataset, DatasetWriter, EDGE_WEIGHT, Presample, PresampleConfig, Provenance, Split, VERTEX_WEIGHT,
+};
 use tempfile::TempDir;
 
 /// A graph that can be written as a dataset. The files go when it does.
@@ -14,6 +16,8 @@ pub(crate) struct Fixture {
     pub(crate) name: String,
     indptr: Vec<u64>,
     indices: Vec<u32>,
+    /// Whether weights come with it.
+    weighted: bool,
     folder: TempDir,
 }
 
@@ -27,13 +31,27 @@ impl Fixture {
     }
 
     pub(crate) fn raw(name: &str, indptr: Vec<u64>, indices: Vec<u32>) -> Self {
-        Self { name: name.into(), indptr, indices, folder: tempfile::tempdir().unwrap() }
+        Self { name: name.into(), indptr, indices, weighted: false, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The same with weights: two of each vertex, and one of each edge.
+    pub(crate) fn weighted(self) -> Self {
+        Self { weighted: true, ..self }
     }
 
     /// The dataset; every third vertex is a target.
     pub(crate) fn dataset(&self) -> Dataset {
         let path = self.folder.path().join("dataset");
         let mut writer = DatasetWriter::create(&path, true, &self.indptr, &self.indices).unwrap();
+        if self.weighted {
+            let mut vertices = writer.node_column_writer(VERTEX_WEIGHT, "<i8", 2).unwrap();
+            let weights = |v: i64| [v % 4, 1 + v * v % 9].map(i64::to_le_bytes).concat();
+            (1..self.indptr.len() as i64).for_each(|v| vertices.push(&weights(v)).unwrap());
+            writer.add_node_column(VERTEX_WEIGHT, vertices).unwrap();
+            let mut edges = writer.edge_column_writer(EDGE_WEIGHT, "<f4", 1).unwrap();
+            (0..self.indices.len()).for_each(|e| edges.push(&(e as f32 % 5.0 / 2.0).to_le_bytes()).unwrap());
+            writer.add_edge_column(EDGE_WEIGHT, edges).unwrap();
+        }
         writer.add_split(Split::Train, (0..self.indptr.len() as u32 - 1).step_by(3).collect()).unwrap();
         let provenance = Provenance {
             tool_version: "0".into(),

@@ -17,6 +17,7 @@ use crate::read::options::{Fill, LabelKind, MissingRows, Scale};
 use crate::read::pick::pick;
 use crate::read::raw::Raw;
 use crate::read::scaled::Scaled;
+use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
 /// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
@@ -108,6 +109,7 @@ fn open_graph(
         }
         !reserved
     });
+    weigh_vertices(&mut raw, read.node_table.vertex_weights.as_deref().unwrap_or_default())?;
     check_options(format, &raw, options)?;
     Ok((format, raw))
 }
@@ -184,7 +186,8 @@ impl Input {
             raw.files.retain(|file| !file.starts_with(&root));
             raw.files.insert(0, path.clone());
         }
-        let build = build_of(path, format, &raw, options, progress)?;
+        let mut build = build_of(path, format, &raw, options, progress)?;
+        build.sum_weights |= options.read.edge_weights.is_some() && !build.keep_duplicates;
         if let Some(recipe) = &mut raw.recipe {
             recipe.edges = EdgeRecipe {
                 symmetrise: build.symmetrise,

@@ -232,6 +232,7 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
         ids: raw.ids,
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
         options: options.build,
+        are_costs: options.read.edge_weights.is_some(),
         memory: options.budget(),
         scratch: writer.scratch().join("edges"),
     };

@@ -50,6 +50,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         rows.read(column.as_ref(), &mut |bytes| Ok(out.push(bytes)?))?;
         writer.add_node_column(column.name(), out)?;
     }
+    writer.set_vertex_weights(&raw.vertex_weights)?;
     let has_labels = raw.labels.is_some();
     let drawn = options.random_split.filter(|split| !split.is_auto || (raw.splits.is_none() && has_labels));
     if drawn.is_some_and(|split| split.is_auto) {

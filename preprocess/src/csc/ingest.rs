@@ -140,7 +140,7 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
         },
         edges: AtomicU64::new(0),
         loops: AtomicU64::new(0),
-        weights: WeightPlace::of(build.source.columns()),
+        weights: WeightPlace::of(build.source.columns(), build.are_costs),
         weights_missing: AtomicU64::new(0),
         end: AtomicU64::new(0),
     };

@@ -79,6 +79,8 @@ pub struct Build<'a> {
     pub node_ids: Option<&'a dyn EdgeSource>,
     /// Options of what happens to the edges.
     pub options: BuildOptions,
+    /// Whether the weights of edges have to be costs: numbers from 0, none missing.
+    pub are_costs: bool,
     /// The budget.
     pub memory: Memory,
     /// Folder for what does not fit in memory.

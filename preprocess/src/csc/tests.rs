@@ -166,6 +166,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
         ids,
         node_ids: None,
         options,
+        are_costs: false,
         memory: Memory::default(),
         scratch: writer.scratch().join("edges"),
     };
@@ -330,7 +331,15 @@ fn ids_out_of_range_are_refused() {
         let edges = source(&listed);
         let scratch = writer.scratch();
         let options = BuildOptions::default();
-        let build = Build { source: &edges, ids, node_ids: None, options, memory: Memory::default(), scratch };
+        let build = Build {
+            source: &edges,
+            ids,
+            node_ids: None,
+            options,
+            are_costs: false,
+            memory: Memory::default(),
+            scratch,
+        };
         build.run(&mut writer, &NoProgress).unwrap_err().to_string()
     };
     let message = run(vec![(0, 1), (2, 3), (7, 0)], Ids::Dense(Some(3)));

@@ -1,4 +1,5 @@
-//! The rule for edge weights, whatever the format: a missing one is kept as NaN and counted, an infinite one is refused.
+//! The rule for edge weights, whatever the format: a missing one is kept as NaN and counted, an infinite one is refused; of
+//! costs, which the user names as such, missing and negative ones are refused too.
 
 use std::ops::Range;
 
@@ -13,11 +14,12 @@ pub struct WeightPlace {
     row: usize,
     /// Reads one number from so many bytes.
     read: (usize, fn(&[u8]) -> f64),
+    are_costs: bool,
 }
 
 impl WeightPlace {
     /// `None` where edges have no weights, or integers.
-    pub fn of(columns: &[EdgeColumn]) -> Option<Self> {
+    pub fn of(columns: &[EdgeColumn], are_costs: bool) -> Option<Self> {
         let at = columns.iter().position(|column| column.name == WEIGHT)?;
         let read: fn(&[u8]) -> f64 = match columns[at].value {
             ValueType::F32 => |bytes| bytes.first_chunk().map_or(f64::NAN, |&bytes| f32::from_le_bytes(bytes).into()),
@@ -25,20 +27,29 @@ impl WeightPlace {
             ValueType::I64 => return None,
         };
         let bytes = row_bytes(&columns[..at])..row_bytes(&columns[..=at]);
-        Some(Self { bytes, row: row_bytes(columns), read: (columns[at].value.bytes(), read) })
+        Some(Self { bytes, row: row_bytes(columns), read: (columns[at].value.bytes(), read), are_costs })
     }
 
-    /// The number of edges of `batch` without a weight. Fails at the first infinite one.
+    /// The number of edges of `batch` without a weight. Fails at the first that cannot be.
     pub fn missing(&self, batch: &EdgeBatch) -> Result<u64> {
         let (size, read) = self.read;
         let mut missing = 0;
         for (edge, values) in batch.values.chunks_exact(self.row).enumerate() {
             let weights = || values[self.bytes.clone()].chunks_exact(size).map(read);
-            if let Some(weight) = weights().find(|weight| weight.is_infinite()) {
+            let (wrong, expected): (fn(&f64) -> bool, _) = match self.are_costs {
+                true => (
+                    |weight| !(0.0..f64::INFINITY).contains(weight),
+                    "a finite number from 0, for --edge-weights; --fill NUMBER stands for missing ones",
+                ),
+                false => (
+                    |weight| weight.is_infinite(),
+                    "a finite number, or NaN or nothing where there is none; --edge-columns none leaves the weights out",
+                ),
+            };
+            if let Some(weight) = weights().find(wrong) {
                 let [source, target] = [batch.sources[edge], batch.targets[edge]].map(|id| name(batch, id));
                 return Err(Error::Graph(format!(
-                    "the edge from {source} to {target} has the weight {weight}: expected a finite number, or NaN or nothing \
-                     where there is none; --edge-columns none leaves the weights out"
+                    "the edge from {source} to {target} has the weight {weight}: expected {expected}"
                 )));
             }
             missing += u64::from(weights().any(f64::is_nan));

@@ -296,6 +296,7 @@ fn build(
         ids: Ids::Dense(Some(order.len() as u64)),
         node_ids: None,
         options,
+        are_costs: false,
         memory: graph.memory.unwrap_or_default(),
         scratch: writer.scratch().join("edges"),
     };

@@ -10,6 +10,7 @@
 //!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
 //!                     listed::ListedEnds    drops edges at vertices without a row, if asked to
+//!                     weights::weigh_vertices   marks the columns that --vertex-weights names
 //!      ─▶ edges       EdgeSource::next      cuts the next piece, in sequence
 //!                     EdgeSource::parse     makes edges of a piece, by any thread
 //!                     EdgeSource::finish    compares what was read with what headers promised
@@ -58,6 +59,7 @@ pub mod raw;
 pub mod scaled;
 pub(crate) mod table;
 pub(crate) mod text;
+pub mod weights;
 
 /// The input that `path` names: itself, or the properties of a BVGraph, whose own name is no file's.
 pub fn named(path: &Path) -> PathBuf {

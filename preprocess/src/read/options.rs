@@ -60,6 +60,11 @@ pub struct ReadOptions {
     /// amount as such; none keeps none [default: those of a table with a header; none of an edge list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub edge_columns: Option<Vec<String>>,
+    /// Tables of edges: the column that is the weight of an edge, a number from 0, for partition --weights own and train. It is kept as
+    /// `weight`; those of merged edges are added up
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge_weights: Option<String>,
     /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
     /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
     /// v-th smallest id, or id v with --keep-ids
@@ -96,6 +101,11 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "COLUMN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<String>,
+    /// The table of vertices' columns, or arrays, that weigh vertices, for partition --weights own: whole numbers from 0. Those of a
+    /// METIS file are kept without it
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vertex_weights: Option<Vec<String>>,
     /// The table of vertices' columns that become features, as 'f*,age', or none [default: a list called feat, features, x
     /// ..., else all numbers and categories that are not ids, labels, splits or identifiers]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
@@ -241,6 +251,8 @@ pub struct EdgeTableOptions<'a> {
     pub target_column: Option<&'a str>,
     /// Names of the columns to keep.
     pub edge_columns: Option<&'a [String]>,
+    /// Name of the column of weights.
+    pub edge_weights: Option<&'a str>,
     /// Ids stay as they are.
     pub keep_ids: bool,
     /// Whether sources and targets are of two kinds.
@@ -320,6 +332,7 @@ impl ReadOptions {
         let refused = [
             ("--source-column", self.source_column.is_some() && !table, named_columns),
             ("--target-column", self.target_column.is_some() && !table, named_columns),
+            ("--edge-weights", self.edge_weights.is_some() && !table, named_columns),
             ("--header", self.header.is_some() && format != Format::Csv, of_text),
             ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
             (
@@ -351,6 +364,7 @@ impl ReadOptions {
             source_column: self.source_column.as_deref(),
             target_column: self.target_column.as_deref(),
             edge_columns: self.edge_columns(),
+            edge_weights: self.edge_weights.as_deref(),
             keep_ids: self.keep_ids,
             bipartite: self.bipartite,
             fill: match self.node_table.fill {

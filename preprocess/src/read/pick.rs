@@ -42,6 +42,10 @@ pub fn describes(path: &Path) -> bool {
 /// The graph in `folder`, of `format` where the user named one; `None` where nothing is of a known format.
 pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<Option<PathBuf>> {
     let folder = innermost(folder)?;
+    if folder.join("dataset.json").is_file() && folder.join("topology").is_dir() {
+        let problem = "a dataset of gsplit already, there is nothing to convert: train on it, or name the raw graph";
+        return Err(Error::input(folder, problem));
+    }
     let fits = |path: &PathBuf| detect(path, text).is_ok_and(|found| format.is_none_or(|wanted| found == wanted));
     let mut files = Vec::new();
     files_below(&folder, 0, &mut files)?;

@@ -33,6 +33,8 @@ pub struct Raw {
     pub recipe: Option<Recipe>,
     /// Further numbers of every vertex.
     pub columns: Vec<Box<dyn Column>>,
+    /// Names of those columns that weigh vertices.
+    pub vertex_weights: Vec<String>,
     /// Training, validation and test vertices, by the ids of the input.
     pub splits: Option<[Vec<u64>; 3]>,
     /// A split of links.
@@ -67,6 +69,7 @@ impl Raw {
             numeric_label: false,
             recipe: None,
             columns: Vec::new(),
+            vertex_weights: Vec::new(),
             splits: None,
             links: None,
             files,

@@ -51,7 +51,16 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
     let part_sizes = (0..4).map(|part| assignment.iter().filter(|&&of| of == part).count() as u64).collect();
     let balance = Balance { vertices: 1.0, edges: 1.0, targets: None, work: None };
     let (partitioner, weights) = ("test".into(), "unit".into());
-    let config = PartitionConfig { parts: 4, servers: 1, partitioner, weights, epsilon: 1.0, seed: 0, source: None };
+    let config = PartitionConfig {
+        parts: 4,
+        servers: 1,
+        targets: None,
+        partitioner,
+        weights,
+        epsilon: 1.0,
+        seed: 0,
+        source: None,
+    };
     let report = PartitionReport {
         part_sizes,
         cut: 0,
@@ -64,6 +73,8 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
         expected_cross_edges: None,
         between_servers: None,
         pieces: None,
+        own_weights: None,
+        of_target: None,
     };
     PartitionMap::save(dataset, key, None, config, report, &assignment, &order, false).unwrap()
 }

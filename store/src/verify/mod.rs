@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use crate::dataset::manifest_of;
 use crate::staging::tree;
 use crate::{
     Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
@@ -34,11 +35,9 @@ pub struct Finding {
 /// Memory: 16 bytes a vertex.
 pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     let mut report = Report { findings: Vec::new() };
-    if !path.join("dataset.json").exists() {
-        return Err(Error::NotADataset(path.to_path_buf()));
-    }
-    let manifest = document::read::<DatasetManifest>(&path.join("dataset.json"));
-    let manifest = report.take(&path.join("dataset.json"), manifest.map(|(manifest, _)| manifest));
+    let document = manifest_of(path)?;
+    let manifest = document::read::<DatasetManifest>(&document);
+    let manifest = report.take(&document, manifest.map(|(manifest, _)| manifest));
     if let Some(manifest) = &manifest {
         report.check_files(path, &manifest.files);
     }

@@ -106,6 +106,16 @@ impl DatasetWriter {
         Ok(())
     }
 
+    /// Says which of the node columns are weights of the vertices. All of them are written.
+    pub fn set_vertex_weights(&mut self, columns: &[String]) -> Result<()> {
+        let staged = &mut self.journal.staged;
+        if let Some(name) = columns.iter().find(|name| !staged.columns.contains_key(*name)) {
+            return Err(Error::Invalid(format!("node column `{name}` cannot weigh vertices: it is not written")));
+        }
+        staged.vertex_weights = columns.to_vec();
+        Ok(())
+    }
+
     /// Writes one class per vertex, -1 for unlabelled.
     pub fn add_labels(&mut self, labels: &[i32]) -> Result<()> {
         let mut writer = self.label_writer()?;

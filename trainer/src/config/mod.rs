@@ -35,6 +35,7 @@ pub enum Device {
     #[default]
     Cpu,
     /// NVIDIA's GPUs, one a rank
+    #[value(alias = "gpu")]
     Cuda,
 }
 
@@ -175,9 +176,11 @@ impl TrainConfig {
                 "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
                 self.fanouts
             )
-        } else if self.num_ranks() == 0 || (!self.parallelism.row().several && self.num_ranks() > 1) {
+        } else if self.num_ranks() == 0 {
+            "--ranks 0: expected 1 or more, one for each GPU or for each few cores".to_string()
+        } else if !self.parallelism.row().several && self.num_ranks() > 1 {
             format!(
-                "--parallelism {} cannot run on --ranks {}: single needs 1, the others 1 or more",
+                "--parallelism {} is one rank, --ranks asks for {}: leave one of them out",
                 self.parallelism,
                 self.num_ranks()
             )

@@ -14,8 +14,8 @@ use crate::operator::{Place, link};
 /// Bytes that cross a link, and short messages whose mean is taken.
 const CROSSING: usize = 64 << 20;
 const MESSAGES: usize = 100;
-/// Bytes of a GPU's memory that [`Sizes::LARGE`] needs, with room to spare.
-const ENOUGH: u64 = 2 << 30;
+/// Bytes of a GPU's memory that [`Sizes::OF_GPU`] needs, with room to spare.
+const ENOUGH: u64 = 12 << 30;
 
 /// Rates that the GPUs of this machine reach.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl GpuRates {
         let (place, gpu) = (&places[0], gpus[0]);
         let (free, memory) = gpu.memory()?;
         let portion = (free as f64 / ENOUGH as f64).min(1.0);
-        let sizes = Sizes::LARGE.times(portion);
+        let sizes = Sizes::OF_GPU.times(portion);
         let bf16 = place.clone().with_dtype(Dtype::Bf16);
         let (rows, layer) = aggregation(place, sizes)?;
         let dense = [products(place, sizes)?, products(&bf16, sizes)?];
@@ -71,6 +71,9 @@ impl GpuRates {
 }
 
 impl Sizes {
+    /// A mini-batch of 8192 seeds: of fewer, launches alone take as long as an H100 does.
+    const OF_GPU: Self = Self { rows: 1 << 20, targets: 1 << 18, edges: 10 << 18, vertices: 2_000_000, seeds: 8192 };
+
     /// `portion` of each, and no less than the kernels have something to do.
     fn times(self, portion: f64) -> Self {
         let part = |count: usize| ((count as f64 * portion) as usize).max(64);

@@ -265,6 +265,7 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
     let config = PartitionConfig {
         parts: parts as u32,
         servers: servers as u32,
+        targets: None,
         partitioner: "test".into(),
         weights: "unit".into(),
         epsilon: 1.0,
@@ -283,6 +284,8 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
         expected_cross_edges: None,
         between_servers: None,
         pieces: None,
+        own_weights: None,
+        of_target: None,
     };
     let key = match servers {
         1 => format!("{cut:?}-{parts}").to_lowercase(),

@@ -144,7 +144,7 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(
         &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },
         &none,
-        "single needs 1",
+        "--parallelism single is one rank",
     );
     refused(
         &changed(&named, |config| (config.model.heads, config.model.kind) = (3, ModelKind::Gat)),

@@ -93,7 +93,8 @@ pub fn save_map(dataset: &Dataset, presample: &Presample, parts: u32, owners: &[
     let weights = VertexWeights::unit(dataset.num_vertices());
     let report = report(dataset, owners, parts, &weights, None).unwrap();
     let (partitioner, weights) = ("test".into(), "unit".into());
-    let config = PartitionConfig { parts, servers: 1, partitioner, weights, epsilon: 1.0, seed: 0, source: None };
+    let config =
+        PartitionConfig { parts, servers: 1, targets: None, partitioner, weights, epsilon: 1.0, seed: 0, source: None };
     let order = cache_order(dataset.topology(), owners, Some(presample));
     PartitionMap::save(dataset, "test", None, config, report, owners, &order, true).unwrap()
 }

@@ -174,7 +174,16 @@ fn dgl_gets_the_parts_of_a_partition() {
     order.sort_by_key(|&v| (assignment[v as usize], v));
     let sizes = (0..3).map(|part| assignment.iter().filter(|&&p| p == part).count() as u64).collect();
     let (partitioner, weights) = ("gsplit".into(), "degree".into());
-    let config = PartitionConfig { parts: 3, servers: 1, partitioner, weights, epsilon: 0.1, seed: 0, source: None };
+    let config = PartitionConfig {
+        parts: 3,
+        servers: 1,
+        targets: None,
+        partitioner,
+        weights,
+        epsilon: 0.1,
+        seed: 0,
+        source: None,
+    };
     let report: PartitionReport = serde_json::from_value(serde_json::json!({
         "part_sizes": Vec::<u64>::clone(&sizes), "cut": 0, "adjacent_pairs": 0, "weighted_cut": 0, "total_weight": 0,
         "imbalance": 1.0, "balance": { "vertices": 1.0, "edges": 1.0, "targets": null, "work": null },

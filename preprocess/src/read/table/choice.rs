@@ -122,10 +122,19 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
         let problem = format!("`{source}` and `{target}`: one holds integers, the other strings: expected the same");
         return Err(Error::input(path, problem));
     }
-    let values = match unnamed {
+    let mut values = match unnamed {
         true => unnamed_values(path, fields, [source, target], options)?,
         false => values(path, fields, [source, target], options)?,
     };
+    if let Some(at) = named(path, fields, options.edge_weights, "--edge-weights")? {
+        if [source, target].contains(&at) {
+            let problem = format!("--edge-weights: `{}` is an end of the edges: expected another", fields[at].name);
+            return Err(Error::Option(problem));
+        }
+        check_numbers(path, &fields[at], "--edge-weights")?;
+        values.retain(|&(taken, _)| taken != at);
+        values.push((at, WEIGHT.into()));
+    }
     let column = |(at, name): &(usize, String)| edge_column(&Field { name: name.clone(), ..fields[*at].clone() });
     let columns: Vec<EdgeColumn> = values.iter().filter_map(column).collect();
     let values = values.into_iter().map(|(at, _)| at).collect();
@@ -172,7 +181,7 @@ fn values(
         if ids.contains(&at) || values.iter().any(|(taken, _)| *taken == at) {
             return Err(Error::Option(format!("--edge-columns: `{name}` is taken already: expected further columns")));
         }
-        check_numbers(path, &fields[at])?;
+        check_numbers(path, &fields[at], "--edge-columns")?;
         values.push((at, if renamed == name { fields[at].name.clone() } else { renamed.to_string() }));
     }
     Ok(values)
@@ -193,14 +202,15 @@ fn unnamed_values(
         return Err(Error::Option(problem));
     }
     let values: Vec<(usize, String)> = others.into_iter().zip(names.iter().cloned()).collect();
-    values.iter().try_for_each(|&(at, _)| check_numbers(path, &fields[at]))?;
+    values.iter().try_for_each(|&(at, _)| check_numbers(path, &fields[at], "--edge-columns"))?;
     Ok(values)
 }
 
-fn check_numbers(path: &Path, field: &Field) -> Result<()> {
+/// Fails unless `field`, which `option` names, holds numbers.
+pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
     match field.value {
         Some(_) => Ok(()),
-        None => Err(Error::input(path, format!("column `{}`: expected numbers, for --edge-columns", field.name))),
+        None => Err(Error::input(path, format!("column `{}`: expected numbers, for {option}", field.name))),
     }
 }
 

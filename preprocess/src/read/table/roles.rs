@@ -113,6 +113,7 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         split_is_named: split.is_some(),
         are_chosen: options.feature_columns.is_some() || trained.is_some(),
     };
+    roles.leave_out_weights(path, fields, options)?;
     roles.find_splits(fields, &plain, options);
     roles.features = match trained {
         Some(trained) => features_of(&recipe::by(path, fields, trained, options)?),
@@ -292,6 +293,20 @@ impl Roles {
             Features::List(at) => vec![*at],
             Features::Scalars(columns) => columns.iter().map(|&(at, _)| at).collect(),
         }
+    }
+
+    /// Keeps the weights of vertices from being features.
+    fn leave_out_weights(&mut self, path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<()> {
+        for name in options.vertex_weights.iter().flatten() {
+            let Some(at) = choice::named(path, fields, Some(name), "--vertex-weights")? else { continue };
+            choice::check_numbers(path, &fields[at], "--vertex-weights")?;
+            if self.taken().contains(&at) {
+                let problem = format!("`{name}` is an id, a label, a split or named twice: expected another column");
+                return Err(Error::input(path, format!("--vertex-weights: {problem}")));
+            }
+            self.left_out.push((at, "is a weight of vertices".into()));
+        }
+        Ok(())
     }
 
     /// Finds the column of the splits by its name, where no option and no flags say them. A column of such a name that holds

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Unit, VERTEX_WEIGHT};
 
 use super::field::{shown, unsigned};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
@@ -59,19 +59,22 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progres
     let column = |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
     if !raw.edges.columns().is_empty() {
         progress.note(&format!(
-            "note: {}: weights of edges are kept as the column weight: --draw-by and --edge-weights of train use it",
+            "note: {}: weights of edges are kept as the column weight: partition --weights own uses it, and --draw-by and --edge-weights of \
+             train",
             path.display()
         ));
     }
-    if header.vertex_sizes || header.vertex_weights > 0 {
-        let problem = "sizes and weights of vertices are kept as columns, which no command uses";
-        progress.note(&format!("note: {}: {problem}", path.display()));
+    if header.vertex_weights > 0 {
+        let kept = "weights of vertices are kept as the column vertex_weight: partition --weights own balances them";
+        progress.note(&format!("note: {}: {kept}", path.display()));
     }
     if header.vertex_sizes {
+        let kept = "sizes of vertices are kept as the column vertex_size, which no command uses";
+        progress.note(&format!("note: {}: {kept}", path.display()));
         raw.columns.push(Box::new(column("vertex_size", 0, 1)));
     }
     if header.vertex_weights > 0 {
-        raw.columns.push(Box::new(column("vertex_weight", usize::from(header.vertex_sizes), header.vertex_weights)));
+        raw.columns.push(Box::new(column(VERTEX_WEIGHT, usize::from(header.vertex_sizes), header.vertex_weights)));
     }
     Ok(raw)
 }
@@ -212,7 +215,8 @@ impl AdjacencyLists {
         for at in 0..self.header.prefix() {
             let field =
                 fields.next().ok_or_else(|| format!("expected {} numbers of the vertex", self.header.prefix()))?;
-            let problem = || format!("number {} of the vertex: expected an integer, found {}", at + 1, shown(field));
+            let problem =
+                || format!("number {} of the vertex: expected a whole number from 0, found {}", at + 1, shown(field));
             unsigned(field).ok_or_else(problem)?;
         }
         while let Some(field) = fields.next() {
@@ -345,7 +349,7 @@ impl Column for VertexNumbers {
                 let before = rows.len();
                 for field in fields(line).skip(self.skip).take(self.width) {
                     let value = unsigned(field).and_then(|value| i64::try_from(value).ok()).ok_or_else(|| {
-                        let problem = format!("{}: expected an integer, found {}", self.name, shown(field));
+                        let problem = format!("{}: expected a whole number from 0, found {}", self.name, shown(field));
                         Error::line(&self.path, number, problem)
                     })?;
                     rows.extend(value.to_le_bytes());

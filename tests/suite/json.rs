@@ -1,0 +1,95 @@
+//! What docs promise to scripts: the keys of every command's object and of a training log are those that they list.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::support::{json, ok, root};
+
+/// Backquoted words of the first cells of a table's rows, and of the second ones, in which brackets are comments.
+fn rows(page: &str) -> Vec<(Vec<String>, BTreeSet<String>)> {
+    let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+    let without_comments = |cell: &str| {
+        let mut depth = 0;
+        cell.chars()
+            .filter(|&at| {
+                depth += i32::from(at == '(');
+                let kept = depth == 0;
+                depth -= i32::from(at == ')');
+                kept
+            })
+            .collect::<String>()
+    };
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').collect();
+        (quoted(cells[1]), quoted(&without_comments(cells[2])).into_iter().collect())
+    })
+    .collect()
+}
+
+fn keys(object: &serde_json::Value) -> BTreeSet<String> {
+    object.as_object().unwrap().keys().filter(|key| *key != "schema").cloned().collect()
+}
+
+/// Runs `line` and compares what it prints with the row of docs/json.md that has `command`.
+fn prints_what_is_documented(folder: &Path, command: &str, line: &str) {
+    let rows = rows("json.md");
+    let (_, expected) = rows.iter().find(|(names, _)| names.iter().any(|name| name == command)).unwrap();
+    let found = json(folder, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(found["schema"], 1, "{line}");
+    assert_eq!(&keys(&found), expected, "{line}");
+}
+
+#[test]
+fn commands_that_prepare_print_the_keys_that_are_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
+    for (command, line) in [
+        ("convert --plan", "convert edges.txt --out c --plan"),
+        ("convert", "convert edges.txt --out c"),
+        ("generate", "generate community --vertices 300 --edges 3000 --out ds"),
+        ("presample", "presample ds --fanouts 3,3 --epochs 1"),
+        ("partition", "partition ds --parts 2"),
+        ("evaluate", "evaluate ds --batches 2"),
+        ("place", "place ds --partition multilevel-presampled-k2 --cache 20%"),
+        ("shard", "shard ds --partition multilevel-presampled-k2 --out shards"),
+        ("export", "export ds --format pyg --out pyg"),
+        ("inspect", "inspect ds"),
+        ("report", "report ds --out ds.html"),
+        ("verify", "verify ds"),
+        ("doctor", "doctor"),
+    ] {
+        prints_what_is_documented(folder, command, line);
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 300);
+    let shape = "--layers 2 --fanouts 3,3 --hidden 8";
+    for (command, line) in [
+        ("train --print-config", format!("train ds {shape} --print-config")),
+        ("train", format!("train ds {shape} --epochs 2 --log log.jsonl --log-every 1 --checkpoint ck")),
+        ("infer", "infer ds --checkpoint ck --out p.npy".to_string()),
+        ("compare DATASET", format!("compare ds {shape} --ranks 2 --systems dgl --epochs 1")),
+        ("compare DATASET --over", format!("compare ds {shape} --systems dgl --epochs 1 --over ranks=2,3")),
+        ("compare LOG...", "compare log.jsonl log.jsonl".to_string()),
+        ("plan", format!("plan ds {shape}")),
+        ("run", "run ds --out run --dry-run".to_string()),
+    ] {
+        prints_what_is_documented(folder, command, &line);
+    }
+    let names: BTreeSet<String> = rows("training.md").into_iter().flat_map(|(names, _)| names).collect();
+    for line in fs::read_to_string(folder.join("log.jsonl")).unwrap().lines() {
+        let undocumented: Vec<String> =
+            keys(&serde_json::from_str(line).unwrap()).difference(&names).cloned().collect();
+        assert_eq!(undocumented, Vec::<String>::new(), "{line}");
+    }
+    ok(folder, &["verify", "ds"]);
+}
