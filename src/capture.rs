@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::fs::OFlags;
@@ -31,6 +32,17 @@ pub fn stdout_of<T>(work: impl FnOnce() -> T) -> (T, String) {
     }
 }
 
+/// The user's standard output, while it is captured.
+static CAPTURED: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// Gives standard output back to the user, if it is captured: what is written next is the program's last word.
+pub fn give_back() {
+    if let Some(stdout) = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Fails only where standard output was closed all along.
+        let _ = dup2_stdout(&stdout);
+    }
+}
+
 /// Standard output on its way elsewhere. Comes back when this goes.
 struct Capture {
     /// Closes the terminal once standard output is what it was.
@@ -38,14 +50,11 @@ struct Capture {
     reader: JoinHandle<Vec<u8>>,
 }
 
-struct Restore {
-    stdout: OwnedFd,
-}
+struct Restore;
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // Fails only where standard output was closed all along.
-        let _ = dup2_stdout(&self.stdout);
+        give_back();
     }
 }
 
@@ -58,8 +67,9 @@ impl Capture {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let inner = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty())?;
         dup2_stdout(&inner)?;
+        *CAPTURED.lock().unwrap_or_else(PoisonError::into_inner) = Some(stdout);
         let reader = thread::spawn(move || read_all(terminal.into()));
-        Ok(Self { restore: Restore { stdout }, reader })
+        Ok(Self { restore: Restore, reader })
     }
 
     /// Brings standard output back. What was written is all read when the last end of the terminal is closed.

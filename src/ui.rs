@@ -16,6 +16,7 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging, take_signa
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
+use crate::capture;
 use progress::{LogLines, TerminalBar, Timed, Times};
 
 /// Options of every subcommand.
@@ -113,6 +114,7 @@ fn tell_interrupt(line: &str) {
     if !std::mem::replace(&mut *told, true) {
         complain(line);
         if JSON.load(Ordering::SeqCst) {
+            capture::give_back();
             let _ = writeln!(std::io::stdout(), "{}", failure(line, SIGNAL.load(Ordering::SeqCst)));
         }
     }
