@@ -93,3 +93,23 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
     }
     ok(folder, &["verify", "ds"]);
 }
+
+/// The loader of the system alone would speak of it, in its own words.
+#[cfg(feature = "train")]
+#[test]
+fn a_missing_library_is_told_to_scripts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::copy(env!("CARGO_BIN_EXE_gsplit"), folder.join("gsplit")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_gsplit-train"), folder.join("gsplit-train")).unwrap();
+    let mut program = fs::read(folder.join("gsplit-train")).unwrap();
+    let (name, other) = (b"libtorch_cpu.so", b"libtorch_cpX.so");
+    let places: Vec<usize> =
+        program.windows(name.len()).enumerate().filter(|(_, found)| found == name).map(|(at, _)| at).collect();
+    places.iter().for_each(|&at| program[at..at + name.len()].copy_from_slice(other));
+    fs::write(folder.join("gsplit-train"), program).unwrap();
+    let output = std::process::Command::new(folder.join("gsplit")).args(["train", "ds", "--json"]).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["error"].as_str().unwrap().contains("libtorch_cpX.so not found: run `make setup`"), "{told}");
+    assert_eq!((output.status.code(), told["exit"].as_i64()), (Some(1), Some(1)));
+}
