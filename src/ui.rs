@@ -183,8 +183,12 @@ pub fn interrupted() -> ! {
 /// Ends the program because of `error` although some of its threads hang: they keep it from returning, and libtorch's do not
 /// survive the destructors that a sudden exit runs. So the process becomes one that fails at once.
 pub fn give_up(error: &str) -> ! {
-    let _ = std::io::stdout().flush();
     complain(&format!("error: {error}"));
+    if JSON.load(Ordering::SeqCst) {
+        capture::give_back();
+        let _ = writeln!(std::io::stdout(), "{}", failure(error, 1));
+    }
+    let _ = std::io::stdout().flush();
     staging::remove_all();
     // Returns only where there is no shell.
     let _ = Command::new("/bin/sh").args(["-c", "exit 1"]).exec();

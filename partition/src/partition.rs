@@ -31,9 +31,9 @@ pub struct Partitioned {
 /// says so and why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never
 /// return.
 ///
-/// Fails on options without sense, on weights that need a presample when there is none, or that are not there, on more parts than vertices, on a
-/// number of servers that does not divide the parts, on a partition to refine that is not there or has another number of
-/// parts, on graphs beyond METIS's 32-bit indices, and on a damaged topology.
+/// Fails on options without sense, on weights that need a presample when there is none, or that are not there, and on more parts than
+/// vertices. Fails on a number of servers that does not divide the parts, and on a partition to refine that is not there or has another
+/// number of parts. Fails on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
     dataset: &Dataset,
     presample: Option<&Presample>,
