@@ -9,11 +9,11 @@ use gsplit_partition::evaluate::{
     Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, Volume, evaluate,
 };
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path};
+use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
 use serde_json::json;
 
 use crate::outputs::Outputs;
-use crate::partition::{named_or_only, on_servers};
+use crate::partition::{named_or_best, on_servers};
 use crate::ui::{self, Ui};
 use plot::{MAKER, plot};
 
@@ -37,11 +37,12 @@ pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
     /// A partition to measure; repeat it for several [default: all there are]
-    #[arg(long = "partition", value_name = "KEY", value_parser = artifact_key)]
+    #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     partitions: Vec<String>,
     #[command(flatten)]
     options: Options,
-    /// Pre-sampling that gives fanouts, batch size and expectations [default: the only one]
+    /// Pre-sampling that gives fanouts, batch size and expectations [default: the one of the
+    /// mini-batches that are asked for, or that most of the partitions were made with]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     /// Draw cross edges and imbalance of every map and layer into this SVG file
@@ -59,7 +60,18 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let maps = choose_maps(&args, &dataset)?;
     let complete = args.options.fanouts.is_some() && args.options.batch_size.is_some();
     let without = complete.then_some("nothing is expected, without a presample");
-    let presample = named_or_only(&dataset, args.presample.as_deref(), without, ui)?;
+    let fit = |presample: &Presample| {
+        let drawn = &presample.meta().config;
+        let options = &args.options;
+        let draw_by = options.draw_by.is_none() || options.draw_by == drawn.draw_by;
+        let fanouts = options.fanouts.as_ref().is_none_or(|fanouts| fanouts.to_string() == drawn.fanouts);
+        let batch_size = options.batch_size.is_none_or(|size| size == drawn.batch_size);
+        let made_with = |map: &&PartitionMap| {
+            map.meta().made_from.presample.as_ref().is_some_and(|(_, checksum)| checksum == presample.checksum())
+        };
+        Some((draw_by, fanouts, batch_size, maps.iter().filter(made_with).count()))
+    };
+    let presample = named_or_best(&dataset, args.presample.as_deref(), fit, without, ui)?;
     let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
     // What stands in the way of writing the picture is better known before the work is done.
     let picture = args.svg.as_deref().map(|path| {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gsplit_store::{Dataset, Error, PartitionMap, Placement, Presample, RowLoads, check};
+use gsplit_store::{Dataset, Error, PartitionMap, Placement, Presample, RowLoads, check, shell_path};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
@@ -48,6 +48,14 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     say_artifacts("presample", &presamples, describe_presample, ui);
     say_artifacts("partition", &partitions, describe_partition, ui);
     say_artifacts("placement", &placements, describe_placement, ui);
+    let (artifacts, size) = dataset.tried_size()?;
+    if size > 0 {
+        let path = shell_path(dataset.path());
+        ui.say(format_args!(
+            "  cache of plan and compare: {artifacts} artifacts, {} (gsplit clean {path})",
+            bytes(size)
+        ));
+    }
     let presamples = as_json(presamples, |presample| json!(presample.meta()));
     let partitions = as_json(partitions, |map| json!(map.meta()));
     let placements = as_json(placements, |placement| json!(placement.meta()));
@@ -55,6 +63,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         "path": args.dataset.display().to_string(), "dataset": dataset.manifest(), "splits": splits_json(&splits),
         "figures": figures, "command": origin::command_line(&dataset),
         "presamples": presamples, "partitions": partitions, "placements": placements,
+        "cache": { "artifacts": artifacts, "bytes": size },
     }));
     Ok(())
 }

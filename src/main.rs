@@ -10,6 +10,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, removed, ui};
 use gsplit_store::Allocator;
 
+mod clean;
 mod completions;
 #[cfg(feature = "train")]
 mod delegate;
@@ -66,6 +67,7 @@ enum Command {
     Inspect(inspect::Args),
     Report(report::Args),
     Verify(verify::Args),
+    Clean(clean::Args),
     Place(place::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),
+        Command::Clean(args) => clean::run(args, ui),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
         Command::Completions(args) => completions::run(args),

@@ -80,6 +80,17 @@ pub fn grouped(command: clap::Command) -> clap::Command {
     })
 }
 
+impl Args {
+    /// The name that the partition is stored under in `dataset`, where there is one already, if it is made with `presample`.
+    pub fn key(&self, dataset: Option<&Dataset>, presample: &str) -> String {
+        let by_options = self.options.default_key();
+        self.key.clone().unwrap_or_else(|| match dataset {
+            Some(dataset) => free_key(dataset, by_options, Some(presample)),
+            None => by_options,
+        })
+    }
+}
+
 /// Runs the subcommand.
 pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
@@ -104,7 +115,8 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
         Some(imported) => (imported.default_key(), imported.config()),
         None => (args.options.default_key(), args.options.config(&dataset).map_err(explain)?),
     };
-    let key = args.key.clone().unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref()));
+    let key =
+        args.key.clone().unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref().map(Presample::key)));
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
         Some(map) => {
             staging::tidy(&PartitionMap::target(&dataset, &key));
@@ -214,7 +226,7 @@ fn as_json(
 fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
     let needed = args.import.import.is_none() && args.options.need_presample();
     let without = (!needed).then_some("the report does without a presample");
-    let chosen = named_or_only(dataset, args.presample.as_deref(), without, ui)?;
+    let chosen = named_or_best(dataset, args.presample.as_deref(), |_| Some(()), without, ui)?;
     if needed && chosen.is_none() {
         anyhow::bail!(
             "weights {}: {} has no presample; run `gsplit presample {}` first, or choose --weights degree, unit or own",
@@ -226,34 +238,53 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     Ok(chosen)
 }
 
-/// The presample that is `named`, or the only one. Where there are several, or it is damaged, a note tells what is done `without` it, if
-/// that can be done.
-pub fn named_or_only(
+/// The presample that is `named`, else of those that `rank` accepts the one of the highest rank, which a note tells where there are others.
+/// Where several have that rank, or it is damaged, a note tells what is done `without` it, if that can be done.
+pub fn named_or_best<R: Ord>(
     dataset: &Dataset,
     named: Option<&str>,
+    rank: impl FnMut(&Presample) -> Option<R>,
     without: Option<&str>,
     ui: &Ui,
 ) -> Result<Option<Presample>> {
-    match (choose(dataset, "presample", named, Presample::open, |_| Some(())), without) {
+    match (choose(dataset, "presample", named, Presample::open, rank), without) {
         (Err(error), Some(without)) if named.is_none() => {
             ui.note(&format!("note: {without}: {error}"));
             Ok(None)
         }
-        (chosen, _) => Ok(chosen?),
+        (chosen, _) => {
+            let chosen = chosen?;
+            if let Some(presample) = chosen.as_ref().filter(|_| named.is_none())
+                && dataset.keys("presample")?.len() > 1
+            {
+                ui.note(&format!("note: presample {}; --presample names another", presample.key()));
+            }
+            Ok(chosen)
+        }
     }
 }
 
+/// A map in the cache that was made as this one would be, as the dataset's own under `key`.
+fn tried(dataset: &Dataset, key: &str, config: &PartitionConfig, made_from: &MadeFrom) -> Result<Option<PartitionMap>> {
+    let is_same = |name: &String| {
+        let map = PartitionMap::open(dataset, name);
+        map.is_ok_and(|map| map.meta().config == *config && map.meta().made_from == *made_from)
+    };
+    let found = dataset.tried("partition")?.into_iter().find(is_same);
+    Ok(found.map(|name| PartitionMap::keep(dataset, &name, key)).transpose()?)
+}
+
 /// The key of a partition by its options, followed by that of `presample` where one of that name was made with another.
-pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&Presample>) -> String {
+pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) -> String {
     let there = PartitionMap::open(dataset, &by_options).ok();
     let with = there.as_ref().and_then(|map| map.meta().made_from.presample.as_ref());
     match (with, presample) {
-        (Some((other, _)), Some(presample)) if other != presample.key() => format!("{by_options}-{}", presample.key()),
+        (Some((other, _)), Some(presample)) if other != presample => format!("{by_options}-{presample}"),
         _ => by_options,
     }
 }
 
-/// The partition under `key`, when it was made as it would be now.
+/// The partition under `key`, or one in the cache, when it was made as it would be now.
 fn reuse(
     args: &Args,
     dataset: &Dataset,
@@ -263,11 +294,13 @@ fn reuse(
     imported: Option<&Imported>,
 ) -> Result<Option<PartitionMap>> {
     let folder = PartitionMap::folder(dataset, key);
-    if args.force || !folder.exists() {
+    if args.force {
         return Ok(None);
     }
-    let mut made_from_now = MadeFrom::dataset(dataset);
-    made_from_now.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+    let made_from_now = MadeFrom::with(dataset, presample);
+    if !folder.exists() {
+        return tried(dataset, key, config, &made_from_now);
+    }
     let same_import = |map: &PartitionMap| imported.is_none_or(|imported| imported.assignment == map.assignment());
     match PartitionMap::open(dataset, key) {
         Ok(map) if map.meta().config == *config && map.meta().made_from == made_from_now && same_import(&map) => {

@@ -16,8 +16,8 @@ use std::time::SystemTime;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, FromArgMatches};
-use gsplit::presample;
 use gsplit::ui::{Ui, as_text, usage};
+use gsplit::{partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, as_argument};
@@ -135,6 +135,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             Vec::new()
         }
     };
+    let mut map = None;
     if with_presample {
         let is_link = config.task.is_link();
         let drawn = [
@@ -155,10 +156,14 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
                 Some(data.clone()),
                 option("parts", Some(config.num_parts().to_string())),
                 option("servers", Some(servers.to_string())),
-                option("presample", Some(key)),
+                option("presample", Some(key.clone())),
                 seed,
             ];
-            steps.step("partition", parts.into_iter().flatten().collect(), false)?;
+            let words: Vec<String> = parts.into_iter().flatten().collect();
+            let command = partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
+            let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
+            map = option("partition", config.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
+            steps.step("partition", words, false)?;
         }
     } else {
         steps.say("presample and partition: left out, one rank needs neither");
@@ -172,7 +177,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         steps.say(&format!("train by {}{until}: other values stand behind --", chosen.join(" ")));
     }
     let own = vec![checkpoint.clone(), "--resume".into(), log];
-    steps.step("train", [vec![data.clone()], train, chosen, own].concat(), false)?;
+    let map = map.into_iter().collect();
+    steps.step("train", [vec![data.clone()], train, chosen, map, own].concat(), false)?;
     let recommends = config.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),

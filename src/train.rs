@@ -101,6 +101,10 @@ pub struct Args {
     /// [default: auto]
     #[arg(long, value_name = "SIZE|auto")]
     cache: Option<CacheRoom>,
+    /// Presample that tells which feature rows are hot, for caches and for rows that stay in memory where not all fit [default: the one
+    /// that was drawn most as this run draws]
+    #[arg(long, value_name = "KEY", value_parser = gsplit_store::stored_key)]
+    presample: Option<String>,
     /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.
     /// A few mini-batches on trial tell how much of it fits on GPUs
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
@@ -195,6 +199,7 @@ impl Args {
         around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
         around.insert("placement".to_string(), self.placement.as_ref().map(RowPlacement::to_string).into());
         around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
+        around.insert("presample".to_string(), json!(self.presample));
         around.insert("prefetch".to_string(), self.prefetch.into());
         around.insert("sample_threads".to_string(), self.sample_threads.into());
         around.insert("log_every".to_string(), self.log_every.into());
@@ -288,6 +293,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         gpus: args.gpus,
         placement: args.placement,
         cache,
+        presample: args.presample,
         topology: args.topology,
         process: processes.map(|processes| processes.process.clone()),
         timeout: Some(args.processes.timeout()),

@@ -67,7 +67,7 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 
 /// Whether options contradict themselves, or one is missing.
 fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<UsageError>() || matches!(error.downcast_ref(), Some(gsplit_store::Error::Several { .. }))
+    error.is::<UsageError>()
 }
 
 /// `path`, which `--option` names, where only text can be recorded.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use gsplit_store::{Dataset, PartitionMap, Presample, shell_path, shell_word, verify};
+use gsplit_store::{Dataset, PartitionMap, Presample, shell_path, shell_word, tried, verify};
 use serde_json::json;
 
 use gsplit::ui::Ui;
@@ -27,7 +27,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     // Cuts are recomputed on sound graphs only: a damaged one has edges to nowhere.
     if findings.iter().all(|(_, problem)| problem.is_none()) {
         let dataset = Dataset::open(&args.dataset)?;
-        for key in dataset.keys("partition")? {
+        for key in dataset.keys("partition")?.into_iter().chain(dataset.tried("partition")?) {
             if let Ok(map) = PartitionMap::open(&dataset, &key) {
                 findings.push((PartitionMap::folder(&dataset, &key), recomputed_cut(&dataset, &map)));
             }
@@ -61,6 +61,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 /// The remedy for a damaged file at `path`: how to make its artifact of `dataset` again.
 fn remedy(dataset: &Path, path: &Path) -> String {
     let below = path.strip_prefix(dataset).unwrap_or(path);
+    if below.starts_with(tried("")) {
+        return format!("run `gsplit clean {}`", shell_path(dataset));
+    }
     let mut names = below.iter();
     let command = match (names.next().and_then(OsStr::to_str), names.next()) {
         (Some(kind @ ("presample" | "partition")), Some(key)) => Some((kind, key)),

@@ -354,17 +354,19 @@ def test_ranks_that_make_other_loaders_are_told_so(data: Path) -> None:
 
 def test_what_does_not_fit_is_refused(data: Path) -> None:
     from gsplit.torch import SplitLoader
+    from gsplit.torch._cache import Drawn
     from gsplit.torch._loader import _partition
 
+    drawn = Drawn("3,2", 64, None, None)
     ds = gsplit.open(data / "ds")
     with pytest.raises(ValueError, match="parallelism 'both', expected split, owned or data"):
         SplitLoader(ds, [2], parallelism="both")  # type: ignore[arg-type]
     with pytest.raises(gsplit.DatasetError, match="has several partitions into 3 parts: even-3, uneven-3"):
-        _partition(ds, None, 3)
+        _partition(ds, None, 3, drawn)
     with pytest.raises(gsplit.DatasetError, match=r"no partition into 7 parts .* `gsplit partition .* --parts 7`"):
-        _partition(ds, None, 7)
+        _partition(ds, None, 7, drawn)
     with pytest.raises(gsplit.DatasetError, match="partition even-2 has 2 parts, the ranks are 4"):
-        _partition(ds, "even-2", 4)
+        _partition(ds, "even-2", 4, drawn)
     with pytest.raises(ValueError, match="prefetch -1, expected at least 0"):
         SplitLoader(ds, [2], prefetch=-1)
 
@@ -439,15 +441,15 @@ def test_differential_rows_of_a_cache_are_those_of_the_host(data: Path, parallel
 
 
 def test_a_cache_has_the_hottest_rows_that_fit(data: Path) -> None:
-    from gsplit.torch._cache import hottest
+    from gsplit.torch._cache import hottest, num_rows
 
     ds = gsplit.open(data / "ds")
     loads = ds.presample("hot").input
-    kept = hottest(ds, 6 * 4 * 10 + 1, True, None, 0, None)
+    kept = hottest(ds, "hot", num_rows(ds, 6 * 4 * 10 + 1, True))
     assert len(kept) == 10 and loads[kept].min() >= np.sort(loads)[-10]
-    assert hottest(ds, "10%", True, "even-2", 1, None).tolist() == ds.partition("even-2").vertices(1)[:70].tolist()
+    assert num_rows(ds, "10%", True) == 70
     for cache in ("20", "-1%", "101%", "x%", -1, True):
         with pytest.raises(ValueError, match=r"expected a number of bytes or a percentage of the rows, as '20%'"):
-            hottest(ds, cache, True, None, 0, None)
+            num_rows(ds, cache, True)
     with pytest.raises(gsplit.DatasetError, match="has no presample `cold`"):
-        hottest(ds, "20%", True, None, 0, "cold")
+        hottest(ds, "cold", 10)

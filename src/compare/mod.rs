@@ -28,7 +28,7 @@ mod setting;
 mod side_by_side;
 
 pub use chart::stacked;
-pub use prepare::placed;
+pub use prepare::{own_key, placed};
 pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs
@@ -39,7 +39,8 @@ pub use setting::Setting;
 /// network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the most memory that the
 /// process had, mapped files included. GraNNDis makes mini-batches of its own: its loss is not comparable. Systems that cannot be run
 /// are listed with the reason. With --rounds each is run as often, in turns, and the run with the median of seconds counts.
-/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. Presamples and maps that are needed are stored in the dataset.
+/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. Presamples and maps that are needed are
+/// kept in a cache of the dataset (`tried/`), which gsplit clean empties.
 ///
 /// Of logs: prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
 /// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.

@@ -1,16 +1,15 @@
 //! Artifacts that systems need before they can train: a presample as the run will draw, partition maps made with it, and placements.
 //!
-//! One that is there already is found whatever its name. The others are made, stored as `gsplit presample` and `gsplit partition` do,
-//! and found the next time.
+//! One that is there already is found whatever its name. The others are made, stored in the dataset's cache (`tried/`), and found the next
+//! time.
 
 use anyhow::Result;
 use gsplit_kernels::Gpu;
 use gsplit_partition::placement::{Demand, PlaceOptions, expected_loads, place};
 use gsplit_partition::{Error, PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
-use gsplit_store::{CachedRows, Dataset, MadeFrom, PartitionMap, Placement, Presample, Progress};
+use gsplit_store::{CachedRows, Dataset, MadeFrom, PartitionMap, Placement, Presample, Progress, bare_key, tried};
 
-use gsplit::partition::free_key;
 use gsplit::ui::{Ui, usage};
 
 /// The presample of `dataset` with `options`, made if there is none.
@@ -19,10 +18,14 @@ pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &
     if let Some(found) = opened(dataset, "presample", Presample::open)?.find(|found| found.meta().config == wanted) {
         return Ok(found);
     }
-    let made = presample(dataset, options, None, false, gpu, ui).map_err(|error| match error {
-        gsplit_preprocess::Error::Option(problem) => usage(problem),
-        error => error.into(),
-    })?;
+    // One of that name is damaged, or is of other splits.
+    let made =
+        presample(dataset, options, Some(&tried(&options.default_key())), true, gpu, ui).map_err(
+            |error| match error {
+                gsplit_preprocess::Error::Option(problem) => usage(problem),
+                error => error.into(),
+            },
+        )?;
     ui.note(&format!("made presample {}", made.presample.key()));
     Ok(made.presample)
 }
@@ -36,8 +39,7 @@ pub fn partitioned(
     ui: &Ui,
 ) -> Result<PartitionMap> {
     let config = options.config(dataset).map_err(explain)?;
-    let mut made_from = MadeFrom::dataset(dataset);
-    made_from.presample = presample.map(|presample| (presample.key().to_string(), presample.checksum().clone()));
+    let made_from = MadeFrom::with(dataset, presample);
     let is_same = |found: &PartitionMap| {
         found.meta().config == config && (presample.is_none() || found.meta().made_from == made_from)
     };
@@ -45,11 +47,39 @@ pub fn partitioned(
         return Ok(found);
     }
     let made = partition(dataset, presample, options, ui).map_err(explain)?;
-    let key = free_key(dataset, options.default_key(), presample);
+    let key = new_key(dataset, &options.default_key(), presample);
     let (assignment, order) = (&made.assignment, &made.cache_order);
     let map = PartitionMap::save(dataset, &key, presample, config, made.report, assignment, order, false)?;
     ui.note(&format!("made partition {key}"));
     Ok(map)
+}
+
+/// A name in the cache for a map by its options, which none has there or in the dataset; with the key of `presample` if need be.
+fn new_key(dataset: &Dataset, by_options: &str, presample: Option<&Presample>) -> String {
+    let with = presample.map(|presample| format!("{by_options}-{}", bare_key(presample.key())));
+    let is_free = |key: &String| {
+        !PartitionMap::folder(dataset, key).exists() && !PartitionMap::folder(dataset, &tried(key)).exists()
+    };
+    tried(
+        &[Some(by_options.to_string()), with]
+            .into_iter()
+            .flatten()
+            .chain(numbered(by_options))
+            .find(is_free)
+            .unwrap_or_default(),
+    )
+}
+
+/// Further names.
+fn numbered(key: &str) -> impl Iterator<Item = String> {
+    (2..).map(move |number: u32| format!("{key}-{number}"))
+}
+
+/// The key that the map `name` of the cache would have as the dataset's own.
+pub fn own_key(dataset: &Dataset, name: &str) -> String {
+    let bare = bare_key(name);
+    let is_free = |key: &String| !PartitionMap::folder(dataset, key).exists();
+    [bare.to_string()].into_iter().chain(numbered(bare)).find(is_free).unwrap_or_default()
 }
 
 /// The rows of each device, one for each part of `map`, where a row takes `row_bytes`; and the key under which they are found if they
@@ -65,7 +95,7 @@ pub fn placed(
     let cache_bytes = options.cache.bytes(row_bytes * dataset.num_vertices() as u64).max(row_bytes);
     let config = options.config(map.num_parts(), cache_bytes, row_bytes);
     let rows = place(&demand, options.placement, (cache_bytes / row_bytes) as usize, config.alpha);
-    let key = options.default_key(map.key());
+    let key = tried(&options.default_key(bare_key(map.key())));
     let made_from = Placement::made_from(dataset, presample, map);
     let is_same = |found: &Placement| found.meta().config == config && found.meta().made_from == made_from;
     if !stored {
@@ -75,7 +105,7 @@ pub fn placed(
         return Ok((there.key().to_string(), rows));
     }
     let expected = expected_loads(&demand, &rows, config.alpha)?;
-    Placement::save(dataset, &key, made_from, config, expected, &rows, false)?;
+    Placement::save(dataset, &key, made_from, config, expected, &rows, true)?;
     ui.note(&format!("made placement {key}"));
     Ok((key, rows))
 }
@@ -86,7 +116,8 @@ fn opened<A>(
     kind: &str,
     open: impl Fn(&Dataset, &str) -> gsplit_store::Result<A>,
 ) -> Result<impl Iterator<Item = A>> {
-    Ok(dataset.keys(kind)?.into_iter().filter_map(move |key| open(dataset, &key).ok()))
+    let keys = dataset.keys(kind)?.into_iter().chain(dataset.tried(kind)?);
+    Ok(keys.filter_map(move |key| open(dataset, &key).ok()))
 }
 
 fn explain(error: Error) -> anyhow::Error {

@@ -63,6 +63,14 @@ pub type Chosen = (Vec<System>, Vec<(System, String)>);
 /// A system and the map that it needs, if it needs one.
 pub type WithMap = (System, Option<PartitionMap>);
 
+/// Artifacts that the systems of a comparison need.
+pub struct Prepared {
+    /// The systems, each with its map.
+    pub systems: Vec<WithMap>,
+    /// Key of the presample, if any system needs it.
+    pub presample: Option<String>,
+}
+
 impl Setting {
     /// The setting of all systems on `ranks` ranks of the CPU, to count their work without a run.
     pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
@@ -143,8 +151,8 @@ impl Setting {
         }
     }
 
-    /// The options of `gsplit train` around the configuration of `system`.
-    pub fn around(&self, system: System) -> Vec<String> {
+    /// The options of `gsplit train` around the configuration of `system`; `presample` ranks the rows.
+    pub fn around(&self, system: System, presample: Option<&str>) -> Vec<String> {
         let placement = system.placement(self.device);
         let caches = placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
         let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
@@ -154,6 +162,7 @@ impl Setting {
             option("load-features", Some(value_name(self.load_features))),
             option("gpus", self.gpus.as_ref().map(GpuList::to_string)),
             option("placement", placement.map(|placement| placement.to_string())),
+            option("presample", presample.map(str::to_string)),
             option("cache", self.cache.filter(|_| caches).map(|cache| cache.to_string())),
         ]
         .into_iter()
@@ -176,8 +185,8 @@ impl Setting {
         presampled(dataset, &options, gpu, ui)
     }
 
-    /// Finds or makes the maps that `systems` need, for each in turn.
-    pub fn prepare(&self, dataset: &Dataset, systems: &[System], ui: &Ui) -> anyhow::Result<Vec<WithMap>> {
+    /// Finds or makes the presample and the maps that `systems` need.
+    pub fn prepare(&self, dataset: &Dataset, systems: &[System], ui: &Ui) -> anyhow::Result<Prepared> {
         let gpu = match self.device {
             Device::Cpu => None,
             Device::Cuda => {
@@ -196,7 +205,8 @@ impl Setting {
             let map = options.map(|options| partitioned(dataset, &options, presample, ui)).transpose()?;
             Ok((system, map))
         };
-        systems.iter().map(with_map).collect()
+        let systems = systems.iter().map(with_map).collect::<anyhow::Result<_>>()?;
+        Ok(Prepared { systems, presample: presample.map(|presample| presample.key().to_string()) })
     }
 
     /// For people, what stands above a table.

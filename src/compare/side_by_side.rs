@@ -7,7 +7,7 @@ use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
 use serde_json::{Value, json};
 
 use super::run::{RunResult, train};
-use super::setting::{Chosen, Setting, WithMap};
+use super::setting::{Chosen, Prepared, Setting, WithMap};
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 
@@ -86,11 +86,12 @@ impl SideBySide {
             let partition = map.map(|map| map.key().to_string());
             Entry { system, config: TrainConfig { partition, ..self.config(system) }, runs: Vec::new() }
         };
-        let mut entries: Vec<Entry> = self.setting.prepare(dataset, &systems, ui)?.into_iter().map(entry).collect();
+        let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
+        let mut entries: Vec<Entry> = systems.into_iter().map(entry).collect();
         for round in 1..=self.rounds {
             let mut kept = Vec::new();
             for mut entry in entries {
-                match self.run(&mut entry, dataset, ui) {
+                match self.run(&mut entry, presample.as_deref(), dataset, ui) {
                     Err(error) if error.to_string().starts_with("interrupted: ") => return Err(error),
                     Err(error) => left_out.push((entry.system, format!("{error:#}"))),
                     Ok(seconds) => {
@@ -110,8 +111,8 @@ impl SideBySide {
     }
 
     /// Runs `entry` once more; the seconds of its last epoch.
-    fn run(&self, entry: &mut Entry, dataset: &Dataset, ui: &Ui) -> anyhow::Result<f64> {
-        let run = train(dataset, &entry.config, &self.setting.around(entry.system), ui)?;
+    fn run(&self, entry: &mut Entry, presample: Option<&str>, dataset: &Dataset, ui: &Ui) -> anyhow::Result<f64> {
+        let run = train(dataset, &entry.config, &self.setting.around(entry.system, presample), ui)?;
         let epoch = run.epochs.last().cloned();
         let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", entry.system.name()))?;
         let seconds = epoch.seconds;

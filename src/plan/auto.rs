@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, Progress, read_text};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, bare_key, read_text};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::candidate::Candidate;
 use super::measure::{measure, with_disk};
 use super::question::Question;
+use crate::compare::own_key;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
 
@@ -83,6 +84,10 @@ pub fn choose(
     };
     question.check().map_err(as_usage)?;
     let found = question.candidates(dataset, ui)?;
+    if let Some(name) = found.presample.as_ref().map(Presample::key).filter(|key| bare_key(key) != *key) {
+        // Ranks the rows that stay in memory, in the trials as in the run.
+        Presample::keep(dataset, name, bare_key(name))?;
+    }
     let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
@@ -117,7 +122,15 @@ pub fn choose(
     best.sort_by(|a, b| a.2.total_cmp(&b.2));
     let chosen = best.first().map(|(candidate, ..)| *candidate);
     let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
-    ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
+    let (mut config, mut words) = (chosen.applied(config), chosen.options.join(" "));
+    if let Some(name) = chosen.partition.as_deref().filter(|key| bare_key(key) != *key) {
+        // A run goes on with it, whatever becomes of the cache.
+        let key = own_key(dataset, name);
+        PartitionMap::keep(dataset, name, &key)?;
+        words = words.replace(name, &key);
+        config.partition = Some(key);
+    }
+    ui.note(&format!("auto: trains by {words}"));
     let tried = best.iter().map(|&(candidate, predicted_s, measured_s)| Tried {
         name: candidate.name.clone(),
         ranks: candidate.ranks,
@@ -125,7 +138,7 @@ pub fn choose(
         predicted_s,
         measured_s,
     });
-    Ok((chosen.applied(config), tried.collect()))
+    Ok((config, tried.collect()))
 }
 
 /// `options` without what is written or read beside the dataset.

@@ -37,10 +37,10 @@ impl Counting<'_> {
     ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
         let setting = self.question.setting(self.ranks);
         let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
-        let mut of_systems = setting.prepare(self.dataset, &alike, ui)?;
+        let mut of_systems = setting.prepare(self.dataset, &alike, ui)?.systems;
         if of_systems.iter().all(|(_, map)| map.is_none()) {
             // Data parallelism is counted beside a map, whichever.
-            let any = setting.prepare(self.dataset, &[System::Rand], ui)?;
+            let any = setting.prepare(self.dataset, &[System::Rand], ui)?.systems;
             of_systems.splice(0..0, any);
         }
         let keys = of_systems.iter().filter_map(|(_, map)| Some(map.as_ref()?.key()));
@@ -180,7 +180,7 @@ impl Counting<'_> {
         let servers = if self.ranks.is_multiple_of(hosts) { hosts } else { 1 };
         let mut setting = self.question.setting(self.ranks);
         setting.groups = servers;
-        let maps = setting.prepare(self.dataset, &[System::GraNNDis], ui)?;
+        let maps = setting.prepare(self.dataset, &[System::GraNNDis], ui)?.systems;
         let Some(map) = maps.first().and_then(|(_, map)| map.as_ref()) else { return Ok(Vec::new()) };
         let train = self.dataset.split(Split::Train)?.len();
         let of_servers = COOPERATIVE.into_iter().filter(|&batches| batches <= train).map(|batches| (batches, servers));

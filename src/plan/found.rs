@@ -2,6 +2,7 @@
 
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
+use gsplit_store::Presample;
 use gsplit_trainer::RowPlacement;
 use serde::Serialize;
 
@@ -29,6 +30,8 @@ pub struct Candidates {
     /// Systems that cannot be planned for, with the reason.
     pub left_out: Vec<(String, String)>,
     pub shape: Shape,
+    /// Presample that weighs maps and ranks rows, if any system draws.
+    pub presample: Option<Presample>,
     /// Share of all loads that so many of the hottest rows serve.
     pub hits: Hits,
     pub graph_bytes: f64,

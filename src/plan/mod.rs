@@ -8,6 +8,7 @@
 //! counting.rs    what each system does         cost.rs, shape.rs        the formulas, and the model's widths
 //! candidate.rs   something that could be run   found.rs                 what fits, and in which order
 //! hits.rs        rows: hot, kept, read         auto.rs                  the best three, tried
+//! commands.rs    how the fastest is run
 //! ```
 
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Dataset, artifact_key, shell_path};
+use gsplit_store::{Dataset, shell_path, stored_key};
 use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
@@ -28,6 +29,7 @@ use gsplit::ui::{Ui, bytes, usage};
 mod auto;
 mod candidate;
 mod chart;
+mod commands;
 mod cost;
 mod counting;
 mod found;
@@ -44,6 +46,7 @@ use measure::with_disk;
 pub use profile::Profile;
 
 use chart::{MAKER, chart};
+use commands::commands;
 use cost::Phase;
 use question::Question;
 
@@ -59,7 +62,7 @@ use question::Question;
 ///
 /// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured (of this machine's CPU, or its GPUs), or one that
 /// is built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
-/// and placements that are needed are stored in the dataset.
+/// and placements that are needed are kept in a cache of the dataset (`tried/`), which gsplit clean empties; nothing else changes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -101,7 +104,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: u32,
     /// A map to plan with beside those that the systems need; repeat it for several
-    #[arg(long = "partition", value_name = "KEY", value_parser = artifact_key)]
+    #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     partitions: Vec<String>,
     /// Seed of the mini-batches and maps
     #[arg(long, default_value_t = 0)]
@@ -137,10 +140,15 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let left_out = candidates.unfit(&profile);
     let fits = !ranked.is_empty() || !apart.is_empty() || left_out.iter().any(|row| row.fits);
     anyhow::ensure!(fits, "no system fits: {}", left_out.last().map_or("", |row| &row.why));
+    let commands = ranked.first().map(|first| commands(first, candidates.presample.as_ref(), &dataset)).transpose()?;
     say(&candidates, [&ranked, &apart], &profile, &dataset, ui);
+    for command in commands.iter().flatten() {
+        ui.say(format_args!("to train with it: {command}"));
+    }
     ui.json(&json!({
         "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
         "steps": candidates.steps, "plans": ranked, "apart": apart, "would_change": candidates.what_changes(&profile), "left_out": left_out,
+        "commands": commands,
     }));
     if let Some(picture) = picture {
         let file = picture.file();
@@ -210,9 +218,6 @@ fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &P
     let disk = ranked.iter().find_map(|row| row.disk_line(&shell_path(dataset.path())));
     disk.iter().for_each(|line| ui.say(line));
     candidates.what_changes(profile).iter().for_each(|line| ui.say(line));
-    if let Some(first) = ranked.first() {
-        ui.say(format_args!("train with it: gsplit train {} {}", shell_path(dataset.path()), first.options()));
-    }
 }
 
 /// Refuses to plan without several ranks.

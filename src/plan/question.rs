@@ -5,7 +5,7 @@ use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::{Device, ModelConfig};
+use gsplit_trainer::{Device, ModelConfig, RowPlacement};
 
 use super::counting::Counting;
 use super::found::Candidates;
@@ -102,6 +102,14 @@ impl Question {
                 candidates.extend(counting.made_once(ui)?);
             }
         }
+        for candidate in &mut candidates {
+            let ranks_rows = match self.device {
+                Device::Cpu => self.memory.is_some(),
+                Device::Cuda => matches!(candidate.rows, RowPlacement::Replicated | RowPlacement::Peer),
+            };
+            let key = presample.as_ref().filter(|_| ranks_rows && !candidate.way.parallelism.cooperates());
+            candidate.options.extend(key.map(|presample| format!("--presample {}", presample.key())));
+        }
         let outputs = match dataset.manifest().numeric_label {
             true => 1,
             false => dataset.manifest().num_classes.unwrap_or(self.model.hidden as u32) as usize,
@@ -122,6 +130,7 @@ impl Question {
             hits: Hits::of(presample.as_ref(), dataset.num_vertices()),
             graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64 + 4.0 * dataset.topology().num_edges() as f64,
             row_bytes: (dim * stored) as f64,
+            presample,
             caches: self.caches.clone(),
             memory: self.memory,
         })

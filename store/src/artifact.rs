@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::dataset::check_lengths;
 use crate::document::{self, Document};
 use crate::staging::{Mark, Target};
-use crate::{Checksum, Dataset, Error, Result, Stamp, check};
+use crate::tried::TRIED;
+use crate::{Checksum, Dataset, Error, Presample, Result, Stamp, bare_key, check};
 
 /// Length and digest of one file of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +86,10 @@ pub(crate) trait Artifact: Document {
 
 /// Folder of the artifact `key` of `dataset`.
 pub(crate) fn folder<T: Artifact>(dataset: &Dataset, key: &str) -> PathBuf {
-    dataset.path().join(T::KIND).join(key)
+    match bare_key(key) {
+        bare if bare == key => dataset.path().join(T::KIND).join(key),
+        bare => dataset.path().join(TRIED).join(T::KIND).join(bare),
+    }
 }
 
 /// Target for writing the artifact `key` of `dataset`.
@@ -106,6 +110,7 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
     if !path.exists() {
         let (kind, command, keys) = (T::KIND, T::COMMAND, dataset.keys(T::KIND)?);
         let remedy = match keys.is_empty() {
+            _ if bare_key(key) != key => "it is no longer in the cache: run the plan or comparison again".to_string(),
             true => format!("run `gsplit {command}` first"),
             false => format!("there are {}; or run `gsplit {command}`", keys.join(", ")),
         };
@@ -130,6 +135,12 @@ impl MadeFrom {
             presample: None,
             partition: None,
         }
+    }
+
+    /// The identity of `dataset` and of the presample that is used, if one is.
+    pub fn with(dataset: &Dataset, presample: Option<&Presample>) -> Self {
+        let identity = |used: &Presample| (bare_key(used.key()).to_string(), used.checksum().clone());
+        Self { presample: presample.map(identity), ..Self::dataset(dataset) }
     }
 
     /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its training split where that

@@ -7,7 +7,7 @@ use crate::manifest::{Axis, Columns};
 use crate::shard::OWNED;
 use crate::{
     Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, RowIndex,
-    Split, Topology,
+    Split, Topology, bare_key,
 };
 use crate::{check, document};
 
@@ -286,7 +286,8 @@ impl Dataset {
     /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; what else lies there is left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let mut keys = self.folders(kind)?;
-        keys.retain(|key| self.path.join(kind).join(key).join(kind).with_extension("json").exists());
+        let document = format!("{}.json", bare_key(kind));
+        keys.retain(|key| self.path.join(kind).join(key).join(&document).exists());
         Ok(keys)
     }
 

@@ -22,6 +22,7 @@
 //!   presample/<key>/               presample.json and the counters of [`Presample`]
 //!   partition/<key>/               partition.json and the arrays of [`PartitionMap`]
 //!   placement/<key>/               placement.json and the arrays of [`Placement`]
+//!   tried/                         the same three folders again: a cache of `gsplit plan` and `gsplit compare` ([`tried`])
 //! ```
 //!
 //! * A dataset may be a shard, which holds the rows of some vertices, or some columns of the rows, alone ([`ShardInfo`]).
@@ -68,6 +69,7 @@ mod shell;
 pub mod staging;
 mod stamp;
 mod topology;
+mod tried;
 mod verify;
 mod weights;
 mod writer;
@@ -110,6 +112,7 @@ pub use shard::{Cut, ShardInfo, columns_of};
 pub use shell::{as_argument, shell_path, shell_word};
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
+pub use tried::{Cleaned, bare_key, stored_key, tried};
 pub use verify::{Finding, verify};
 pub use weights::{EdgeWeights, VertexLoads, vertex_weight};
 pub use writer::{DatasetWriter, dataset_target, finished_shards, write_shards};

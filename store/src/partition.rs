@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::staging::{Staging, Target};
+use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
 /// How a partition was asked for.
@@ -208,13 +209,18 @@ impl PartitionMap {
         let mut files = Files::new();
         files.insert("assignment.npy".into(), write_npy(staging.path("assignment.npy"), assignment)?);
         files.insert("cache_order.npy".into(), write_npy(staging.path("cache_order.npy"), cache_order)?);
-        let mut made_from = MadeFrom::dataset(dataset);
-        made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+        let made_from = MadeFrom::with(dataset, presample);
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PartitionMeta { made_from, config, report, files, tool_version };
         document::write(&artifact::document_path::<PartitionMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
+    }
+
+    /// Makes the partition `from`, of the cache, the dataset's own under `key`. Refuses an existing key.
+    pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
+        tried::keep::<PartitionMeta>(dataset, from, key)?;
+        Self::open(dataset, key)
     }
 
     /// Opens the partition `key` of `dataset`; one of another graph is refused.

@@ -15,7 +15,7 @@
 
 mod rules;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,9 @@ use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::partition::PartitionMeta;
 use crate::staging::{Staging, Target};
-use crate::{Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, write_npy};
+use crate::{
+    Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, bare_key, tried, write_npy,
+};
 pub use rules::{Readers, deal_rows, hottest_rows, out_degrees};
 
 /// In `placement.npy`: every device holds the row.
@@ -176,11 +178,8 @@ impl Placement {
 
     /// The artifacts that a placement with that presample and partition is made from.
     pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
-        MadeFrom {
-            presample: Some((presample.key().to_string(), presample.checksum().clone())),
-            partition: Some((partition.key().to_string(), partition.checksum().clone())),
-            ..MadeFrom::dataset(dataset)
-        }
+        let partition = Some((bare_key(partition.key()).to_string(), partition.checksum().clone()));
+        MadeFrom { partition, ..MadeFrom::with(dataset, Some(presample)) }
     }
 
     /// Stores a placement under `key`; `expected` holds the expected loads of each device. Refuses an existing key, unless
@@ -221,7 +220,7 @@ impl Placement {
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
         let (meta, _) = artifact::open::<PlacementMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
-        check_partition(dataset, &folder, &meta.made_from)?;
+        check_partition(dataset, key, &meta.made_from)?;
         let placement = Self {
             key: key.to_string(),
             slots: Column::open(folder.join("slots.npy"))?,
@@ -313,15 +312,21 @@ impl PlacementReport {
     }
 }
 
-/// Fails unless the partition is the one that the placement was made from.
-fn check_partition(dataset: &Dataset, folder: &Path, made_from: &MadeFrom) -> Result<()> {
+/// Fails unless the partition is the one that the placement `placement` was made from. That of one in the cache may lie there too.
+fn check_partition(dataset: &Dataset, placement: &str, made_from: &MadeFrom) -> Result<()> {
     let Some((key, recorded)) = &made_from.partition else { return Ok(()) };
-    let (_, now) = artifact::open::<PartitionMeta>(dataset, key)?;
+    let checksum = |key: &str| artifact::open::<PartitionMeta>(dataset, key).map(|(_, checksum)| checksum);
+    let is_tried = bare_key(placement) != placement;
+    if is_tried && checksum(&tried(key)).is_ok_and(|found| found == *recorded) {
+        return Ok(());
+    }
+    let now = checksum(key)?;
     if now == *recorded {
         return Ok(());
     }
     let named = |checksum| format!("partition `{key}` ({checksum})");
-    Err(Error::Mismatch { path: folder.to_path_buf(), made_from: named(recorded), used_with: named(&now) })
+    let path = Placement::folder(dataset, placement);
+    Err(Error::Mismatch { path, made_from: named(recorded), used_with: named(&now) })
 }
 
 #[cfg(test)]

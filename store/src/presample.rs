@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::staging::{Staging, Target};
+use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Result, write_npy};
 
 /// Content of `presample.json`.
@@ -124,6 +125,12 @@ impl Presample {
         document::write(&artifact::document_path::<PresampleMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
         Self::open(&dataset.unchecked(), key)
+    }
+
+    /// Makes the pre-sampling `from`, of the cache, the dataset's own under `key`. Refuses an existing key.
+    pub fn keep(dataset: &Dataset, from: &str, key: &str) -> Result<Self> {
+        tried::keep::<PresampleMeta>(dataset, from, key)?;
+        Self::open(dataset, key)
     }
 
     /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is refused.

@@ -37,7 +37,7 @@ fn systems_train_the_same_model_with_their_own_loads() {
     assert_eq!(names, ["DGL", "P3", "Intel", "GraNNDis", "Owned", "Rand", "Edge", "Node", "GSplit"]);
     let found: Vec<_> = all.into_iter().filter(|(name, _)| name != "GraNNDis").collect();
     let maps: Vec<Option<&str>> = found.iter().map(|(_, row)| row["partition"].as_str()).collect();
-    let made = ["random-k2", "mine", "multilevel-vertex-k2", "multilevel-presampled-k2"].map(Some);
+    let made = ["tried/random-k2", "mine", "tried/multilevel-vertex-k2", "tried/multilevel-presampled-k2"].map(Some);
     assert_eq!(maps, [&[None, None, Some("mine"), made[3]], &made[..]].concat());
 
     let [dgl, p3, intel, owned, rand, gsplit] = [0, 1, 2, 3, 4, 7].map(|at| &found[at].1);
@@ -80,7 +80,7 @@ fn systems_train_the_same_model_with_their_own_loads() {
         ["compare", "ds", "--ranks", "2", "--systems", "gsplit"].into_iter().chain(other.split(' ')).collect();
     let other = json(folder, &other);
     let key = other["systems"][0]["partition"].as_str().unwrap();
-    assert_eq!(key, "multilevel-presampled-k2-f5-5_b200_e2_s0");
+    assert_eq!(key, "tried/multilevel-presampled-k2-f5-5_b200_e2_s0");
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn what_cannot_be_compared_is_said() {
         let line = fails(folder, &of_two("--device cuda"), 1);
         assert!(line.contains("--device cpu"), "{line}");
     }
-    assert!(!folder.join("ds/partition").exists(), "nothing was made for what is refused");
+    assert!(!folder.join("ds/tried").exists(), "nothing was made for what is refused");
     let text = ok(folder, &of_two("--systems dgl --rounds 1"));
-    assert!(!text.contains("Quiver") && !folder.join("ds/presample").exists(), "{text}");
+    assert!(!text.contains("Quiver") && !folder.join("ds/tried").exists(), "{text}");
 }
 
 /// `line`, word by word, with the options of a small run.
@@ -142,7 +142,10 @@ fn systems_are_compared_on_the_same_mini_batches() {
             assert!(picture.contains(&format!("<title>{phase}, {name}: ")), "{name}, {phase}");
         }
     }
-    // The run of a row is that of `gsplit train` with its options.
+    // The run of a row is that of `gsplit train` with its options, and a map of the dataset's own.
+    let presample = ["presample", "ds", "--fanouts", "5,5", "--batch-size", "256", "--epochs", "2"];
+    assert_eq!(json(folder, &presample)["reused"], true, "what was tried is taken over");
+    assert_eq!(json(folder, &["partition", "ds", "--parts", "2"])["reused"], true);
     let options =
         "--fanouts 5,5 --layers 2 --hidden 16 --batch-size 256 --epochs 2 --eval-every 0 --preset gsplit --ranks 2";
     let run = json(folder, &["train", "ds"].into_iter().chain(options.split(' ')).collect::<Vec<_>>());
@@ -159,7 +162,7 @@ fn systems_are_compared_on_the_same_mini_batches() {
         text.contains("equal") && text.contains("not comparable") && text.contains("4 ranks in 2 groups"),
         "{text}"
     );
-    assert!(folder.join("ds/partition/multilevel-degree-k2x2").exists(), "a part for each rank of each server");
+    assert!(folder.join("ds/tried/partition/multilevel-degree-k2x2").exists(), "a part for each rank of each server");
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         assert!(line.contains(words), "{line}");
     }
     assert!(fails(folder, &["compare", "."], 1).contains("not a gsplit dataset"));
-    assert!(!folder.join("ds/presample").exists(), "nothing was made for what is refused");
+    assert!(!folder.join("ds/tried").exists(), "nothing was made for what is refused");
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn an_interrupt_ends_the_system_that_runs() {
         .spawn()
         .unwrap();
     // The run starts when its map is there.
-    while !folder.join("ds/partition/multilevel-presampled-k2").exists() {
+    while !folder.join("ds/tried/partition/multilevel-presampled-k2").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

@@ -170,7 +170,7 @@ fn bad_input_is_one_line() {
     for fanouts in ["5", "4"] {
         ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "40", "--epochs", "1"]);
     }
-    says(&["ds"], 2, "choose a presample with --presample: f4_b40_e1_s0, f5_b40_e1_s0");
+    says(&["ds"], 1, "choose a presample with --presample: f4_b40_e1_s0, f5_b40_e1_s0");
     ok(folder, &["evaluate", "ds", "--batches", "5", "--presample", "f4_b40_e1_s0"]);
 
     // A map carried over to another graph, and a graph without a training split.

@@ -82,7 +82,117 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     let line = fails(folder, &words(&plan.replace("v100-4-pcie", "tiny.toml")), 1);
     assert!(line.contains("no system fits") && line.contains("needs"), "{line}");
     let text = ok(folder, &words(&plan));
-    assert!(text.contains("bound by") && text.contains("train with it: gsplit train ds --parallelism"), "{text}");
+    assert!(text.contains("bound by") && text.contains("to train with it: gsplit train ds --parallelism"), "{text}");
+}
+
+/// A question leaves the dataset's own artifacts, and what other commands find there, as they were.
+#[test]
+fn questions_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 900);
+    ok(folder, &words("presample ds --fanouts 5,5 --batch-size 256 --key mine"));
+    let own = || {
+        let mut found = content(&folder.join("ds"));
+        found.retain(|name, _| !name.starts_with("tried/"));
+        found
+    };
+    let (before, shown) = (own(), json(folder, &words("inspect ds")));
+    // Other mini-batches, and those of the presample that is there.
+    let asked = format!("plan ds {SMALL} --profile a100-4");
+    let other = asked.replace("5,5", "4,3");
+    let compare = "compare ds --layers 2 --fanouts 4,4 --hidden 8 --ranks 2 --systems intel,gsplit --epochs 1";
+    for question in [&asked, &other, compare] {
+        ok(folder, &words(question));
+    }
+    assert!(own() == before, "nothing but the cache was written");
+    let found = json(folder, &words("inspect ds"));
+    for kind in ["presamples", "partitions", "placements"] {
+        assert_eq!(found[kind], shown[kind]);
+    }
+    assert!(found["cache"]["artifacts"].as_u64() > Some(8) && shown["cache"]["artifacts"] == 0, "{found}");
+    assert!(ok(folder, &words("inspect ds")).contains("cache of plan and compare: "));
+    ok(folder, &words("verify ds"));
+    ok(folder, &words("report ds --out page.html"));
+    assert!(!fs::read_to_string(folder.join("page.html")).unwrap().contains("multilevel"));
+    // The second time everything is found.
+    let with_cache = content(&folder.join("ds"));
+    for question in [&asked, &other, compare] {
+        ok(folder, &words(question));
+    }
+    assert!(content(&folder.join("ds")) == with_cache);
+
+    // No default takes what was tried, which is made the dataset's own instead of being made again.
+    let line = fails(folder, &words(&format!("train ds {SMALL} --ranks 4 --epochs 1")), 1);
+    assert!(line.contains("has no partition into 4 parts (there are: none)"), "{line}");
+    let line = fails(folder, &words("train ds --preset gsplit --ranks 4 --layers 2 --fanouts 5,5"), 1);
+    assert!(line.contains("has no partition `multilevel-presampled-k4`"), "{line}");
+    let cut = json(folder, &words("partition ds --parts 4"));
+    assert_eq!((&cut["presample"], &cut["reused"]), (&"mine".into(), &true.into()));
+    let tried = folder.join("ds/tried/partition/multilevel-presampled-k4/partition.json");
+    assert_eq!(
+        fs::read(folder.join("ds/partition/multilevel-presampled-k4/partition.json")).unwrap(),
+        fs::read(tried).unwrap()
+    );
+    let line = fails(folder, &words("partition ds --parts 4 --key tried/mine"), 2);
+    assert!(line.contains("--help"), "{line}");
+
+    // The commands of a plan run in this order, and go on without the cache.
+    let said = json(folder, &words(&other));
+    let commands: Vec<&str> = said["commands"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let (train, made) = commands.split_last().unwrap();
+    assert!(!train.contains("tried/"), "{commands:?}");
+    for command in made {
+        let key = command.split_once("--key ").unwrap().1;
+        let made = json(folder, &words(command)[1..]);
+        assert_eq!((&made["reused"], &made["key"]), (&true.into(), &key.into()), "{command}");
+    }
+    let cleaned = json(folder, &words("clean ds"));
+    assert!(cleaned["bytes"].as_u64() > Some(0) && cleaned["left"] == serde_json::json!([]), "{cleaned}");
+    assert!(!folder.join("ds/tried").exists());
+    let train = train.replace("--device cuda", "").replace("gsplit ", "");
+    let on_cpu: Vec<&str> = words(&train).into_iter().collect();
+    let on_cpu: Vec<&str> = on_cpu
+        .split(|word| *word == "--placement")
+        .flat_map(|rest| &rest[usize::from(rest[0] != "train")..])
+        .copied()
+        .collect();
+    ok(folder, &[&on_cpu[..], &["--epochs", "1"]].concat());
+    ok(folder, &words("verify ds"));
+    assert_eq!(json(folder, &words("clean ds"))["removed"], serde_json::json!([]));
+    let line = fails(folder, &words("train ds --ranks 4 --partition tried/multilevel-presampled-k4 --epochs 1"), 1);
+    assert!(line.contains("it is no longer in the cache"), "{line}");
+}
+
+/// Of several presamples the one of the mini-batches that are asked for is taken, and told; of equals none.
+#[test]
+fn the_presample_that_fits_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for (fanouts, key) in [("3,3", "three"), ("4,4", "four")] {
+        ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "64", "--epochs", "1", "--key", key]);
+    }
+    let line = fails(folder, &words("partition ds --parts 2"), 1);
+    assert_eq!(line, "error: choose a presample with --presample: four, three");
+    ok(folder, &words("partition ds --parts 2 --presample three"));
+    let notes = |line: &str| {
+        let output = gsplit(folder, &words(line));
+        let notes = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{line}: {notes}");
+        notes
+    };
+    let evaluate = "evaluate ds --batches 2";
+    assert!(notes(evaluate).contains("note: presample three; --presample names another"), "its map was made with it");
+    let fits = format!("{evaluate} --fanouts 4,4 --batch-size 64");
+    assert!(notes(&fits).contains("note: presample four; --presample names another"));
+    assert!(!notes(&format!("{fits} --presample four")).contains("note: presample"));
+    // Training ranks rows by the one that it draws as, or by the one that is named.
+    let train = "train ds --layers 2 --fanouts 4,4 --batch-size 64 --hidden 4 --epochs 1 --parallelism data --ranks 2 --cache 20%";
+    let ranked_by =
+        |more: &str| json(folder, &words(&format!("{train} {more}")))["summary"]["cache"]["ranked_by"].clone();
+    assert_eq!((ranked_by(""), ranked_by("--presample three")), ("presample four".into(), "presample three".into()));
+    assert!(fails(folder, &words(&format!("{train} --presample two")), 1).contains("has no presample `two`"));
 }
 
 /// What a plan counts of an epoch is what training counts, system by system.

@@ -338,15 +338,19 @@ fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
         |presample: &str| json(folder, &["partition", "ds", "--parts", "2", "--presample", presample])["key"].clone();
     assert_eq!(cut(keys[0]), "multilevel-presampled-k2");
     assert_eq!(cut(keys[1]), format!("multilevel-presampled-k2-{}", keys[1]));
-    // The newest is neither.
     ok(folder, &["partition", "ds", "--parts", "2", "--weights", "degree", "--presample", keys[0]]);
-    let notes = |fanouts: &str| {
-        let options = ["--batch-size", "64", "--epochs", "1", "--hidden", "8", "--ranks", "2", "--eval-every", "0"];
-        let output = gsplit(folder, &[&["train", "ds", "--fanouts", fanouts], &options[..]].concat());
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let options = ["--batch-size", "64", "--epochs", "1", "--hidden", "8", "--ranks", "2", "--eval-every", "0"];
+    let train = |fanouts: &'static str| [&["train", "ds", "--fanouts", fanouts], &options[..]].concat();
+    let notes = |fanouts| String::from_utf8(gsplit(folder, &train(fanouts)).stderr).unwrap();
     assert!(notes("3,3").contains("note: partition multilevel-presampled-k2; --partition names another"));
     assert!(notes("4,4").contains("note: partition multilevel-presampled-k2-f4-4_b64_e2_s0; --partition"));
+    // Two suit this run equally.
+    let line = fails(folder, &train("5,5"), 1);
+    assert!(
+        line.ends_with(&format!("--partition: multilevel-presampled-k2, multilevel-presampled-k2-{}", keys[1])),
+        "{line}"
+    );
+    fs::remove_dir_all(folder.join("ds/partition/multilevel-presampled-k2")).unwrap();
     let unlike = notes("5,5");
     assert!(
         unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not this run's"),

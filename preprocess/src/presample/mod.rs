@@ -18,7 +18,9 @@ use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds
 use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler};
 use gsplit_store::memory::resident;
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key, other_option};
+use gsplit_store::{
+    Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, bare_key, other_option, stored_key,
+};
 use serde_json::json;
 
 use crate::memory::{Memory, shown};
@@ -136,7 +138,7 @@ pub struct Presampled {
 }
 
 /// Pre-samples `dataset` and stores the counters under `key` (by default [`Options::default_key`]). A finished
-/// pre-sampling of the same key and options is reused; one of another graph or other options is refused, unless `force`.
+/// pre-sampling of the same key and options is reused, and one of the same options in the cache is taken over; one of another graph or other options is refused, unless `force`.
 /// With `gpu` that samples, else the CPU; the counters are the same.
 pub fn presample(
     dataset: &Dataset,
@@ -151,9 +153,12 @@ pub fn presample(
     if let (Some((option, _)), Some(_)) = (on_host.into_iter().find(|(_, given)| *given), gpu) {
         return Err(Error::Option(format!("{option} is for --device cpu: leave one of them out")));
     }
-    let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
+    let key = key.map_or_else(|| Ok(options.default_key()), stored_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
         staging::tidy(&Presample::target(dataset, &key));
+        return Ok(Presampled { presample, seconds: None });
+    }
+    if let Some(presample) = tried(dataset, options, &key, force)? {
         return Ok(Presampled { presample, seconds: None });
     }
     // What stands in the way of writing is better known before the work is done.
@@ -181,6 +186,18 @@ fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Res
         }
     }
     Err(gsplit_store::Error::Exists(folder).into())
+}
+
+/// A pre-sampling with these options that `gsplit plan` or `compare` has made, as the dataset's own.
+fn tried(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {
+    if force || bare_key(key) != key {
+        return Ok(None);
+    }
+    let is_same = |name: &String| {
+        Presample::open(dataset, name).is_ok_and(|presample| presample.meta().config == options.config())
+    };
+    let found = dataset.tried("presample")?.into_iter().find(is_same);
+    Ok(found.map(|name| Presample::keep(dataset, &name, key)).transpose()?)
 }
 
 /// Samples every mini-batch of every epoch. Returns the counters and the number of mini-batches.

@@ -12,6 +12,7 @@ Values are not checked here; `gsplit verify` does that, by checksum. Only format
 from ._artifacts import Partition, Presample
 from ._batches import Block, MiniBatch, Subgraph
 from ._commands import (
+    clean,
     convert,
     evaluate,
     export,
@@ -50,6 +51,7 @@ __all__ = [
     "Subgraph",
     "Tensors",
     "__version__",
+    "clean",
     "convert",
     "evaluate",
     "export",

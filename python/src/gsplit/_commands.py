@@ -83,6 +83,11 @@ def evaluate(dataset: _Input, **options: Any) -> Report:
     return run_command("evaluate", dataset, **options)
 
 
+def clean(dataset: _Input, **options: Any) -> Report:
+    """`gsplit clean`: empties the cache of what `plan` and `compare` made to answer."""
+    return run_command("clean", dataset, **options)
+
+
 def place(dataset: _Input, **options: Any) -> Report:
     """`gsplit place`: decides which feature rows each device caches, as `cache="20%"`."""
     return run_command("place", dataset, **options)

@@ -37,6 +37,13 @@ pub(crate) enum Found {
     Other,
 }
 
+impl Found {
+    /// Bytes of a file; 0 of anything else.
+    pub(crate) fn bytes(&self) -> u64 {
+        if let Self::File(bytes) = self { *bytes } else { 0 }
+    }
+}
+
 /// Everything below `path` but folders, by its name relative to `path` with `/` between the parts. No link is followed. What
 /// is not there, or no folder itself, has nothing.
 pub(crate) fn list(path: &Path) -> Result<BTreeMap<String, Found>> {

@@ -8,12 +8,12 @@ use crate::dataset::manifest_of;
 use crate::staging::tree;
 use crate::{
     Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
-    PresampleMeta, Result, check, checksum_file, document,
+    PresampleMeta, Result, check, checksum_file, document, tried,
 };
 use nodes::{check_features, check_labels, check_original_ids, check_original_names, check_splits, described_files};
 
 mod nodes;
-mod strays;
+pub(crate) mod strays;
 #[cfg(test)]
 mod tests;
 
@@ -46,14 +46,17 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     }
     let Some(dataset) = report.take(path, Dataset::open_unchecked(path)) else { return Ok(report.findings) };
     report.check_dataset(&dataset);
-    for key in dataset.folders("presample")? {
-        report.check_presample(&dataset, &key);
-    }
-    for key in dataset.folders("partition")? {
-        report.check_partition(&dataset, &key);
-    }
-    for key in dataset.folders("placement")? {
-        report.check_placement(&dataset, &key);
+    // The dataset's own, and those in the cache.
+    for named in [str::to_string, tried] {
+        for key in dataset.folders(&named("presample"))? {
+            report.check_presample(&dataset, &named(&key));
+        }
+        for key in dataset.folders(&named("partition"))? {
+            report.check_partition(&dataset, &named(&key));
+        }
+        for key in dataset.folders(&named("placement"))? {
+            report.check_placement(&dataset, &named(&key));
+        }
     }
     Ok(report.findings)
 }

@@ -11,10 +11,10 @@ use crate::artifact::Artifact;
 use crate::check;
 use crate::document;
 use crate::staging::tree::Found;
-use crate::{DatasetManifest, Files, PartitionMeta, PlacementMeta, PresampleMeta};
+use crate::{DatasetManifest, Files, PartitionMeta, PlacementMeta, PresampleMeta, bare_key};
 
 /// One finding for each thing among `found`, the content of the dataset at `path`, that is none of it.
-pub(super) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTreeMap<String, Found>) -> Vec<Finding> {
+pub(crate) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTreeMap<String, Found>) -> Vec<Finding> {
     let mut findings = Vec::new();
     // The names of an artifact stand together.
     let mut last: Option<(&str, Listed)> = None;
@@ -25,7 +25,7 @@ pub(super) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTre
             }
             Found::Other => Some("is no plain file: remove it".into()),
             Found::File(_) => {
-                let (folder, _) = artifact_of(name).unwrap_or_default();
+                let folder = artifact_of(name).unwrap_or_default();
                 if last.as_ref().is_none_or(|(of, _)| *of != folder) {
                     last = Some((folder, Listed::read(path, folder, manifest)));
                 }
@@ -37,12 +37,13 @@ pub(super) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTre
     findings
 }
 
-/// `kind/key` and the rest of the name of a file that belongs to an artifact derived from the dataset.
-fn artifact_of(name: &str) -> Option<(&str, &str)> {
-    let kind = name.split('/').next()?;
+/// `kind/key`, or `tried/kind/key`, of a file that belongs to an artifact derived from the dataset.
+fn artifact_of(name: &str) -> Option<&str> {
+    let bare = bare_key(name);
+    let kind = bare.split('/').next()?;
     let is_derived = [PresampleMeta::KIND, PartitionMeta::KIND, PlacementMeta::KIND].contains(&kind);
-    let slash = name.match_indices('/').nth(1).filter(|_| is_derived)?.0;
-    Some((&name[..slash], &name[slash + 1..]))
+    let slash = bare.match_indices('/').nth(1).filter(|_| is_derived)?.0;
+    Some(&name[..name.len() - bare.len() + slash])
 }
 
 /// The files that an artifact, or the dataset itself, has.
@@ -55,7 +56,7 @@ enum Listed {
 
 impl Listed {
     fn read(path: &Path, folder: &str, manifest: Option<&DatasetManifest>) -> Self {
-        let Some((kind, key)) = folder.split_once('/') else {
+        let Some((kind, key)) = bare_key(folder).split_once('/') else {
             return match manifest {
                 Some(manifest) => Self::new("", &manifest.files, "dataset.json"),
                 None => Self::Unknown,

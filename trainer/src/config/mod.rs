@@ -77,7 +77,7 @@ pub struct TrainConfig {
     pub device: Device,
     /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks, or
     /// as ranks of a group]
-    #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
+    #[arg(long, value_name = "KEY", value_parser = gsplit_store::stored_key)]
     pub partition: Option<String>,
     /// How mini-batches that are made once are made
     #[command(flatten)]

@@ -1,14 +1,16 @@
 //! Choice of a run's partition map.
 
-use std::time::SystemTime;
-
 use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, choose, shell_path, shell_word};
 
 use crate::config::TrainConfig;
 use crate::{Error, Result};
 
 /// The partition that was named, that a shard was cut by, or the best of those with as many parts as ranks go by: one that was cut by
-/// mini-batches like those of `config`, else by mini-batches of another kind, else by none; of equals the newest.
+/// mini-batches like those of `config`, else by mini-batches of another kind, else by none; of these one for as many servers as are
+/// needed.
+///
+/// # Errors
+/// That of [`choose`] where several suit equally.
 pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
     let (parts, groups) = (config.num_parts(), config.groups);
     // Each server of a map is a group, where it has a part for every rank of all groups.
@@ -22,7 +24,7 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
             unfit.push(format!("{} into {}", map.key(), map.num_parts()));
             return None;
         }
-        Some((suits(dataset, map, config), made_at(dataset, map), map.key().to_string()))
+        Some((suits(dataset, map, config), map.num_servers() == servers))
     };
     let map = choose(dataset, "partition", named, PartitionMap::open, rank)?;
     if let (Some(key), Some(map)) = (named, map.as_ref().filter(|map| !fits(map))) {
@@ -72,11 +74,6 @@ fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
 /// Pairs that are no edges for each edge of a mini-batch, where links are learnt.
 fn negatives(config: &TrainConfig) -> Option<u32> {
     config.task.is_link().then_some(config.task.negatives as u32)
-}
-
-/// When `map` was written.
-fn made_at(dataset: &Dataset, map: &PartitionMap) -> Option<SystemTime> {
-    PartitionMap::folder(dataset, map.key()).join("partition.json").metadata().and_then(|file| file.modified()).ok()
 }
 
 /// Notes on `map` before a run with it: its key, if no option named it, and that it was cut by mini-batches of another kind.

@@ -402,7 +402,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     store_presample(dataset, "c-weighted", ("9,9,9", Some("w")), loads(120));
     for (draw_by, expected) in [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")] {
         let config = TrainConfig { draw_by: draw_by.map(String::from), ..config.clone() };
-        assert_eq!(presample_like(dataset, &config, &NoProgress).unwrap().unwrap().key(), expected);
+        assert_eq!(presample_like(dataset, &config, None, &NoProgress).unwrap().unwrap().key(), expected);
     }
     // A damaged one is named and done without.
     let damaged = Presample::folder(dataset, "b-fitting").join("input.npy");

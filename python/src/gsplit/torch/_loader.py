@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -21,7 +21,7 @@ from .._batches import Tensors
 from .._dataset import Dataset, open_dataset
 from .._errors import DatasetError
 from .._loader import Fanouts, _Path, _seeds, _text
-from ._cache import hottest
+from ._cache import Drawn, best, hottest, num_rows, presample_like
 from ._exchange import Messages, Moved, place, read
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         every rank makes the same loader, but for `threads`, `device`, `cache` and `load_features`.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
-        `partition` names a partition of as many parts as there are ranks, by default the only one. `seeds`, `draw_by`,
+        `partition` names a partition of as many parts as there are ranks, by default the one that was
+        cut by mini-batches like these, or the only one. `seeds`, `draw_by`,
         `features`, `load_features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by
         default this rank's portion of the host's processors.
 
@@ -73,7 +74,8 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
 
         `cache` is how much of `device`'s memory keeps feature rows, the others come from the host: a number of bytes,
         or a percentage of the dataset's rows, as `"20%"`. They are the hottest of this rank's part under `"split"`, by
-        the partition's cache order; else the hottest of all, by the presample `presample` or the only one. With
+        the partition's cache order; else the hottest of all, by the presample `presample`, by default the
+        one that fits `fanouts` and `batch_size` best. With
         `load_features="disk"` only the others are read from disk.
         """
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
@@ -94,7 +96,12 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         """The vertices that mini-batches are made for, on all ranks: uint32; none where they are of edges."""
         self._group = group
         self._process = os.getpid()
-        key = None if self.parallelism == "data" else _partition(self.dataset, partition, self.size)
+        drawn = Drawn(self.fanouts, batch_size, draw_by, _links.negatives if _links is not None else None)
+        key = None if self.parallelism == "data" else _partition(self.dataset, partition, self.size, drawn)
+        self.partition = key
+        """The partition in use, if one is."""
+        self.presample: str | None = None
+        """The presample that ranks the cached rows, if one does."""
         self._owners = None if key is None else np.ascontiguousarray(self.dataset.partition(key).assignment)
         exchange = None
         if self.size > 1:
@@ -116,8 +123,12 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         is_read = features and self.dataset.has_features
         kept = None
         if is_read and cache is not None:
-            by_part = key if self.parallelism == "split" else None
-            kept = hottest(self.dataset, cache, dtype == "float32", by_part, self.rank, presample)
+            count = num_rows(self.dataset, cache, dtype == "float32")
+            if key is not None and self.parallelism == "split":
+                kept = np.ascontiguousarray(self.dataset.partition(key).vertices(self.rank)[:count])
+            else:
+                self.presample = presample_like(self.dataset, drawn) if presample is None else presample
+                kept = hottest(self.dataset, self.presample, count)
         self._loader = _epochs.loader(
             self.dataset,
             self.fanouts,
@@ -324,12 +335,12 @@ class SplitLayer(Tensors):
         return dgl.create_block(edges, num_src_nodes=self.num_src, num_dst_nodes=self.num_dst)
 
 
-def _partition(ds: Dataset, key: str | None, ranks: int) -> str:
-    """The partition `key`, or the only one of as many parts as ranks."""
+def _partition(ds: Dataset, key: str | None, ranks: int, drawn: Drawn) -> str:
+    """The partition `key`, or the one of as many parts as ranks that was cut by mini-batches like those `drawn`."""
     made = f"`gsplit partition {ds.path} --parts {ranks}` makes one"
     if key is None:
         parts = {name: ds.partition(name).num_parts for name in ds.partitions}
-        fit: Sequence[str] = [name for name, count in parts.items() if count == ranks]
+        fit = best([name for name, count in parts.items() if count == ranks], lambda name: _suits(ds, name, drawn))
         if not fit:
             there = ", ".join(f"{name} of {count}" for name, count in parts.items()) or "none"
             raise DatasetError(ds.path, f"has no partition into {ranks} parts (there is {there})", made)
@@ -342,6 +353,15 @@ def _partition(ds: Dataset, key: str | None, ranks: int) -> str:
     if found.num_parts != ranks:
         raise DatasetError(ds.path, f"partition {key} has {found.num_parts} parts, the ranks are {ranks}", made)
     return key
+
+
+def _suits(ds: Dataset, key: str, drawn: Drawn) -> tuple[bool, bool]:
+    """Whether the partition `key` was cut by mini-batches, and by some like those `drawn`."""
+    meta = ds.partition(key).meta
+    presample, _ = meta["made_from"].get("presample") or (None, None)
+    if presample not in ds.presamples or meta["config"]["weights"] not in ("presampled", "vertex"):
+        return False, False
+    return True, all(drawn.fits(ds.presample(presample)))
 
 
 def _threads(ranks: int) -> int:

@@ -61,6 +61,8 @@ pub struct RunOptions {
     pub placement: Option<RowPlacement>,
     /// Bytes of its GPU's memory that each rank has for feature rows; when `None` what a dry run leaves beside the graph.
     pub cache: Option<u64>,
+    /// Presample by which rows are ranked that are kept in memory; when `None` the one that was drawn most as the run draws.
+    pub presample: Option<String>,
     /// Storage that GPUs sample the graph from.
     pub topology: TopologyStorage,
     /// Wait for the GPU where a phase of a mini-batch ends, so that each phase's time in [`Timings`](crate::Timings) is its own;

@@ -35,7 +35,7 @@ impl FromStr for RowPlacement {
             "replicated" => Self::Replicated,
             "partitioned" => Self::Partitioned,
             "peer" => Self::Peer,
-            key => Self::Stored(gsplit_store::artifact_key(key).map_err(|_| {
+            key => Self::Stored(gsplit_store::stored_key(key).map_err(|_| {
                 "expected host, replicated, partitioned, peer, or the key of a placement that `gsplit place` stored"
             })?),
         })

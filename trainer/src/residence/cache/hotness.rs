@@ -2,7 +2,7 @@
 //!
 //! Returns: vertices, hottest first, and the name of the ranking. Idea: a presample of the dataset has counted the
 //! mini-batches that load each row (GNNLab, Yang et al., EuroSys 2022; GSplit ranks its caches so too). Of several
-//! presamples the one that was drawn as this run draws is used, else the first. Without one, and where links are
+//! presamples the one that is named is used, else the one that was drawn most as this run draws. Without one, and where links are
 //! learnt, whose mini-batches no presample draws, a row is ranked by its vertex's out-degree (PaGraph). Equally hot
 //! rows come in the order of their numbers.
 //! Cost: a selection, and a sort of the selected rows; a pass over the edges without a presample.
@@ -20,7 +20,7 @@ use crate::job::Job;
 /// # Errors
 /// What the file system says.
 pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
-    Ok(match presample_like(job.dataset, job.config, progress)? {
+    Ok(match presample_like(job.dataset, job.config, job.options.presample.as_deref(), progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),
         None => {
             let degrees = out_degrees(job.graph.num_vertices(), job.graph.indices);
@@ -29,9 +29,20 @@ pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(
     })
 }
 
-/// The presample that was drawn as `config` draws, or the one that comes nearest, among those of its task.
-/// One that cannot be used is named.
-pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Progress) -> Result<Option<Presample>> {
+/// The presample that is `named`; else the one that was drawn as `config` draws, or comes nearest, among those of its task: of the same
+/// fanouts, batch size and seed, and the most epochs. One that cannot be used is told.
+///
+/// # Errors
+/// What keeps the one that is `named` from being used.
+pub fn presample_like(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    named: Option<&str>,
+    progress: &dyn Progress,
+) -> Result<Option<Presample>> {
+    if let Some(key) = named {
+        return Ok(Some(Presample::open(dataset, key)?));
+    }
     let open = |dataset: &Dataset, key: &str| {
         Presample::open(dataset, key).inspect_err(|error| {
             progress.note(&format!("warning: rows are ranked without presample {key}: {error}"));
@@ -43,7 +54,8 @@ pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pr
         let drawn = &presample.meta().config;
         let is_of_task = drawn.negatives.is_some() == config.task.is_link();
         let alike = (drawn.draw_by == config.draw_by, drawn.fanouts == fanouts, drawn.batch_size == batch_size);
-        is_of_task.then(|| (alike, Reverse(presample.key().to_string())))
+        let counted = (drawn.seed == config.seed, drawn.epochs);
+        is_of_task.then(|| (alike, counted, Reverse(presample.key().to_string())))
     };
     // One that is damaged was named above.
     Ok(choose(dataset, "presample", None, open, rank).unwrap_or_default())

@@ -303,8 +303,8 @@ fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
 /// Rows of each rank in the placement `key` of the dataset.
 fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> Result<(Lists, String)> {
     let (dataset, artifacts) = (job.dataset, job.artifacts);
-    let keys = dataset.keys("placement")?;
-    if !keys.iter().any(|stored| stored == key) {
+    if !Placement::folder(dataset, key).exists() {
+        let keys = dataset.keys("placement")?;
         let stored = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
         return Err(Error::Option(format!(
             "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {stored}): \

@@ -1,0 +1,30 @@
+//! `gsplit clean`.
+
+use std::path::PathBuf;
+
+use gsplit_store::{Cleaned, Dataset, Progress};
+use serde_json::json;
+
+use gsplit::ui::{Ui, bytes};
+
+/// Empty the cache of a dataset: the presamples, partitions and placements that plan and compare made to answer
+///
+/// They lie in the folder `tried` of the dataset, and are used again by later questions; gsplit inspect tells how large it is. Presamples,
+/// partitions and placements of the dataset itself stay, and all that gsplit did not make.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gsplit clean products")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+}
+
+/// Empties the cache, and tells what was removed.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    let Cleaned { removed, bytes: size, left } = Dataset::open_unchecked(&args.dataset)?.clean()?;
+    for name in &left {
+        ui.note(&format!("note: {} stays: it is not, or not only, gsplit's own", args.dataset.join(name).display()));
+    }
+    ui.say(format_args!("{}: {} artifacts removed, {}", args.dataset.display(), removed.len(), bytes(size)));
+    ui.json(&json!({ "removed": removed, "bytes": size, "left": left }));
+    Ok(())
+}
