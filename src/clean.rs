@@ -7,10 +7,10 @@ use serde_json::json;
 
 use gsplit::ui::{Ui, bytes};
 
-/// Empty the cache of a dataset: the presamples, partitions and placements that plan and compare made to answer
+/// Empty the cache of a dataset: what plan and compare made to answer
 ///
-/// They lie in the folder `tried` of the dataset, and are used again by later questions; gsplit inspect tells how large it is. Presamples,
-/// partitions and placements of the dataset itself stay, and all that gsplit did not make.
+/// It holds presamples, partitions and placements, in the folder `tried` of the dataset, and saves later questions the work; gsplit
+/// inspect tells how large it is. The dataset's own artifacts stay, and all that gsplit did not make.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit clean products")]
 pub struct Args {

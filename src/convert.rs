@@ -47,8 +47,10 @@ pub struct Args {
 
 /// `command`, convert's own or run's, with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 12] = [
+    const COMMON: [&str; 14] = [
         "out",
+        "config",
+        "print-config",
         "dry-run",
         "nodes",
         "symmetrise",

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! options ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
+//! --config: file.rs
 //! ```
 //! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
 //! finished before it takes over itself, as it does for everybody.
 
 mod chosen;
+mod file;
 mod steps;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -21,9 +22,12 @@ use gsplit::{partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, as_argument};
-use gsplit_trainer::{Device, TrainConfig};
+use gsplit_trainer::Device;
 
+use crate::train::ConfigFile;
 use steps::{Steps, shown};
+
+pub use file::merged;
 
 /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
 ///
@@ -45,13 +49,29 @@ Examples:
   gsplit run ratings.csv --out recommender --bipartite --symmetrise --features fastrp:64 -- --task link
   gsplit run products --out products-gat -- --model gat --hidden 128
 
+  gsplit run ogbn_arxiv/ --out arxiv --symmetrise --print-config -- --fanouts 10,10 > job.toml
+  gsplit run --config job.toml
+
 Options: gsplit convert --help, gsplit train --help-all")]
 pub struct Args {
     /// A raw graph as for `gsplit convert`, or a dataset directory
-    input: PathBuf,
+    #[arg(required_unless_present = "file")]
+    input: Option<PathBuf>,
     /// Folder for what is made
-    #[arg(long, short, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, short, value_name = "DIR", required_unless_present = "file")]
+    out: Option<PathBuf>,
+    /// Take the input, the folder and the options of every step from this TOML file; those of the command line win (--print-config shows
+    /// how it looks). Paths are relative to the folder where gsplit is called
+    #[arg(long = "config", value_name = "FILE.toml")]
+    file: Option<PathBuf>,
+    /// Print the run as a file for --config, what was left open as comments, and do nothing
+    #[arg(long)]
+    print_config: bool,
+    #[arg(skip)]
+    from_file: Option<ConfigFile>,
+    /// The options of convert, of the command line and the file.
+    #[arg(skip)]
+    merged: Option<Vec<String>>,
     /// Only print the commands
     #[arg(long)]
     dry_run: bool,
@@ -89,14 +109,23 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
 
 /// Runs the steps; `given` are the matches that `args` are from.
 pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
-    let is_dataset = args.input.join("dataset.json").is_file();
-    let dataset = if is_dataset { args.input.clone() } else { args.out.join("dataset") };
+    let (raw, folder) = args.places()?;
+    let is_dataset = raw.join("dataset.json").is_file();
+    let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
-    let [data, input, out] = [text("--out", &dataset)?, text("INPUT", &args.input)?, text("--out", &args.out)?];
-    let mut convert = of_convert(given);
+    let [data, input, out] = [text("--out", &dataset)?, text("INPUT", raw)?, text("--out", folder)?];
+    let mut convert = args.merged.clone().unwrap_or_else(|| of_convert(given));
+    let of_step = |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
     // A mistyped option is told before a step has worked for hours.
     let train = chosen::for_links(&args.train);
-    let (config, gpus) = training(&train, &data)?;
+    let parsed = args.training(&train, &data)?;
+    let (config, gpus) = (parsed.checked()?, parsed.gpus.as_ref().map(ToString::to_string));
+    let with_presample = config.parallelism.needs_map() || config.device == Device::Cuda;
+    args.check_steps(is_dataset, with_presample, config.parallelism.needs_map())?;
+    if args.print_config {
+        let opened = dataset.exists().then(|| Dataset::open(&dataset)).transpose()?;
+        return args.print(&[&input, &out], &convert, opened.as_ref(), &train, ui);
+    }
     convert.extend(chosen::held_out(&args.convert, &config.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
         return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
@@ -107,9 +136,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let seed = option("seed", (config.seed != 0).then(|| config.seed.to_string()));
 
     let needs_map = config.parallelism.needs_map();
-    let with_presample = needs_map || config.device == Device::Cuda;
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
-    let mut steps = Steps::new(&args, total, ui)?;
+    let mut steps = Steps::new((raw, folder), args.dry_run, total, ui)?;
     if !is_dataset {
         let words = [vec![input.clone()], convert.clone(), chosen::of_convert(&args.convert, &config)].concat();
         let words = [words, vec![format!("--out={data}")]].concat();
@@ -146,7 +174,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             option("negatives", is_link.then(|| config.task.negatives.to_string())),
             seed.clone(),
         ];
-        let words = [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone()].concat();
+        let words =
+            [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone(), of_step("presample")].concat();
         let command = presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
         let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
         steps.step("presample", words, false)?;
@@ -159,7 +188,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
                 option("presample", Some(key.clone())),
                 seed,
             ];
-            let words: Vec<String> = parts.into_iter().flatten().collect();
+            let words: Vec<String> = parts.into_iter().flatten().chain(of_step("partition")).collect();
             let command = partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
             let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
             map = option("partition", config.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
@@ -189,11 +218,12 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         true if recommends => ("--out", "recommendations.parquet"),
         true => ("--embeddings", "embeddings.parquet"),
     };
-    let top = recommends.then(|| format!("--top={RECOMMENDATIONS}"));
-    let result = args.out.join(file);
+    let is_said = of_step("infer").iter().any(|word| word.starts_with("--top="));
+    let top = (recommends && !is_said).then(|| format!("--top={RECOMMENDATIONS}"));
+    let result = folder.join(file);
     let file = format!("{option}={}", result.display());
-    let words = [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect()].concat();
-    if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
+    let words = [vec![data], on_gpu, vec![checkpoint, file], top.into_iter().collect(), of_step("infer")].concat();
+    if steps.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&folder.join("checkpoint")) {
         steps.begun += 1;
         let step = format!("{} of {}: infer", steps.begun, steps.total);
         steps.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
@@ -207,24 +237,6 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     steps.step("report", words, false)?;
     steps.end(&dataset, &result);
     Ok(())
-}
-
-/// Parses `words` as `gsplit train` does, into the configuration and the GPUs.
-fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Option<String>)> {
-    for word in words {
-        let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag)).unwrap_or_default();
-        if CHOSEN.contains(&flag) {
-            return Err(usage(format!("{word}: is chosen by gsplit run: leave it out, or call gsplit train")));
-        }
-        if COMMON.contains(&flag) {
-            return Err(usage(format!("{word}: is for all steps: give it before --")));
-        }
-    }
-    let line = ["gsplit", "train", dataset].into_iter().chain(words.iter().map(String::as_str));
-    match crate::completed(line.map(OsString::from).collect())?.command {
-        crate::TrainerCommand::Train(args) => Ok((args.checked()?, args.gpus.as_ref().map(ToString::to_string))),
-        _ => unreachable!("the line says train"),
-    }
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

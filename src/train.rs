@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::{Dataset, Progress};
@@ -18,12 +19,12 @@ use crate::environment;
 use crate::plan;
 use crate::system::System;
 use cache_room::CacheRoom;
-use config_file::{Places, to_toml};
+use config_file::to_toml;
 use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
-pub use config_file::ConfigFile;
+pub use config_file::{ConfigFile, Places, words_to_toml};
 pub use open::{HELP_ALL, brief, grouped};
 
 mod cache_room;
@@ -154,8 +155,17 @@ impl Args {
     /// Reads the file that --config names, if it does, for the options that `given`, the matches of `command`, a built
     /// `gsplit train`, leaves to it. Returns the arguments that stand for it.
     pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
-        let places = || Places::new(command, &self.config);
-        self.file.as_deref().map(|path| ConfigFile::read(path, &places(), given)).transpose()
+        let Some(path) = &self.file else { return Ok(None) };
+        let is_given = |_: &str, arg: &clap::Arg| is_on_line(given, arg);
+        ConfigFile::read(path, &Places::new(command, &self.config), is_given).map(Some)
+    }
+
+    /// The options in force as a file for `gsplit run --config`, but for those of `untold`.
+    ///
+    /// # Errors
+    /// Of usage, where a path is no text.
+    pub fn in_run_file(&self, untold: &[&str]) -> anyhow::Result<String> {
+        Ok(to_toml(&self.config, &self.around(None)?, "train", untold))
     }
 
     /// The configuration, free of contradictions.
@@ -246,7 +256,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     let config = &args.config;
     if args.print_config {
-        to_toml(config, &args.around(ui.threads())?).lines().for_each(|line| ui.say(line));
+        to_toml(config, &args.around(ui.threads())?, "", &[]).lines().for_each(|line| ui.say(line));
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
@@ -401,6 +411,11 @@ fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
         (Error::Option(message), None) => usage(message),
         (other, _) => other.into(),
     }
+}
+
+/// Whether the matches `given` have `arg` from the command line.
+pub fn is_on_line(given: &ArgMatches, arg: &clap::Arg) -> bool {
+    given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
 }
 
 /// Why there were fewer epochs than asked for, if there were.

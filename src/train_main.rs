@@ -120,18 +120,30 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses `line`, with the options of the file that `train --config` names, then with those of `--preset`, then with those that
+/// Parses `line`, with the options of the file that `train --config` or `run --config` names; of train, then with those of `--preset`, then with those that
 /// follow from the others.
 fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (cli, given) = parsed(&line);
+    let mut command = command();
+    command.build();
+    if let (TrainerCommand::Run(args), Some(matches)) = (&cli.command, given.subcommand_matches("run")) {
+        return match args.read_file(&command, matches)? {
+            Some(file) => {
+                let (mut cli, given) = parsed(&run::merged(line, &file));
+                if let TrainerCommand::Run(args) = &mut cli.command {
+                    args.came_from(file, given.subcommand_matches("run"));
+                }
+                Ok(cli)
+            }
+            None => Ok(cli),
+        };
+    }
     let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
         return Ok(cli);
     };
-    let mut command = command();
-    command.build();
     let train = command.find_subcommand("train");
     let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
-    line = with_arguments(line.into_iter(), file.as_ref().map_or(&[], ConfigFile::arguments));
+    line = with_arguments(line.into_iter(), &file.as_ref().map_or_else(Vec::new, ConfigFile::arguments));
     for more in [train::Args::of_preset, train::Args::that_follow] {
         let (cli, given) = parsed(&line);
         if let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {

@@ -10,7 +10,7 @@ use gsplit_trainer::{TaskConfig, TrainConfig};
 const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
 
 /// Whether the words `given` have an option.
-fn has(given: &[String], flag: &str) -> bool {
+pub fn has(given: &[String], flag: &str) -> bool {
     given.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag)))
 }
 

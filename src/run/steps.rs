@@ -14,7 +14,6 @@ use gsplit_store::{Progress, read_text, shell_word};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Args;
 use crate::child::finished;
 
 /// File beside the steps' outputs in DIR: the commands that made them.
@@ -45,7 +44,8 @@ fn is_foreign(entry: std::io::Result<fs::DirEntry>) -> bool {
 
 /// The steps as they run, one after another.
 pub struct Steps<'a> {
-    args: &'a Args,
+    out: &'a Path,
+    dry_run: bool,
     ui: &'a Ui,
     pub record: Record,
     done: Vec<Value>,
@@ -56,9 +56,9 @@ pub struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     /// Makes the folder, unless it is there and of somebody else's.
-    pub fn new(args: &'a Args, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
-        let (out, file) = (&args.out, args.out.join(RECORD));
-        Outputs::new(false).reads("INPUT", &args.input).folder("--out", out)?;
+    pub fn new((input, out): (&Path, &'a Path), dry_run: bool, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
+        let file = out.join(RECORD);
+        Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
         let record = match read_text(&file) {
             Ok(text) => serde_json::from_str(&text)
                 .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
@@ -67,8 +67,8 @@ impl<'a> Steps<'a> {
             }
             Err(_) => Record::default(),
         };
-        let steps = Self { args, ui, record, done: Vec::new(), begun: 0, total };
-        if !args.dry_run {
+        let steps = Self { out, dry_run, ui, record, done: Vec::new(), begun: 0, total };
+        if !dry_run {
             fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
             steps.save()?;
         }
@@ -76,7 +76,7 @@ impl<'a> Steps<'a> {
     }
 
     fn save(&self) -> anyhow::Result<()> {
-        let file = self.args.out.join(RECORD);
+        let file = self.out.join(RECORD);
         let staging = Staging::begin(Target::file(&file), true)?;
         fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
             .map_err(gsplit_store::Error::io(&file))?;
@@ -86,7 +86,7 @@ impl<'a> Steps<'a> {
 
     /// Records that `step` is about to make `output`, unless somebody else's is there.
     pub fn begin(&mut self, step: &str, words: &[String], output: &Path) -> anyhow::Result<()> {
-        if self.args.dry_run || (output.exists() && self.record.made_by(step).is_none()) {
+        if self.dry_run || (output.exists() && self.record.made_by(step).is_none()) {
             return Ok(());
         }
         self.record.begun.insert(step.into(), words.into());
@@ -98,8 +98,8 @@ impl<'a> Steps<'a> {
         let Some(before) = self.record.made_by("convert").filter(|before| dataset.exists() && *before != words) else {
             return Ok(false);
         };
-        if self.args.out.join("checkpoint").exists() {
-            let (out, before) = (self.args.out.display(), shown("convert", before));
+        if self.out.join("checkpoint").exists() {
+            let (out, before) = (self.out.display(), shown("convert", before));
             return Err(usage(format!(
                 "--out {out}: holds a model of the dataset that `{before}` made: choose another folder, or give the same options"
             )));
@@ -115,7 +115,7 @@ impl<'a> Steps<'a> {
     pub fn step(&mut self, name: &'static str, words: Vec<String>, force: bool) -> anyhow::Result<()> {
         let shown = shown(name, &words);
         self.begun += 1;
-        if self.args.dry_run {
+        if self.dry_run {
             self.ui.say(&shown);
             self.done.push(json!({ "step": name, "command": shown }));
             return Ok(());
@@ -145,8 +145,8 @@ impl<'a> Steps<'a> {
     }
 
     pub fn end(&self, dataset: &Path, result: &Path) {
-        let out = self.args.out.display();
-        if !self.args.dry_run {
+        let out = self.out.display();
+        if !self.dry_run {
             self.say(&format!("dataset {}, model {out}/checkpoint, {}", dataset.display(), result.display()));
         }
         self.ui.json(&json!({

@@ -1,16 +1,17 @@
-//! `gsplit train --config FILE`: options from a TOML file.
+//! `gsplit train --config FILE` and `gsplit run --config FILE`: options from a TOML file.
 //!
 //! Every option of the command line may stand in the file, with `_` for `-`: those of the model, the optimizer ... in tables
 //! of these names, where `kind` is what the table's own flag says (`[model] kind = "sage"` is `--model sage`); those
 //! that surround a run (`checkpoint`, `log`, `threads` ...) in `[run]`; the others at the top. The file is turned into
 //! arguments of the command line: what an option may be is said once, there, and what is given on the command line
 //! itself wins. Every value is checked by itself first, so that a complaint can name its line.
+//!
+//! A file of `gsplit run` has a table for each step: `[train]`, `[train.model]` ... are those of a file of `gsplit train`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, Command};
 use gsplit_trainer::{ConfigOption, TrainConfig};
 use serde_json::{Map, Value};
 use toml::Spanned;
@@ -27,15 +28,28 @@ const NOT_IN_FILES: [&str; 9] =
 /// Key at the top of older files, with the value that says what is so without it.
 const WITHOUT_EFFECT: (&str, &str) = ("exchange", "rows");
 
-/// Places of the options of `gsplit train` in a file.
-pub struct Places(BTreeMap<(String, String), Arg>);
+/// Places of options in a file: table, with points between the names of nested ones, and key.
+pub struct Places {
+    /// The subcommand that shows all of them with --print-config.
+    command: &'static str,
+    options: BTreeMap<(String, String), Arg>,
+}
+
+/// An option that the command line leaves to the file.
+#[derive(Clone, Debug)]
+struct Taken {
+    table: String,
+    flag: String,
+    line: usize,
+    /// The arguments that stand for it.
+    words: Vec<String>,
+}
 
 /// A configuration file's options.
+#[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
-    /// The flag and the line of every option that the command line leaves to the file.
-    lines: BTreeMap<String, usize>,
-    arguments: Vec<String>,
+    taken: Vec<Taken>,
 }
 
 impl Places {
@@ -50,51 +64,78 @@ impl Places {
             };
             Some((place, arg.clone()))
         });
-        Self(places.collect())
+        Self { command: "train", options: places.collect() }
+    }
+
+    /// The places of the `options` of a step of `gsplit run` in the table `step`; those at the top of the file for an empty one.
+    pub fn of_run<'a>(step: &str, options: impl Iterator<Item = &'a Arg>) -> Self {
+        let place = |arg: &Arg| ((step.to_string(), arg.get_id().as_str().replace('-', "_")), arg.clone());
+        Self { command: "run", options: options.map(place).collect() }
+    }
+
+    /// These without the options `flags`, their tables below `table`.
+    pub fn below(self, table: &str, without: &[&str]) -> Self {
+        let kept = self.options.into_iter().filter(|(_, arg)| !without.contains(&arg.get_long().unwrap_or_default()));
+        let place = |((inner, key), arg): ((String, String), Arg)| {
+            let inner = if inner.is_empty() { table.to_string() } else { format!("{table}.{inner}") };
+            ((inner, key), arg)
+        };
+        Self { options: kept.map(place).collect(), ..self }
+    }
+
+    /// These and `others`.
+    pub fn with(mut self, others: Self) -> Self {
+        self.options.extend(others.options);
+        self
     }
 
     fn tables(&self) -> Vec<String> {
-        let mut tables: Vec<String> = self.0.keys().map(|(table, _)| format!("[{table}]")).collect();
+        let mut tables: Vec<String> = self.options.keys().map(|(table, _)| format!("[{table}]")).collect();
         tables.dedup();
         tables.retain(|table| table != "[]");
         tables
     }
 
     fn has_table(&self, name: &str) -> bool {
-        !name.is_empty() && self.0.keys().any(|(table, _)| table == name)
+        !name.is_empty() && self.options.keys().any(|(table, _)| table == name)
     }
 
     fn find(&self, table: &str, key: &str) -> Result<&Arg, String> {
-        if let Some(arg) = self.0.get(&(table.to_string(), key.to_string())) {
+        if let Some(arg) = self.options.get(&(table.to_string(), key.to_string())) {
             return Ok(arg);
         }
+        let step = table.split('.').next().filter(|_| self.command == "run").unwrap_or(self.command);
         let shown = |(table, key): &(String, String)| match table.as_str() {
             "" => format!("`{key}` at the top of the file"),
             table => format!("`{key}` in [{table}]"),
         };
         let flag = key.replace('_', "-");
-        if let Some((_, remedy)) = removed::find("train", &[&format!("--{flag}")]) {
+        if let Some((_, remedy)) = removed::find(step, &[&format!("--{flag}")]) {
             return Err(remedy.to_string());
         }
         // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
-        let elsewhere = self.0.iter().find(|((_, name), arg)| name == key || arg.get_long() == Some(flag.as_str()));
+        // In the table of the step first.
+        let near = |(inner, _): &&(String, String)| !inner.starts_with(table);
+        let mut places: Vec<(&(String, String), &Arg)> = self.options.iter().collect();
+        places.sort_by_key(|(place, _)| near(place));
+        let elsewhere = places.iter().find(|((_, name), arg)| name == key || arg.get_long() == Some(flag.as_str()));
         let similar = || {
-            let keys = self.0.keys().map(|place| (distance(key, &place.1), place));
+            let keys = places.iter().map(|(place, _)| *place).map(|place| (distance(key, &place.1), place));
             keys.filter(|(distance, _)| *distance <= 2).min_by_key(|(distance, _)| *distance).map(|(_, place)| place)
         };
-        Err(match elsewhere.map(|(place, _)| place).or_else(similar) {
+        Err(match elsewhere.map(|(place, _)| *place).or_else(similar) {
             Some(place) => format!("no such option here: did you mean {}?", shown(place)),
-            None => "no such option: `gsplit train --print-config` shows all".to_string(),
+            None => format!("no such option: `gsplit {} --print-config` shows all", self.command),
         })
     }
 }
 
 impl ConfigFile {
-    /// Reads the file at `path` and checks each of its values; `given` says what the command line has.
+    /// Reads the file at `path` and checks each of its values; `is_given` says which options of a table the command line has.
     ///
     /// # Errors
     /// One line that names file and line, for what is no TOML, no option, or no value of its option.
-    pub fn read(path: &Path, places: &Places, given: &ArgMatches) -> anyhow::Result<Self> {
+    pub fn read(path: &Path, places: &Places, is_given: impl Fn(&str, &Arg) -> bool) -> anyhow::Result<Self> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let line_of = |at: usize| 1 + text.get(..at).unwrap_or(&text).matches('\n').count();
         let complaint = |at: usize, what: &str| usage(format!("{}:{}: {what}", path.display(), line_of(at)));
@@ -102,44 +143,55 @@ impl ConfigFile {
             let at = error.span().map_or(0, |span| span.start);
             complaint(at, &error.message().replace('\n', ", "))
         })?;
-        let mut file = Self { path: path.to_path_buf(), lines: BTreeMap::new(), arguments: Vec::new() };
-        for (name, value) in document.get_ref().iter() {
-            if value.get_ref().is_table() && !places.has_table(name.get_ref()) {
-                let tables = places.tables().join(", ");
-                return Err(complaint(
-                    name.span().start,
-                    &format!("[{}]: no such table: there are {tables}", name.get_ref()),
-                ));
-            }
-        }
-        for (table, key, value) in entries(document.get_ref()) {
+        let mut found = Vec::new();
+        entries("", document.get_ref(), places, &mut found).map_err(|(at, table)| {
+            complaint(at, &format!("[{table}]: no such table: there are {}", places.tables().join(", ")))
+        })?;
+        found.sort_by_key(|(_, key, _)| key.span().start);
+        let mut taken = Vec::new();
+        for (table, key, value) in found {
             let at = key.span().start;
             let name = key.get_ref();
             let shown = |reason: String| complaint(at, &format!("{name}: {reason}"));
             if table.is_empty() && value.get_ref().as_str().map(|value| (&**name, value)) == Some(WITHOUT_EFFECT) {
                 continue;
             }
-            let arg = places.find(table, name).map_err(shown)?;
-            let arguments = arguments(arg, value.get_ref()).map_err(shown)?;
-            let flag = arg.get_long().unwrap_or_default().to_string();
-            if given.value_source(arg.get_id().as_str()) != Some(ValueSource::CommandLine) {
-                file.arguments.extend(arguments);
-                file.lines.insert(flag, line_of(at));
+            let arg = places.find(&table, name).map_err(shown)?;
+            let words = arguments(arg, value.get_ref()).map_err(shown)?;
+            if !is_given(&table, arg) {
+                let flag = arg.get_long().unwrap_or_default().to_string();
+                taken.push(Taken { table, flag, line: line_of(at), words });
             }
         }
-        Ok(file)
+        Ok(Self { path: path.to_path_buf(), taken })
     }
 
     /// The arguments that stand for the file.
-    pub fn arguments(&self) -> &[String] {
-        &self.arguments
+    pub fn arguments(&self) -> Vec<String> {
+        self.taken.iter().flat_map(|taken| taken.words.clone()).collect()
     }
 
-    /// Adds to a complaint about `--flag ...` where the file says so, if it does.
+    /// Arguments of the options in the table `step`, and in the tables below it.
+    pub fn of_step(&self, step: &str) -> Vec<String> {
+        self.in_step(step).flat_map(|taken| taken.words.clone()).collect()
+    }
+
+    fn in_step<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a Taken> {
+        self.taken.iter().filter(move |taken| taken.table.split('.').next() == Some(step))
+    }
+
+    /// A complaint about an option of `step`, if the file has one: that it is left out since `why`.
+    pub fn complaint_of(&self, step: &str, why: &str) -> Option<String> {
+        let taken = self.in_step(step).next()?;
+        Some(format!("{}:{}: [{}]: {why}: leave it out", self.path.display(), taken.line, taken.table))
+    }
+
+    /// Adds to a complaint about `--flag ...` of train where the file says so, if it does.
     pub fn place(&self, complaint: String) -> String {
         let flag = complaint.strip_prefix("--").and_then(|rest| rest.split([' ', ':']).next());
-        match flag.and_then(|flag| self.lines.get(flag)) {
-            Some(line) => format!("{}:{line}: {complaint}", self.path.display()),
+        let is_train = |taken: &&Taken| !["convert", "presample", "partition", "infer"].contains(&&*taken.table);
+        match flag.and_then(|flag| self.taken.iter().filter(is_train).find(|taken| taken.flag == flag)) {
+            Some(taken) => format!("{}:{}: {complaint}", self.path.display(), taken.line),
             None => complaint,
         }
     }
@@ -147,24 +199,35 @@ impl ConfigFile {
 
 type Key<'a> = &'a Spanned<std::borrow::Cow<'a, str>>;
 
-/// Table, key and value of everything in a document; the table is empty at the top.
-fn entries<'a>(document: &'a DeTable<'a>) -> Vec<(&'a str, Key<'a>, &'a Spanned<DeValue<'a>>)> {
-    let mut entries = Vec::new();
-    for (key, value) in document.iter() {
+/// An option's table, its key and its value.
+type TomlOption<'a> = (String, Key<'a>, &'a Spanned<DeValue<'a>>);
+
+/// Adds everything in `table`, whose name is empty at the top; fails with the place and name of a table that `places` has not.
+fn entries<'a>(
+    name: &str,
+    table: &'a DeTable<'a>,
+    places: &Places,
+    found: &mut Vec<TomlOption<'a>>,
+) -> Result<(), (usize, String)> {
+    for (key, value) in table.iter() {
         match value.get_ref() {
-            DeValue::Table(table) => {
-                entries.extend(table.iter().map(|(inner, value)| (key.get_ref().as_ref(), inner, value)))
+            DeValue::Table(inner) => {
+                let below =
+                    if name.is_empty() { key.get_ref().to_string() } else { format!("{name}.{}", key.get_ref()) };
+                if !places.has_table(&below) {
+                    return Err((key.span().start, below));
+                }
+                entries(&below, inner, places, found)?;
             }
-            _ => entries.push(("", key, value)),
+            _ => found.push((name.to_string(), key, value)),
         }
     }
-    entries.sort_by_key(|(_, key, _)| key.span().start);
-    entries
+    Ok(())
 }
 
-/// Words of the command line for `value` of `arg`, which is checked.
+/// Words of the command line for `value` of `arg`, which is checked; one that is no option is called by its name, as `--input=graph`.
 fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
-    let flag = arg.get_long().unwrap_or_default();
+    let flag = arg.get_long().unwrap_or(arg.get_id().as_str());
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return match value.as_bool() {
             Some(set) => Ok(set.then(|| format!("--{flag}")).into_iter().collect()),
@@ -243,9 +306,10 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.chars().count()]
 }
 
-/// A configuration as a file that [`ConfigFile::read`] takes; `run` are the options around it. What was left open is shown
-/// as a comment with the value it has: written down, it would no longer follow the options that it depends on.
-pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>) -> String {
+/// A configuration as a file that [`ConfigFile::read`] takes, its tables below that of a `step` if one is named; `run` are the options around
+/// it. What was left open is shown as a comment with the value it has: written down, it would no longer follow the options that it depends
+/// on. The options `untold` are left out.
+pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>, step: &str, untold: &[&str]) -> String {
     let (given, effective) = (config.options(), config.effective().options());
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut add = |table: &str, key: &str, value: &Value, prefix: &str| {
@@ -256,16 +320,39 @@ pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>) -> String {
     };
     for (flag, option) in &effective {
         let open = given.get(flag).is_none_or(|option| option.value.is_null());
+        if untold.contains(&flag.as_str()) {
+            continue;
+        }
         add(option.table.as_deref().unwrap_or_default(), &option.key, &option.value, if open { "# " } else { "" });
     }
     for (key, value) in run {
         add(RUN, key, value, "");
     }
-    let section = |(table, lines): (String, Vec<String>)| match table.as_str() {
-        "" => lines.join("\n"),
-        table => format!("[{table}]\n{}", lines.join("\n")),
+    let section = |(table, lines): (String, Vec<String>)| {
+        let names: Vec<&str> = [step, &table].into_iter().filter(|name| !name.is_empty()).collect();
+        titled(&names.join("."), &lines)
     };
     tables.into_iter().map(section).collect::<Vec<_>>().join("\n\n")
+}
+
+/// `lines` in the table `name`; at the top of the file without one.
+fn titled(name: &str, lines: &[String]) -> String {
+    if name.is_empty() { lines.join("\n") } else { format!("[{name}]\n{}", lines.join("\n")) }
+}
+
+/// The arguments `words`, each `--flag` or `--flag=value`, in the table `name` of a file.
+pub fn words_to_toml(name: &str, words: &[String]) -> String {
+    let line = |word: &String| {
+        let word = word.trim_start_matches('-');
+        let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
+        let value = match value {
+            None => "true".to_string(),
+            Some(number) if number.parse::<i64>().is_ok_and(|found| found.to_string() == number) => number.to_string(),
+            Some(text) => toml::Value::String(text.to_string()).to_string(),
+        };
+        format!("{} = {value}", flag.replace('-', "_"))
+    };
+    titled(name, &words.iter().map(line).collect::<Vec<_>>())
 }
 
 /// `value` in TOML; nothing for null.

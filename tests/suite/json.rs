@@ -82,6 +82,7 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
         ("compare LOG...", "compare log.jsonl log.jsonl".to_string()),
         ("plan", format!("plan ds {shape}")),
         ("run", "run ds --out run --dry-run".to_string()),
+        ("run --print-config", "run ds --out run --print-config".to_string()),
     ] {
         prints_what_is_documented(folder, command, &line);
     }

@@ -360,6 +360,91 @@ fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
 }
 
 #[test]
+fn a_run_is_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 300);
+    let train = "--ranks 2 --layers 2 --fanouts 3,3 --batch-size 64 --hidden 8 --lr 0.02 --epochs 2";
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let call = |line: &str| run(folder, &words(line).iter().map(String::as_str).collect::<Vec<_>>());
+    let text = |line: &str| ok(folder, &words(line).iter().map(String::as_str).collect::<Vec<_>>());
+    let print = format!("run ds --out first --print-config -- {train}");
+    let file = text(&print);
+    assert!(!folder.join("first").exists() && file.starts_with("input = \"ds\"\nout = \"first\""), "{file}");
+    for line in ["[train]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
+        assert!(file.contains(line), "{line}: {file}");
+    }
+    // What is printed runs to the same result, and prints itself.
+    fs::write(folder.join("job.toml"), &file).unwrap();
+    assert_eq!(text("run --config job.toml --print-config"), file);
+    let commands = |run: &serde_json::Value| {
+        let of = |step: &serde_json::Value| step["command"].as_str().unwrap().to_string();
+        run["steps"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let losses = |run: &serde_json::Value| crate::support::losses(&run["steps"][2]["result"]);
+    let first = call(&format!("run ds --out first -- {train}"));
+    let second = call("run --config job.toml --out second");
+    assert_eq!(losses(&first), losses(&second));
+    // Every step takes its options from the file, and the command line wins.
+    let more = "\n[presample]\nepochs = 1\n[partition]\nquality = \"high\"\n[infer]\nsplit = \"test\"\n";
+    fs::write(folder.join("more.toml"), format!("{file}{more}")).unwrap();
+    let dry = commands(&call("run --config more.toml --dry-run -- --epochs 1"));
+    for (command, option) in dry.iter().zip(["--epochs=1", "--quality=high", "--epochs 1", "--split=test"]) {
+        assert!(command.contains(option), "{option}: {command}");
+    }
+    assert!(!dry[2].contains("--epochs=2"), "{dry:?}");
+    assert!(
+        dry[1].contains("f3-3_b64_e1_s0") && dry[2].contains("--partition=multilevel_high-presampled-k2"),
+        "{dry:?}"
+    );
+    // What follows from a dataset is written down where that is there, and left open else.
+    let chosen = text("run ds --out first --print-config");
+    assert!(
+        chosen.contains("lr = 0.01") && chosen.contains("epochs = 300") && chosen.contains("patience = 30"),
+        "{chosen}"
+    );
+    raw(folder);
+    let file = text("run edges.txt --out o --symmetrise --features random:8 --print-config -- --task link");
+    assert!(file.contains("[convert]\nsymmetrise = true\nfeatures = \"random:8\""), "{file}");
+    assert!(file.contains("# left open, since they follow from the dataset: optimizer, epochs, patience"), "{file}");
+    fs::write(folder.join("raw.toml"), &file).unwrap();
+    let dry = commands(&call("run --config raw.toml --dry-run"));
+    assert_eq!(dry[0], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
+    assert!(dry[1].contains("--negatives=4") && !dry[1].contains("--epochs="), "{dry:?}");
+
+    for (text, told) in [
+        (
+            "input = 'ds'\nouts = 'x'",
+            "bad.toml:2: outs: no such option here: did you mean `out` at the top of the file?",
+        ),
+        ("[train]\nfanout = '3'", "bad.toml:2: fanout: no such option here: did you mean `fanouts` in [train]?"),
+        ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is no value of --lr"),
+        ("[partition]\nquality = 3", "bad.toml:2: quality: 3 is none of its values"),
+        ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
+        ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
+        ("[train.modle]\nhidden = 1", "bad.toml:1: [train.modle]: no such table"),
+        ("[train]\nepochs = 0", "bad.toml:2: --epochs 0: expected 1 or more"),
+        ("out = 'x'", "bad.toml: has no `input`"),
+        (
+            "input = 'ds'\nout = 'x'\n[convert]\nsymmetrise = true",
+            "bad.toml:4: [convert]: the input is a dataset already",
+        ),
+        ("input = 'ds'\nout = 'x'\n[presample]\nepochs = 1", "bad.toml:4: [presample]: the run presamples nothing"),
+        ("input = 'ds'\nout = 'x'\n[partition]\nepsilon = 0.1", "bad.toml:4: [partition]: the run cuts no graph"),
+    ] {
+        let whole = if text.starts_with("[train]\nepochs") { format!("{text}\n") } else { text.to_string() };
+        fs::write(folder.join("bad.toml"), whole).unwrap();
+        let given: &[&str] = match text.starts_with("[train]\nepochs") {
+            true => &["run", "ds", "--out", "x", "--config", "bad.toml"],
+            false => &["run", "--config", "bad.toml"],
+        };
+        let line = fails(folder, given, 2);
+        assert!(line.contains(told), "{text}: {line}");
+    }
+    assert!(!folder.join("x").exists());
+}
+
+#[test]
 fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
