@@ -1,6 +1,6 @@
 //! `gsplit report`: a dataset and its training runs on one HTML page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -19,15 +19,17 @@ mod found;
 mod graph;
 mod page;
 mod partitions;
+mod predictions;
 mod scores;
 mod training;
 
 /// Show a dataset and its training runs on one HTML page
 ///
-/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows what the graph is like; its
-/// partitions side by side; cross edges and balance by layer, measured on fresh mini-batches as by evaluate; how many of the loads the
-/// hottest rows are; of every run the losses, the scores, where the time went, where the rows came from and what was sent; and
-/// configuration, versions and this machine. What there is no data for is listed with the command that makes it.
+/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows how well each run predicts, beside a
+/// baseline and class by class, from which features, and the classes that were predicted; what the graph is like; its
+/// partitions side by side, those that runs used first; cross edges and balance by layer, measured on fresh mini-batches as by evaluate;
+/// how many of the loads the hottest rows are; of every run the losses, where the time went, where the rows came from and what was sent;
+/// and the options that are not at their defaults, versions and this machine. What there is no data for is listed with the command that makes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -67,21 +69,21 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let dataset = found.dataset.as_ref().map(Dataset::open).transpose()?;
     let mut page = Page::default();
     let mut figures = None;
+    scores::show(&mut page, dataset.as_ref(), &found);
+    predictions::show(&mut page, &found);
+    training::show(&mut page, &found);
     match &dataset {
         Some(dataset) => {
             let measured = Figures::of(dataset, args.full, ui)?;
             graph::show(&mut page, dataset, &measured)?;
-            partitions::show(&mut page, dataset, (args.batches, measured.edges.is_some()), ui)?;
+            partitions::show(&mut page, (dataset, &found), (args.batches, measured.edges.is_some()), ui)?;
             figures = Some(measured);
         }
         None => page.leave_out("Graph", "no dataset is here: gsplit report with a folder that has one too"),
     }
-    training::show(&mut page, &found);
-    scores::show(&mut page, &found);
     environment::show(&mut page, dataset.as_ref(), &found)?;
 
-    let name = dataset.as_ref().map_or_else(|| args.folder.display().to_string(), |dataset| dataset.name().to_string());
-    let page = page.finish(&format!("gsplit report: {name}"), &subtitle(&found, dataset.as_ref()));
+    let page = page.finish(&title(dataset.as_ref(), &args.folder), &subtitle(&found, dataset.as_ref()));
     let file = output.file();
     std::fs::write(&file, &page.html).map_err(gsplit_store::Error::io(&file))?;
     let path = output.commit()?;
@@ -96,6 +98,14 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         "seconds": started.elapsed().as_secs_f64(),
     }));
     Ok(())
+}
+
+/// The name of the data: the dataset's. `dataset`, as `gsplit run` calls it, says nothing: then the name of the folder that it is in.
+fn title(dataset: Option<&Dataset>, folder: &Path) -> String {
+    let name = dataset.map(Dataset::name).filter(|name| *name != "dataset");
+    let folder = dataset.map_or(folder.into(), |dataset| dataset.path().join(".."));
+    let folder_name = || Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
+    name.map(str::to_string).or_else(folder_name).unwrap_or_else(|| "gsplit".into())
 }
 
 fn subtitle(found: &Found, dataset: Option<&Dataset>) -> String {

@@ -54,11 +54,12 @@ pub trait Chart {
 }
 
 /// Width and height of a chart on a page: text of 12 pixels stays readable on a telephone.
-const ON_PAGE: [f64; 2] = [400.0, 250.0];
+pub const NARROW: [f64; 2] = [400.0, 250.0];
+/// The same of a chart that has the whole width of a desktop to itself.
+pub const WIDE: [f64; 2] = [820.0, 260.0];
 
-/// `chart` as a part of an HTML page, and the width that it needs where that is more than usual.
-pub fn on_page(chart: &dyn Chart, title: &str) -> (String, Option<f64>) {
-    let [usual, height] = ON_PAGE;
+/// `chart` as a part of an HTML page, of this width and height, and the width that it needs where that is more.
+pub fn on_page(chart: &dyn Chart, title: &str, [usual, height]: [f64; 2]) -> (String, Option<f64>) {
     let (left, right, top, below) = (58.0, 20.0, 12.0, 46.0);
     let width = usual.max(chart.width() + left + right);
     let mut svg = Svg::on_page(title, width, height);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gsplit_store::document::{self, Document};
-use gsplit_store::{EpochReport, Error, MadeFrom, ModelScores};
+use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, Recipe};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +29,8 @@ pub struct Found {
     pub dataset: Option<PathBuf>,
     /// Training runs, by name.
     pub runs: Vec<TrainingRun>,
+    /// Parquet files, by name, which may be predictions.
+    pub tables: Vec<(String, PathBuf)>,
 }
 
 /// A training run.
@@ -47,19 +49,44 @@ pub struct Checkpoint {
     pub made_from: MadeFrom,
     pub inputs: Inputs,
     pub config: Value,
+    #[serde(default)]
+    pub changed: Option<Vec<String>>,
     pub history: Vec<EpochReport>,
     #[serde(default)]
     pub scores: Option<ModelScores>,
     #[serde(default)]
     pub class_names: Option<Vec<String>>,
+    #[serde(default)]
+    pub recipe: Option<Recipe>,
     pub tool_version: String,
 }
 
 /// Part of its inputs that is shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inputs {
-    pub partition: Option<(String, Value)>,
+    pub partition: Option<(String, Checksum)>,
     pub threads_per_rank: usize,
+    pub shape: ModelEnds,
+}
+
+/// Part of the model's shape that is shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelEnds {
+    /// Width of the feature rows.
+    pub features: usize,
+}
+
+impl TrainingRun {
+    /// Scores beside the baseline and class by class; `None` without a checkpoint that has them.
+    pub fn scores(&self) -> Option<&ModelScores> {
+        self.checkpoint.as_ref()?.scores.as_ref()
+    }
+
+    /// The class as people know it.
+    pub fn class(&self, class: usize) -> String {
+        let names = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.class_names.as_ref());
+        names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
+    }
 }
 
 impl Document for Checkpoint {
@@ -118,7 +145,8 @@ impl Found {
                  checkpoints of `gsplit train --checkpoint DIR`, in it or below"
             );
         }
-        Ok(Self { dataset, runs })
+        let tables = scan.tables.into_iter().map(|path| (name(&path), path)).collect();
+        Ok(Self { dataset, runs, tables })
     }
 }
 
@@ -127,6 +155,7 @@ impl Found {
 struct Scan {
     datasets: Vec<PathBuf>,
     logs: Vec<PathBuf>,
+    tables: Vec<PathBuf>,
     /// The newest checkpoint of each folder with some.
     checkpoints: BTreeMap<PathBuf, PathBuf>,
     seen: usize,
@@ -159,8 +188,12 @@ impl Scan {
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             if kind.is_dir() && depth > 0 && !is_hidden {
                 self.folder(&path, depth - 1)?;
-            } else if kind.is_file() && path.extension().is_some_and(|end| end == "jsonl") {
-                self.logs.push(path);
+            } else if let (true, Some(end)) = (kind.is_file(), path.extension()) {
+                match end.to_str() {
+                    Some("jsonl") => self.logs.push(path),
+                    Some("parquet") => self.tables.push(path),
+                    _ => {}
+                }
             }
         }
         Ok(())

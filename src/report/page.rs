@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gsplit::chart::{Chart, Colour, escape, on_page};
+use gsplit::chart::{Chart, Colour, NARROW, WIDE, escape, on_page};
 
 /// Stands in the first line of every page.
 pub const MAKER: &str = "<!--gsplit report-->";
@@ -18,6 +18,17 @@ pub struct Page {
     body: String,
     sections: Vec<String>,
     left_out: Vec<(String, String)>,
+    /// Charts of the row under construction.
+    row: Vec<Figure>,
+}
+
+/// A chart as it is on a page.
+struct Figure {
+    title: String,
+    /// Drawn for half of a desktop's width, or a telephone's; and for the whole width.
+    drawn: [String; 2],
+    /// Legend and numbers.
+    below: String,
 }
 
 impl Page {
@@ -56,14 +67,32 @@ impl Page {
         self.add(&table);
     }
 
-    /// Charts, side by side where there is room.
-    pub fn charts(&mut self, fill: impl FnOnce(&mut Self)) {
-        self.add(r#"<div class="charts">"#);
+    /// Details that `fill` writes, folded until they are asked for.
+    pub fn fold(&mut self, summary: &str, fill: impl FnOnce(&mut Self)) {
+        self.add(&format!("<details><summary>{}</summary>", escape(summary)));
         fill(self);
+        self.add("</details>");
+    }
+
+    /// Charts, side by side where there is room; one alone is drawn for the whole width too.
+    pub fn charts(&mut self, fill: impl FnOnce(&mut Self)) {
+        fill(self);
+        let row = std::mem::take(&mut self.row);
+        self.add(r#"<div class="charts">"#);
+        for Figure { title, drawn: [narrow, wide], below } in &row {
+            let scroll = |class: &str, chart: &String| {
+                format!(r#"<div class="{class}scroll" tabindex="0" role="group" aria-label="{title}">{chart}</div>"#)
+            };
+            let drawn = match row.len() {
+                1 => scroll("narrow ", narrow) + "\n" + &scroll("wide ", wide),
+                _ => scroll("", narrow),
+            };
+            self.add(&format!("<figure><figcaption>{title}</figcaption>\n{drawn}\n{below}</figure>"));
+        }
         self.add("</div>");
     }
 
-    /// A chart, with its numbers as a table to open.
+    /// A chart of a row of [`Self::charts`], with its numbers as a table to open.
     pub fn chart(&mut self, title: &str, chart: &dyn Chart) {
         let (head, rows) = chart.table();
         self.chart_with(title, chart, &head, &rows);
@@ -71,26 +100,26 @@ impl Page {
 
     /// A chart, and other numbers than those that it draws.
     pub fn chart_with(&mut self, title: &str, chart: &dyn Chart, head: &[String], rows: &[Vec<String>]) {
-        let (svg, width) = on_page(chart, title);
-        let style = width.map(|width| format!(r#" style="min-width:{:.0}px""#, 0.85 * width)).unwrap_or_default();
-        let shown = escape(title);
-        self.add(&format!("<figure><figcaption>{shown}</figcaption>"));
-        self.add(&format!(r#"<div class="scroll" tabindex="0" role="group" aria-label="{shown}"><div{style}>"#));
-        self.add(&svg);
-        self.add("</div></div>");
+        let drawn = [NARROW, WIDE].map(|size| {
+            let (svg, width) = on_page(chart, title, size);
+            let style = width.map(|width| format!(r#" style="min-width:{:.0}px""#, 0.85 * width)).unwrap_or_default();
+            format!("<div{style}>{svg}</div>")
+        });
+        let mut below = String::new();
         let legend = chart.legend();
         if legend.len() > 1 {
             let entry = |(colour, name): &(Colour, String)| {
                 let (fill, opacity, name) = (colour.on_page(), colour.opacity(), escape(name));
                 format!(r#"<li><i style="background:{fill};opacity:{opacity}"></i>{name}</li>"#)
             };
-            self.add(&format!(r#"<ul class="legend">{}</ul>"#, legend.iter().map(entry).collect::<String>()));
+            below = format!(r#"<ul class="legend">{}</ul>"#, legend.iter().map(entry).collect::<String>());
         }
         let table = table(title, head, rows);
-        self.add(&format!("<details><summary>Numbers</summary>{table}</details></figure>"));
+        below += &format!("<details><summary>Numbers</summary>{table}</details>");
+        self.row.push(Figure { title: escape(title), drawn, below });
     }
 
-    /// The finished page, called `title`; the titles of its sections; and what was left out.
+    /// The finished page about `title`; the titles of its sections; and what was left out.
     pub fn finish(mut self, title: &str, subtitle: &str) -> Finished {
         if !self.left_out.is_empty() {
             self.add(r#"<section aria-labelledby="left-out"><h2 id="left-out">Left out</h2>"#);
@@ -107,7 +136,7 @@ impl Page {
 <meta http-equiv="Content-Security-Policy" content="{POLICY}"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta name="color-scheme" content="light dark"/>
-<title>{title}</title>
+<title>{title}: gsplit report</title>
 <link rel="icon" href="data:,"/>
 <style>
 {STYLE}</style>"#

@@ -4,9 +4,10 @@ use anyhow::Result;
 use gsplit::chart::{Axis, Bars, Line, Lines, Scale, Series};
 use gsplit::ui::Ui;
 use gsplit_partition::evaluate::{self as measure, Evaluation, Options};
-use gsplit_store::{Dataset, PartitionMap, Presample, shell_path};
+use gsplit_store::{Checksum, Dataset, PartitionMap, Presample, shell_path};
 use rayon::prelude::*;
 
+use super::found::{Found, TrainingRun};
 use super::page::Page;
 use crate::evaluate::{plot, table};
 use crate::inspect::artifacts;
@@ -17,8 +18,13 @@ const SHARES: [f64; 9] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 /// Points of a cache curve.
 const POINTS: u32 = 48;
 
-/// Adds the sections. Partitions are measured on so many mini-batches, unless the graph is too large for that.
-pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, bool), ui: &Ui) -> Result<()> {
+/// Adds the sections, those that runs used first. Partitions are measured on so many mini-batches, unless the graph is too large for that.
+pub fn show(
+    page: &mut Page,
+    (dataset, found): (&Dataset, &Found),
+    (batches, affordable): (u32, bool),
+    ui: &Ui,
+) -> Result<()> {
     let path = shell_path(dataset.path());
     let (mut maps, mut presamples) = (Vec::new(), Vec::new());
     for (key, map) in artifacts(dataset, "partition", PartitionMap::open)? {
@@ -33,11 +39,12 @@ pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, boo
             Err(error) => page.leave_out(&format!("Presample {key}"), error.to_string()),
         }
     }
+    maps.sort_by_key(|map| users(map, found).is_empty());
     let measured = "Cross edges and balance by layer";
     if maps.is_empty() {
         page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
     } else {
-        page.section("Partitions", |page| stored(page, &maps));
+        page.section("Partitions", |page| stored(page, &maps, found));
         match presample_of(&maps, &presamples) {
             None => page.leave_out(measured, format!("no presample tells which mini-batches: {}", presample(dataset))),
             Some(_) if !affordable => {
@@ -65,16 +72,28 @@ fn presample(dataset: &Dataset) -> String {
     format!("gsplit presample {} --fanouts 15,10,5", shell_path(dataset.path()))
 }
 
-/// The presample that one of the maps was made with, or the first.
+/// The presample that the first of the maps with one was made with, or the first.
 fn presample_of<'a>(maps: &[PartitionMap], presamples: &'a [Presample]) -> Option<&'a Presample> {
-    let used: Vec<&String> = maps.iter().filter_map(|map| Some(&map.meta().made_from.presample.as_ref()?.0)).collect();
-    presamples.iter().find(|presample| used.iter().any(|key| *key == presample.key())).or(presamples.first())
+    let mut used = maps.iter().filter_map(|map| Some(&map.meta().made_from.presample.as_ref()?.0));
+    let found = used.find_map(|key| presamples.iter().find(|presample| presample.key() == key));
+    found.or(presamples.first())
+}
+
+/// Names of the runs whose checkpoints say that they used this very map.
+fn users<'a>(map: &PartitionMap, found: &'a Found) -> Vec<&'a str> {
+    let is_this = |(key, assignment): &(String, Checksum)| {
+        let own = map.meta().files.get("assignment.npy");
+        key == map.key() && own.is_some_and(|own| own.checksum == *assignment)
+    };
+    let used = |run: &&TrainingRun| Some(is_this(run.checkpoint.as_ref()?.inputs.partition.as_ref()?));
+    found.runs.iter().filter(|run| used(run) == Some(true)).map(|run| run.name.as_str()).collect()
 }
 
 /// Shows what the documents of `maps` say.
-fn stored(page: &mut Page, maps: &[PartitionMap]) {
+fn stored(page: &mut Page, maps: &[PartitionMap], found: &Found) {
     let head = [
         "partition",
+        "used by",
         "parts",
         "by",
         "weights",
@@ -92,8 +111,10 @@ fn stored(page: &mut Page, maps: &[PartitionMap]) {
         let presample = map.meta().made_from.presample.as_ref().map_or("-", |(key, _)| key);
         let factor = |factor: f64| format!("{factor:.3}");
         let maybe = |balance: Option<f64>| balance.map_or_else(|| "-".into(), factor);
+        let users = users(map, found);
         vec![
             map.key().to_string(),
+            if users.is_empty() { "-".into() } else { users.join(", ") },
             config.parts.to_string(),
             config.partitioner.clone(),
             config.weights.clone(),

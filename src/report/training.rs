@@ -1,8 +1,8 @@
 //! Training runs: losses and scores, where the time went, where rows came from, what was sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gsplit::chart::{Axis, Bars, Line, Lines, PHASES, Scale, Series, phases};
+use gsplit::chart::{Axis, Bars, Colour, Line, Lines, PHASES, Scale, Series, phases};
 use gsplit::ui::bytes;
 
 use gsplit_store::{EpochReport, Work, shell_path};
@@ -66,6 +66,7 @@ fn curves(page: &mut Page, runs: &[TrainingRun]) {
         vec![
             run.name.clone(),
             run.epochs.len().to_string(),
+            run.scores().map_or("not recorded", |scores| &scores.metric).to_string(),
             last.map(|last| format!("{:.5}", last.loss)).unwrap_or_default(),
             best.map_or_else(|| "-".into(), |best| best.epoch.to_string()),
             score(best.and_then(|best| best.valid)),
@@ -73,7 +74,7 @@ fn curves(page: &mut Page, runs: &[TrainingRun]) {
             format!("{:.2}", mean(run, |epoch| epoch.seconds)),
         ]
     };
-    let head = ["run", "epochs", "last loss", "best epoch", "its valid", "its test", "s/epoch"];
+    let head = ["run", "epochs", "metric", "last loss", "best epoch", "its valid", "its test", "s/epoch"];
     page.table(
         "Runs; the best epoch is that of the best valid score: the highest, of an error the least",
         &head,
@@ -86,11 +87,34 @@ fn curves(page: &mut Page, runs: &[TrainingRun]) {
     };
     page.charts(|page| {
         page.chart("Loss by epoch", &lines("mean loss", &|epoch| Some(epoch.loss)));
-        let valid = lines("score of the valid split", &|epoch| epoch.valid);
+        let metrics: BTreeSet<&str> = runs.iter().map(|run| run.scores().map_or("score", |of| &of.metric)).collect();
+        let metric = if metrics.len() == 1 { metrics.first().copied() } else { None }.unwrap_or("score");
+        let mut valid = lines(&format!("{metric} of the valid split"), &|epoch| epoch.valid);
         if valid.lines.iter().any(|line| !line.points.is_empty()) {
-            page.chart("Valid score by epoch", &valid);
+            valid.lines.extend(baselines(runs));
+            page.chart(&format!("Valid {metric} by epoch"), &valid);
         }
     });
+}
+
+/// Lines at the baselines of `runs`, one for several that have the same.
+fn baselines(runs: &[TrainingRun]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for run in runs {
+        let Some(baseline) = run.scores().and_then(|scores| scores.baseline.as_ref()) else { continue };
+        let line = Line {
+            name: format!("{} (baseline)", baseline.name),
+            colour: Colour::Grey,
+            points: points(run, &|_| baseline.valid),
+        };
+        match lines.iter_mut().find(|other| other.points.first().map(|[_, y]| y) == line.points.first().map(|[_, y]| y))
+        {
+            Some(longer) if longer.points.len() >= line.points.len() => {}
+            Some(shorter) => *shorter = line,
+            None => lines.push(line),
+        }
+    }
+    lines
 }
 
 fn points(run: &TrainingRun, of: &dyn Fn(&EpochReport) -> Option<f64>) -> Vec<[f64; 2]> {

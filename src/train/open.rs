@@ -1,7 +1,7 @@
 //! Choices that a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use gsplit::headings;
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Device, Parallelism, TrainConfig};
@@ -39,9 +39,7 @@ pub const HELP_ALL: &str = "help-all";
 
 /// `command`, train's own, with its options under the headings of the configuration file.
 pub fn grouped(command: Command) -> Command {
-    let defaults = TrainConfig::augment_args(Command::new("train")).try_get_matches_from(["train"]);
-    let defaults = defaults.and_then(|given| TrainConfig::from_arg_matches(&given));
-    let options = defaults.map(|config| config.options()).unwrap_or_default();
+    let options = TrainConfig::defaults().map(|config| config.options()).unwrap_or_default();
     let help = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::HelpLong).help("Print help on all options");
     let command =
         headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {

@@ -1,8 +1,8 @@
-"""Looks at reports in a headless Chromium: at the widths of a telephone and a desktop, light and dark.
+"""Looks at reports in a headless Chromium: at the widths of telephones and a desktop, light and dark.
 
 run.py GSPLIT [--png DIR]
 
-Makes a small dataset with presample, partitions and, where GSPLIT trains, a run; reports on all of it and on the bare dataset; and
+Makes a small dataset with presample, partitions and, where GSPLIT trains, runs; reports on all of it, on a bare dataset and on tables; and
 fails on a message on the console, a request, a line that is too long for the page, letters that are too small, or a picture with
 nothing on it. CHROMIUM names the browser; else one is looked for on PATH. It is spoken to through a pipe (Chrome DevTools Protocol), so
 that nothing but Python's own library is needed. --png keeps the pictures in a folder.
@@ -20,7 +20,7 @@ import zlib
 from pathlib import Path
 
 NAMES = ["chromium-headless-shell", "headless_shell", "chromium", "chromium-browser", "google-chrome", "chrome"]
-WIDTHS = {"telephone": 360, "desktop": 1280}
+WIDTHS = {"telephone": 360, "large telephone": 400, "desktop": 1280}
 TIMEOUT_S = 60
 # Pixels of the smallest letters.
 SMALLEST = 9.0
@@ -29,8 +29,22 @@ LOOK = """JSON.stringify({
   page: document.documentElement.scrollWidth,
   wide: [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') &&
     e.getBoundingClientRect().right > WIDTH + 1).map(e => e.tagName + ' ' + e.textContent.slice(0, 40)),
-  letters: Math.min(...[...document.querySelectorAll('svg')].map(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width)),
+  letters: Math.min(...[...document.querySelectorAll('svg')].filter(s => s.clientWidth).map(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width)),
   charts: document.querySelectorAll('svg').length,
+  // Scrolled to its end, a table still shows its first column.
+  gone: [...document.querySelectorAll('.scroll')].filter(box => box.querySelector('table') && box.clientWidth).filter(box => {
+    box.scrollLeft = box.scrollWidth;
+    const gone = [...box.querySelectorAll('th:first-child')].some(
+      cell => Math.abs(cell.getBoundingClientRect().left - box.getBoundingClientRect().left) > 1 || cell.offsetWidth > 0.6 * box.clientWidth);
+    const scrolled = box.scrollLeft;
+    box.scrollLeft = 0;
+    return scrolled > 0 && gone;
+  }).map(box => box.getAttribute('aria-label')),
+  scrolling: [...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth).length,
+  // Portion of a row's width that its drawings have.
+  used: Math.min(...[...document.querySelectorAll('.charts')].filter(row => row.children.length).map(row =>
+    Math.max(...[...row.querySelectorAll('svg')].map(s => s.getBoundingClientRect().right)) - row.getBoundingClientRect().left)
+    .map(px => px / (document.querySelector('main').clientWidth))),
   paper: getComputedStyle(document.body).backgroundColor,
   overlaps: [...document.querySelectorAll('svg')].flatMap(s => {
     const boxes = [...s.querySelectorAll('text:not([transform])')].map(t => [t.getBoundingClientRect(), t.textContent]);
@@ -150,6 +164,12 @@ def look(program, page, width, scheme):
         wrong.append(f"{seen['page']} pixels wide in a window of {width}: {seen['wide'][:5]}")
     if seen["charts"] and seen["letters"] < SMALLEST:
         wrong.append(f"letters of {seen['letters']:.1f} pixels in a chart")
+    if seen["gone"]:
+        wrong.append(f"first columns that scroll away: {seen['gone'][:5]}")
+    if width < 500 and page.stem != "bare" and not seen["scrolling"]:
+        wrong.append("no table is wider than a telephone: nothing was tried")
+    if width > 1000 and seen["used"] < 0.9:
+        wrong.append(f"charts that use {seen['used']:.2f} of the width")
     if seen["overlaps"]:
         wrong.append(f"words over words: {seen['overlaps'][:5]}")
     level = int(seen["paper"].split("(")[1].split(",")[0])
@@ -161,7 +181,7 @@ def look(program, page, width, scheme):
 
 
 def prepare(gsplit, folder):
-    """Two pages: of a folder with everything, and of a dataset alone."""
+    """Three pages: of a folder with everything, of a dataset alone, and of a run on tables."""
 
     def run(line):
         subprocess.run([gsplit, "--quiet", *line.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -182,7 +202,12 @@ def prepare(gsplit, folder):
         print("without a run: this gsplit does not train")
     run("report all --out all.html")
     run("report bare --out bare.html")
-    return [folder / "all.html", folder / "bare.html"]
+    pages = [folder / "all.html", folder / "bare.html"]
+    if trains:
+        tables = Path(__file__).resolve().parents[2] / "examples/customers"
+        run(f"run {tables}/edges.csv --nodes {tables}/nodes.csv --label-column segment --out customers")
+        pages.append(folder / "customers/report.html")
+    return pages
 
 
 def main():

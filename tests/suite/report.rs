@@ -7,6 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::markup::elements;
+#[cfg(feature = "train")]
+use crate::support::root;
 use crate::support::{community, fails, json, ok};
 
 /// A page of `folder`, checked; and what was printed about it.
@@ -51,9 +53,31 @@ fn check(page: &str) {
     assert!(links.is_subset(&ids), "{links:?} {ids:?}");
     let count = |name: &str| found.iter().filter(|element| element.name == name).count();
     assert_eq!((count("h1"), count("main"), count("style")), (1, 1, 1));
-    // Each chart has its numbers beside it.
-    assert_eq!((count("svg"), count("svg")), (count("figure"), count("details")));
+    // Each chart has its numbers beside it; one alone in its row is drawn for the whole width too.
+    assert_eq!(count("svg"), count("figure") + page.matches("class=\"wide scroll\"").count());
+    assert!(count("details") >= count("figure"));
     assert!(count("table") >= count("figure") && count("caption") == count("table"));
+    check_tables(page);
+}
+
+/// Fails unless every table scrolls in a box of its own, past a first column that stays and names the rows.
+fn check_tables(page: &str) {
+    for (at, _) in page.match_indices("<table") {
+        let around = page[..at].trim_end().rsplit('<').next().unwrap();
+        assert!(around.starts_with("div class=\"scroll\" tabindex=\"0\""), "{around}");
+    }
+    for row in page.split("<tr>").skip(1) {
+        assert!(row.starts_with("<th scope="), "{}", &row[..row.len().min(80)]);
+    }
+    let rule = |selector: &str| {
+        let rules = page.split(&format!("\n{selector} {{")).nth(1).unwrap_or_else(|| panic!("no rule for {selector}"));
+        rules.split('}').next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(rule(".scroll").contains("overflow-x: auto"));
+    let first = rule("th:first-child");
+    for part in ["position: sticky", "left: 0", "background: var(--paper)"] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
 }
 
 fn titles(list: &Value) -> Vec<&str> {
@@ -92,17 +116,17 @@ fn a_page_shows_all_that_there_is() {
     assert_eq!(
         sections,
         [
+            "Training",
+            "Phases",
+            "Rows and bytes",
             "Graph",
             "Partitions",
             "Cross edges and balance by layer",
             "Cache",
-            "Training",
-            "Phases",
-            "Rows and bytes",
             "Versions and environment"
         ]
     );
-    assert_eq!(titles(&printed["left_out"]), ["Scores of the classes", "Configuration"]);
+    assert_eq!(titles(&printed["left_out"]), ["Scores", "Configuration"]);
     assert_eq!(printed["runs"], json!(["runs/old/long", "runs/split"]));
     for words in [
         "multilevel-presampled-k4",
@@ -116,6 +140,9 @@ fn a_page_shows_all_that_there_is() {
     ] {
         assert!(text.contains(words), "{words}");
     }
+    assert!(text.contains("<h1>ds</h1>") && text.contains("<title>ds: gsplit report</title>"));
+    // A log has neither metric nor baseline.
+    assert!(text.contains("<td>not recorded</td>") && text.contains("Valid score by epoch"));
     // As evaluate measures.
     let evaluation = json(folder, &["evaluate", "ds", "--batches", "50"]);
     let share = 100.0 * evaluation["maps"][0]["all"]["cross_share"]["mean"].as_f64().unwrap();
@@ -133,7 +160,7 @@ fn what_is_not_there_is_named_with_the_command_that_makes_it() {
     assert_eq!(titles(&printed["sections"]), ["Graph", "Versions and environment"]);
     assert_eq!(
         titles(&printed["left_out"]),
-        ["Partitions", "Cache", "Training", "Phases", "Rows and bytes", "Scores of the classes", "Configuration"]
+        ["Scores", "Training", "Phases", "Rows and bytes", "Partitions", "Cache", "Configuration"]
     );
     for command in ["gsplit partition ds --parts 4", "gsplit presample ds --fanouts", "gsplit train ds --log"] {
         assert!(text.contains(command), "{command}");
@@ -197,6 +224,60 @@ fn bad_input_is_one_line() {
 
 #[cfg(feature = "train")]
 #[test]
+fn partitions_that_runs_used_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    for partitioner in ["hash", "random"] {
+        ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", partitioner]);
+    }
+    let train =
+        "train ds --ranks 2 --partition random-k2 --layers 1 --fanouts 3 --hidden 8 --epochs 1 --checkpoint runs/a";
+    ok(folder, &train.split_whitespace().collect::<Vec<_>>());
+    let (text, _) = page(folder, &["."]);
+    let rows = ["random-k2</th><td>runs/a</td>", "hash-k2</th><td>-</td>"].map(|row| text.find(row));
+    assert!(rows[0].is_some() && rows[0] < rows[1], "{rows:?}");
+    // One that was made again since is another.
+    ok(
+        folder,
+        &["partition", "ds", "--parts", "2", "--partitioner", "random", "--seed", "7", "--key", "random-k2", "--force"],
+    );
+    let (text, _) = page(folder, &["."]);
+    let rows = ["hash-k2</th><td>-</td>", "random-k2</th><td>-</td>"].map(|row| text.find(row));
+    assert!(rows[0].is_some() && rows[0] < rows[1], "{rows:?}");
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_run_on_tables_shows_its_features_and_what_it_predicts() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let [edges, nodes] = ["edges", "nodes"].map(|name| root().join(format!("examples/customers/{name}.csv")));
+    let [edges, nodes] = [&edges, &nodes].map(|path| path.to_str().unwrap());
+    let run = ["run", edges, "--nodes", nodes, "--label-column", "segment", "--out", "people"];
+    ok(folder, &[&run[..], &["--", "--layers", "1", "--fanouts", "3", "--hidden", "8", "--epochs", "2"]].concat());
+    // A table of something else, and one that is damaged.
+    ok(folder, &["export", "people/dataset", "--format", "parquet", "--out", "people/tables"]);
+    fs::write(folder.join("people/torn.parquet"), "PAR1 and no more").unwrap();
+    let (text, printed) = page(folder, &["people"]);
+    assert!(text.contains("<h1>people</h1>"), "the name of the folder of the run");
+    assert!(
+        text.contains("10 values a vertex, from the columns age, income, plan, city; without account_no (it is called")
+    );
+    assert!(text.contains("predictions.parquet: classes predicted for 400 vertices"), "{printed}");
+    assert_eq!(text.matches("classes predicted for").count(), 2, "a box and its caption, of no other file");
+    let section = text.split("<h2 id=\"predictions\"").nth(1).unwrap().split("</section>").next().unwrap();
+    let counts = section.split("<tr><th scope=\"row\">").skip(1).map(|row| {
+        let cells: Vec<&str> = row.split(['<', '>']).collect();
+        assert!(["at risk", "loyal", "regular"].contains(&cells[0]), "{row}");
+        cells[4].parse::<u32>().unwrap()
+    });
+    assert_eq!(counts.sum::<u32>(), 400);
+    assert!(titles(&printed["left_out"]).contains(&"Predictions torn.parquet"), "{printed}");
+}
+
+#[cfg(feature = "train")]
+#[test]
 fn a_run_is_known_by_its_log_and_its_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -204,11 +285,34 @@ fn a_run_is_known_by_its_log_and_its_checkpoints() {
     let train = "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 8 --batch-size 64 --epochs 3 --log runs/a.jsonl \
                  --log-every 2 --checkpoint runs/a";
     ok(folder, &train.split_whitespace().collect::<Vec<_>>());
+    assert!(titles(&page(folder, &["."]).1["left_out"]).contains(&"Predictions"));
+    ok(folder, &["infer", "ds", "--checkpoint", "runs/a", "--out", "runs/p.parquet"]);
     let (text, printed) = page(folder, &["."]);
+    // Classes without names are shown by number.
+    assert!(
+        text.contains("runs/p.parquet: classes predicted for 600 vertices")
+            && text.contains("<th scope=\"row\">15</th>")
+    );
     assert_eq!(printed["runs"], json!(["runs/a"]), "the log and the checkpoints are of one run");
     assert!(titles(&printed["sections"]).contains(&"Configuration"), "{printed}");
     assert!(text.contains("confusion in the valid split") && text.contains("majority: "), "{printed}");
-    assert!(text.contains(">seed</th><td>0</td>") && text.contains(">model.hidden</th><td>8</td>"));
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}"));
+    // The metric is named, beside a baseline in numbers and in the chart.
+    assert!(text.contains("Valid accuracy by epoch") && text.contains("</i>majority (baseline)</li>"));
+    assert!(text.contains("<td>accuracy</td>") && text.contains("64 a vertex, f32, generated by community:64"));
+    // The split that counts is open; the other, and which class was taken for which, are folded.
+    assert!(at("a: the classes in the test split") < at("<details><summary>runs/a: which class"));
+    assert!(at("<details><summary>runs/a: which class") < at("a: the classes in the valid split"));
+    // Options at their defaults are folded.
+    let fold = at(" other options</summary>");
+    for (option, is_folded) in
+        [("model.hidden</th><td>8", false), ("fanouts</th><td>3,3", false), ("seed</th><td>0", true)]
+    {
+        assert_eq!(at(option) > fold, is_folded, "{option}");
+    }
+    for common in ["device</th>", "parallelism</th>", "optimizer.kind</th>"] {
+        assert!(at(common) > fold, "{common}");
+    }
     fs::remove_file(folder.join("runs/a.jsonl")).unwrap();
     let (_, printed) = page(folder, &["runs"]);
     assert_eq!(printed["runs"], json!(["a"]));

@@ -61,6 +61,8 @@ pub(crate) mod table;
 pub(crate) mod text;
 pub mod weights;
 
+pub use table::predicted_classes;
+
 /// The input that `path` names: itself, or the properties of a BVGraph, whose own name is no file's.
 pub fn named(path: &Path) -> PathBuf {
     match path.exists() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::{Args as _, FromArgMatches as _};
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_sample::{Frontiers, Ownership};
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,21 @@ pub struct TrainConfig {
 }
 
 impl TrainConfig {
+    /// The configuration that no option changes: one rank. `None` never, unless an option has lost its default.
+    pub fn defaults() -> Option<Self> {
+        let given = Self::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]).ok()?;
+        let config = Self::from_arg_matches(&given).ok()?;
+        Some(Self { parallelism: Parallelism::Single, ..config })
+    }
+
+    /// Names of the options whose values are not those of [`Self::defaults`], in a table as `model.hidden`.
+    pub fn changed(&self) -> Vec<String> {
+        let defaults = Self::defaults().map(|config| config.options()).unwrap_or_default();
+        let options = self.options().into_iter();
+        let changed = options.filter(|(flag, option)| defaults.get(flag) != Some(option));
+        changed.map(|(_, ConfigOption { table, key, .. })| [table.as_slice(), &[key]].concat().join(".")).collect()
+    }
+
     /// The number of ranks that the options ask for.
     pub fn num_ranks(&self) -> usize {
         self.ranks.unwrap_or(if self.parallelism.row().several { 4 } else { 1 })

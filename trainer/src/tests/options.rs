@@ -37,6 +37,16 @@ fn every_flag_has_its_place_in_the_file_and_the_reverse() {
 }
 
 #[test]
+fn options_that_are_not_at_their_defaults_are_named() {
+    let one_rank = ["--parallelism", "single"];
+    assert_eq!(parse(&one_rank).changed(), Vec::<String>::new());
+    // Of these the seed is at its default.
+    let given = ["--ranks", "2", "--seed", "0", "--hidden", "8", "--model", "gcn", "--lr", "0.5", "--patience", "3"];
+    let changed = ["model.hidden", "optimizer.lr", "model.kind", "parallelism", "patience", "ranks"];
+    assert_eq!(parse(&given).changed(), changed);
+}
+
+#[test]
 fn options_change_what_they_name() {
     let plain = parse(&[]);
     assert_eq!(plain.optimizer, OptimizerConfig::default());

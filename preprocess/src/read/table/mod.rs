@@ -10,6 +10,7 @@
 //!          multi_hot (lists of features in JSON)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ rows (cell by cell) ──▶ features (the numbers)
+//! predictions  classes that `gsplit infer` wrote, counted
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -45,6 +46,7 @@ mod nodes;
 mod parquet;
 mod parts;
 mod plain;
+mod predictions;
 mod recipe;
 mod roles;
 mod rows;
@@ -53,6 +55,7 @@ mod statistics;
 
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name};
+pub use predictions::predicted_classes;
 pub use statistics::Moments;
 
 use choice::{Choice, Field, IdKind, choose};
