@@ -13,6 +13,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -142,8 +143,7 @@ impl<'a> Relief<'a> {
 
     /// One round: moves vertices of overloaded parts, always the one that costs least. Tells whether any moved.
     fn round(&mut self, reach: Reach) -> bool {
-        let all = 0..self.loads.num_parts() as u16;
-        if !all.clone().any(|part| self.is_over(part)) {
+        if !(0..self.loads.num_parts() as u16).any(|part| self.is_over(part)) {
             return false;
         }
         let price = |v: u32| self.price(v, reach).unwrap_or(f64::INFINITY);
@@ -151,11 +151,7 @@ impl<'a> Relief<'a> {
         let mut prices: Vec<f64> = (0..self.assignment.len() as u32).into_par_iter().map(price).collect();
         let offers = (0u32..).zip(&prices).filter(|(_, price)| price.is_finite());
         let mut offers: BinaryHeap<Offer> = offers.map(|(v, &price)| Reverse((ordered(price), v))).collect();
-        let rank = |loads: &Loads, part: u16| (loads.lack_of_room(part).to_bits(), part);
-        let mut lightest = vec![BTreeSet::new(); self.loads.layout().servers() as usize];
-        for part in all {
-            lightest[self.loads.layout().server_of(part) as usize].insert(rank(&self.loads, part));
-        }
+        let mut lightest = Lightest::of(&self.loads);
 
         let mut moved = false;
         while let Some(Reverse((offered, v))) = offers.pop() {
@@ -177,18 +173,10 @@ impl<'a> Relief<'a> {
                 }
                 Reach::All => (near, 0..layout.servers() as u16),
             };
-            let lightest_of = |server: u16| lightest[server as usize].first().copied();
-            let last = servers.filter_map(lightest_of).min().map(|(_, part)| part);
+            let last = lightest.on(servers);
             let relieves = |&to: &u16| to != from && self.loads.relief(from, to, weight, &self.capacities) > 1e-12;
             let Some(to) = in_order(near, layout, reach).into_iter().chain(last).find(relieves) else { continue };
-            let both = [from, to].map(|part| (part, layout.server_of(part) as usize));
-            for (part, server) in both {
-                lightest[server].remove(&rank(&self.loads, part));
-            }
-            self.loads.move_weight(from, to, weight);
-            for (part, server) in both {
-                lightest[server].insert(rank(&self.loads, part));
-            }
+            lightest.move_weight(&mut self.loads, [from, to], weight);
             self.assignment[v as usize] = to;
             moved = true;
             let (assignment, loads) = (&*self.assignment, &self.loads);
@@ -221,8 +209,38 @@ impl<'a> Relief<'a> {
     }
 }
 
+/// The parts of each server in the order of their room, the one with most first.
+pub(crate) struct Lightest(Vec<BTreeSet<(u64, u16)>>);
+
+impl Lightest {
+    /// The order under `loads`.
+    pub fn of(loads: &Loads) -> Self {
+        let mut lightest = Self(vec![BTreeSet::new(); loads.layout().servers() as usize]);
+        (0..loads.num_parts() as u16).for_each(|part| lightest.insert(loads, part));
+        lightest
+    }
+
+    fn insert(&mut self, loads: &Loads, part: u16) {
+        self.0[loads.layout().server_of(part) as usize].insert((loads.lack_of_room(part).to_bits(), part));
+    }
+
+    /// The part with most room on any of `servers`.
+    pub fn on(&self, servers: Range<u16>) -> Option<u16> {
+        servers.filter_map(|server| self.0[server as usize].first()).min().map(|&(_, part)| part)
+    }
+
+    /// Moves what weighs `weight` from one part to another in `loads`, whose order this is.
+    pub fn move_weight(&mut self, loads: &mut Loads, [from, to]: [u16; 2], weight: &[u32]) {
+        for part in [from, to] {
+            self.0[loads.layout().server_of(part) as usize].remove(&(loads.lack_of_room(part).to_bits(), part));
+        }
+        loads.move_weight(from, to, weight);
+        [from, to].into_iter().for_each(|part| self.insert(loads, part));
+    }
+}
+
 /// A number that is ordered as `price`.
-fn ordered(price: f64) -> i64 {
+pub(crate) fn ordered(price: f64) -> i64 {
     let bits = price.to_bits() as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }

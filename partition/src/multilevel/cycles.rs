@@ -9,6 +9,7 @@ use super::contract::{Level, NONE, contract};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::{self, Halving, cut};
+use super::jet::Jet;
 use super::pieces::join_pieces;
 use super::refine::{Cut, move_in_rounds};
 use super::servers::initial_within;
@@ -23,6 +24,8 @@ use crate::{Layout, VertexWeights};
 pub(super) struct Effort {
     /// Rounds of clustering on each level.
     cluster_rounds: usize,
+    /// Coarsening ends at this many vertices a part, and bundles are cut where a level has them.
+    coarsest_per_part: usize,
     /// Rounds of label propagation refinement on each level.
     pub refine_rounds: usize,
     /// Initial cuts.
@@ -33,6 +36,10 @@ pub(super) struct Effort {
     fm_arcs: u64,
     /// Passes of FM on a level.
     fm_passes: usize,
+    /// Whether Jet refines a level that memory holds.
+    jet: bool,
+    /// Share of ε that may be used above the finest level.
+    coarse_epsilon: f64,
     /// Repetitions of the whole.
     cycles: usize,
 }
@@ -41,11 +48,14 @@ impl Effort {
     pub fn of(quality: Quality) -> Self {
         let default = Self {
             cluster_rounds: 2,
+            coarsest_per_part: 240,
             refine_rounds: 5,
             tries: 2,
             fm_size: 1 << 21,
             fm_arcs: 1 << 24,
             fm_passes: 2,
+            jet: false,
+            coarse_epsilon: COARSE_EPSILON,
             cycles: 0,
         };
         match quality {
@@ -53,10 +63,14 @@ impl Effort {
             Quality::Default => default,
             Quality::High => Self {
                 cluster_rounds: 3,
+                coarsest_per_part: 160,
                 refine_rounds: 8,
                 fm_size: 1 << 25,
                 fm_arcs: 1 << 26,
+                tries: 8,
                 fm_passes: 3,
+                jet: true,
+                coarse_epsilon: 1.0,
                 cycles: 2,
                 ..default
             },
@@ -68,9 +82,7 @@ impl Effort {
 const SMALL: u64 = 1 << 23;
 /// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's, where there is room.
 const MAX_COARSE_ARCS: u64 = 1 << 27;
-/// Coarsening ends at this many vertices a part ...
-const COARSEST_PER_PART: usize = 400;
-/// ... but not below this many in all.
+/// Coarsening does not go below this many vertices.
 const COARSEST: usize = 3000;
 /// A thin graph has this many arcs a vertex at most: paths, trees, meshes, roads. Its clusters are uneven and its cuts follow lines of
 /// many vertices, so that they have to be moved on many levels.
@@ -88,8 +100,8 @@ pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
 const CLUSTER_SHARE: f64 = 2.0;
 /// The same on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
 const SMALL_CLUSTER_SHARE: f64 = 1.0;
-/// Share of ε that may be used above the finest level. What is left lets the finest level make its moves, which are the
-/// most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
+/// Share of ε that may be used above the finest level, where Jet does not overload parts anyway. What is left lets the finest level make
+/// its moves, which are the most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
 /// Most arcs of a coarse graph that is made of one of `arcs`, where there is room.
@@ -135,7 +147,7 @@ impl<'a> Cycles<'a> {
     fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: Option<&[u16]>) -> Vec<u16> {
         let levels = self.coarsen(graph, weights, servers, 0);
         let servers = servers.map(|servers| carry_down_all(servers, &levels));
-        let tight = if self.thin { self.epsilon } else { COARSE_EPSILON * self.epsilon };
+        let tight = if self.thin { self.epsilon } else { self.effort.coarse_epsilon * self.epsilon };
         let layout = self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
         let coarsest = match levels.last() {
             Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), (layout, tight)),
@@ -147,7 +159,7 @@ impl<'a> Cycles<'a> {
     /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
     fn layout_of(&self, size: usize) -> Layout<'a> {
         let (servers, all) = (self.layout.servers(), self.layout.per_server());
-        let fitting = (size / COARSEST_PER_PART) as u32 / servers;
+        let fitting = (size / self.effort.coarsest_per_part) as u32 / servers;
         let most = fitting.max(FIRST_PARTS);
         self.layout.bundles(if most >= all { all } else { 1 << most.ilog2() })
     }
@@ -182,7 +194,7 @@ impl<'a> Cycles<'a> {
     ) -> Vec<Level> {
         let kept = |parts: &[u16]| parts.iter().max().map_or(0, |&most| usize::from(most) + 1);
         let least = within.map_or(0, kept).max(self.layout_of(0).parts() as usize);
-        let enough = (COARSEST_PER_PART * least).max(COARSEST);
+        let enough = (self.effort.coarsest_per_part * least).max(COARSEST);
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
@@ -328,7 +340,8 @@ impl<'a> Cycles<'a> {
         (layout, next): (Layout<'a>, Layout<'a>),
         epsilon: f64,
     ) -> Layout<'a> {
-        if next == layout {
+        // A V-cycle begins with all parts.
+        if next.parts() <= layout.parts() {
             return layout;
         }
         let seed = scramble(self.seed ^ u64::from(next.parts()));
@@ -364,6 +377,9 @@ impl<'a> Cycles<'a> {
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
         let mut moves = Cut { graph, weights, capacities: &capacities, parts: layout.parts() as usize };
         move_in_rounds((graph, weights), &mut moves, rounds, parts, &mut loads);
+        if self.effort.jet && !graph.is_read_in_order() {
+            Jet::new(graph, weights, &capacities, parts, &mut loads).run();
+        }
         if parts.len() * (layout.parts() as usize).min(FM_PARTS) <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }

@@ -111,7 +111,12 @@ impl Ties {
         Self { sums: vec![0; parts], touched: Vec::new() }
     }
 
-    fn clear(&mut self) {
+    /// Parts and their sums.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.touched.iter().map(|&part| (part, self.sums[part as usize]))
+    }
+
+    pub fn clear(&mut self) {
         self.touched.drain(..).for_each(|part| self.sums[part as usize] = 0);
     }
 }

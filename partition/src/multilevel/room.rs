@@ -10,7 +10,9 @@ use std::path::Path;
 use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, resident, shown};
 
+use super::Quality;
 use super::cycles::default_max_arcs;
+use super::jet;
 use crate::symmetric::is_symmetric;
 use crate::{Error, Objective, Problem, Result};
 
@@ -48,7 +50,8 @@ impl<'a> Room<'a> {
         let one_way = if is_symmetric(problem.topology) { 0 } else { m };
         let counted = problem.edge_counts.map_or(0, |_| m + one_way);
         let rows_sent = if problem.objective == Objective::Volume { 8 * u64::from(problem.parts) } else { 0 };
-        let of_vertices = n * (VERTEX + WEIGHT * problem.weights.constraints() as u64 + rows_sent);
+        let jet = if problem.quality == Quality::High { jet::BYTES } else { 0 };
+        let of_vertices = n * (VERTEX + WEIGHT * problem.weights.constraints() as u64 + rows_sent + jet);
         let kept = size_of::<u32>() as u64 * one_way + counted;
         let arcs = m + one_way;
         let coarse = ARC * (default_max_arcs(arcs) + 3 * default_max_arcs(0)).min(2 * arcs);

@@ -12,11 +12,12 @@ use super::cycles::{Cycles, Effort};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
+use super::jet::Jet;
 use super::refine::{Cut, move_in_rounds};
 use super::undirected::Undirected;
 use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
-use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
+use crate::{Layout, Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
 
 /// The finest level of `topology`, in memory.
 fn finest<'a>(topology: &'a Topology, counts: Option<&[u32]>) -> Undirected<'a> {
@@ -139,23 +140,100 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
         let weights = VertexWeights::unit(n);
         let k = 2 + seed as usize % 4;
         let mut draws = draws(seed);
-        for with_fm in [false, true] {
+        for way in ["rounds", "FM", "Jet"] {
             let mut parts: Vec<u16> = (0..n).map(|_| draws.below(k as u32) as u16).collect();
             let mut loads = Loads::of(k as u32, &weights, &parts);
             let before = cut(&finest, &parts);
             let capacities = vec![loads.sizes().iter().copied().max().unwrap_or(0) + 1; k];
-            let gained = match with_fm {
-                true => Fm::new(&finest, &weights, &capacities, &mut parts, &mut loads).run(4),
-                false => {
+            let gained = match way {
+                "FM" => Fm::new(&finest, &weights, &capacities, &mut parts, &mut loads).run(4),
+                "Jet" => {
+                    Jet::new(&finest, &weights, &capacities, &mut parts, &mut loads).run();
+                    before.saturating_sub(cut(&finest, &parts))
+                }
+                _ => {
                     let mut moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
                     move_in_rounds((&finest, &weights), &mut moves, 5, &mut parts, &mut loads)
                 }
             };
-            assert_eq!(before - cut(&finest, &parts), gained, "{} {with_fm}", graph.name);
+            assert_eq!(before - cut(&finest, &parts), gained, "{} {way}", graph.name);
             assert_eq!(Loads::of(k as u32, &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);
             assert!(loads.sizes().iter().all(|&size| size <= capacities[0]), "{}: {loads:?}", graph.name);
         }
     }
+}
+
+#[test]
+fn jet_gathers_a_core_that_single_moves_leave_torn() {
+    let (core, n, parts) = (300, 3000, 4);
+    for seed in 0..4 {
+        let mut draws = draws(seed);
+        let inside: Vec<(u32, u32)> = (0..20 * core).map(|_| (draws.below(core), draws.below(core))).collect();
+        let leaves = (core..n).flat_map(|v| [0, 1].map(|_| (draws.below(core), v)));
+        let edges: Vec<(u32, u32)> = leaves.chain(inside.into_iter().filter(|(u, v)| u != v)).collect();
+        let graph = Fixture::new(&format!("core and leaves, seed {seed}"), n, &edges);
+        let dataset = graph.dataset();
+        let run = |quality| {
+            let wanted =
+                PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(Weights::Unit), parts) };
+            partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
+        };
+        // The core and as many leaves as fit lie in part 0: what is cut is the edges of the other leaves.
+        let room = (1.03 * f64::from(n / parts)) as u32;
+        let assignment: Vec<u16> = (0..n).map(|v| if v < room { 0 } else { 1 + (v % 3) as u16 }).collect();
+        let gathered = cut(&finest(dataset.topology(), None), &assignment);
+        let (default, high) = (run(Quality::Default), run(Quality::High));
+        println!("{}: gathered {gathered}, default {default}, high {high}", graph.name);
+        assert!(high <= gathered && high < default, "{}: gathered {gathered}, {default}, {high}", graph.name);
+    }
+}
+
+#[test]
+fn jet_keeps_every_vertex_on_its_server_and_relieves_full_parts() {
+    for seed in 0..40 {
+        let graph = random_graph(seed);
+        let dataset = graph.dataset();
+        let finest = finest(dataset.topology(), None);
+        let (n, layout) = (dataset.num_vertices(), Layout::new(6, 3));
+        let (weights, mut draws) = (VertexWeights::unit(n), draws(seed));
+        let before: Vec<u16> = (0..n).map(|_| draws.below(6) as u16).collect();
+        let mut parts = before.clone();
+        let mut loads = Loads::of(layout, &weights, &parts);
+        let capacities = loads.capacities(0.2);
+        let excess = loads.total_excess(&capacities);
+        Jet::new(&finest, &weights, &capacities, &mut parts, &mut loads).run();
+        assert_eq!(Loads::of(layout, &weights, &parts).sizes(), loads.sizes(), "seed {seed}");
+        assert!(loads.total_excess(&capacities) <= excess, "seed {seed}");
+        let server = |&part: &u16| layout.server_of(part);
+        assert!(parts.iter().map(server).eq(before.iter().map(server)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_cycle_improves_parts_of_few_vertices_each() {
+    let (groups, size) = (64, 100);
+    let graph = communities(groups, size);
+    let dataset = graph.dataset();
+    let finest = finest(dataset.topology(), None);
+    let weights = VertexWeights::unit(dataset.num_vertices());
+    let truth: Vec<u16> = (0..groups * size).map(|v| (v / size) as u16).collect();
+    let mut draws = draws(1);
+    let mut torn = truth.clone();
+    for _ in 0..600 {
+        torn.swap(draws.below(groups * size) as usize, draws.below(groups * size) as usize);
+    }
+    let cycles = Cycles {
+        layout: Layout::from(groups),
+        epsilon: 0.03,
+        seed: 1,
+        effort: Effort::of(Quality::Default),
+        max_arcs: u64::MAX,
+        thin: false,
+        progress: &NoProgress,
+    };
+    let mended = cycles.partition(&finest, &weights, Some(&torn));
+    let cuts = [&truth, &torn, &mended].map(|parts| cut(&finest, parts));
+    assert!(cuts[2] <= cuts[0] && cuts[0] * 11 < cuts[1] * 10, "{cuts:?}");
 }
 
 /// The least cut of all balanced partitions into two parts.
