@@ -168,6 +168,7 @@ impl System {
             epsilon: 0.03,
             seed,
             tries: 1,
+            contiguous: false,
             memory: None,
         })
     }

@@ -20,6 +20,7 @@ mod cuda;
 mod dropout;
 mod edges;
 mod error;
+mod forest;
 mod gather;
 mod group;
 mod id_map;
@@ -59,6 +60,7 @@ pub use cuda::{
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
+pub use forest::Forest;
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
     ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gsplit_kernels::{Stream, StreamKey};
 use gsplit_store::{Progress, Topology};
-use metis::option::Seed;
+use metis::option::{Contig, Seed};
 use metis::{Graph, Idx};
 use rayon::prelude::*;
 
@@ -37,13 +37,14 @@ const LEAST_TOLERANCE: f32 = 1.001;
 /// METIS draws from the C library's one generator and replaces signal handlers while it runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The part of each row, below `parts`.
+/// The part of each row, below `parts`; with `contiguous` METIS keeps each part in one piece.
 pub(crate) fn kway(
     graph: &Adjacency,
     weights: &VertexWeights,
     layout: Layout<'_>,
     epsilon: f64,
     seed: u64,
+    contiguous: bool,
 ) -> Result<Vec<u16>> {
     let parts = layout.parts();
     let failed = |error: metis::Error| match error {
@@ -64,7 +65,8 @@ pub(crate) fn kway(
     let mut call = Graph::new(constraints as Idx, parts as Idx, graph.indptr(), graph.indices())
         .map_err(|error| Error::Metis(error.to_string()))?
         .set_ubvec(&ubvec)
-        .set_option(Seed(metis_seed(seed)));
+        .set_option(Seed(metis_seed(seed)))
+        .set_option(Contig(contiguous));
     if let Some(vwgt) = &vwgt {
         call = call.set_vwgt(vwgt);
     }
@@ -229,7 +231,7 @@ mod tests {
         let dataset = graph.dataset();
         let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
         let weights = VertexWeights::unit(dataset.num_vertices());
-        let run = |seed| kway(&adjacency, &weights, 5.into(), 0.03, seed).unwrap();
+        let run = |seed| kway(&adjacency, &weights, 5.into(), 0.03, seed, false).unwrap();
         assert_eq!(run(1), run(1));
         assert!((2..6).any(|seed| run(seed) != run(1)));
     }

@@ -161,6 +161,9 @@ pub struct PartitionOptions {
     /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tries: u32,
+    /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first, and the report counts `pieces`
+    #[arg(long)]
+    pub contiguous: bool,
     /// Bytes that the process may hold besides mapped files, for multilevel and metis; four fifths of what is free more when `None`.
     #[arg(skip)]
     #[serde(skip)]
@@ -187,6 +190,11 @@ impl PartitionOptions {
         if self.tries > 1 && self.partitioner != Method::Metis {
             let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
             return Err(Error::Option(format!("{problem}, leave --tries out")));
+        }
+        if self.contiguous && self.partitioner != Method::Metis {
+            let problem =
+                format!("--contiguous: --partitioner {name} does not keep parts in one piece; that is for metis");
+            return Err(Error::Option(format!("{problem}, leave --contiguous out")));
         }
         if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
             let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
@@ -345,6 +353,9 @@ impl PartitionOptions {
         let mut name = value_name(self.partitioner);
         if self.tries > 1 {
             name = format!("{name}_t{}", self.tries);
+        }
+        if self.contiguous {
+            name = format!("{name}_contiguous");
         }
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));

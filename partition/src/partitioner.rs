@@ -10,7 +10,7 @@ use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis};
+use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis, pieces};
 use gsplit_store::memory::{Memory, resident};
 
 /// A graph to be cut into parts.
@@ -87,7 +87,7 @@ impl PartitionOptions {
     pub(crate) fn implementation(&self) -> Box<dyn Partitioner> {
         match self.partitioner {
             Method::Multilevel => Box::new(Multilevel),
-            Method::Metis => Box::new(Metis { tries: self.tries }),
+            Method::Metis => Box::new(Metis { tries: self.tries, contiguous: self.contiguous }),
             Method::Random => Box::new(Random),
             Method::Hash => Box::new(Hash),
             Method::Range => Box::new(Range),
@@ -99,6 +99,8 @@ impl PartitionOptions {
 /// several tries, each with a seed of its own.
 struct Metis {
     tries: u32,
+    /// Whether parts are to lie in one piece each.
+    contiguous: bool,
 }
 
 impl Partitioner for Metis {
@@ -111,12 +113,19 @@ impl Partitioner for Metis {
         let graph = Adjacency::build(problem.topology, problem.edge_counts)?;
         stage.advance(problem.topology.num_edges() as u64);
         drop(stage);
+        if self.contiguous {
+            let pieces = pieces::of_topology(problem.topology, |_, _| true);
+            if pieces > 1 {
+                let problem = format!("--contiguous: the graph is not connected, it has {pieces} components");
+                return Err(Error::Option(format!("{problem}; leave --contiguous out")));
+            }
+        }
 
         let stage = progress.stage("metis", None, Unit::Items("vertices"));
         let mut best: Option<Answer> = None;
         let mut failed = None;
         for attempt in 0..self.tries {
-            match Answer::find(problem, &graph, attempt) {
+            match Answer::find(problem, &graph, attempt, self.contiguous) {
                 Ok(answer) if best.as_ref().is_none_or(|best| answer.beats(best)) => best = Some(answer),
                 Ok(_) => {}
                 Err(error @ Error::Metis(_)) => failed = Some(error),
@@ -128,6 +137,13 @@ impl Partitioner for Metis {
             (Some(best), failed) => {
                 if let Some(error) = failed {
                     progress.note(&format!("warning: a try of METIS is left out: {error}"));
+                }
+                let (parts, part_of) = (problem.parts, |v: u32| best.assignment[v as usize]);
+                if self.contiguous {
+                    let pieces = pieces::of_topology(problem.topology, |v, u| part_of(v) == part_of(u));
+                    if pieces > u64::from(parts) {
+                        progress.note(&format!("note: --contiguous: balance left {parts} parts in {pieces} pieces"));
+                    }
                 }
                 Ok(best.assignment)
             }
@@ -145,14 +161,15 @@ struct Answer {
 }
 
 impl Answer {
-    fn find(problem: &Problem<'_>, graph: &Adjacency, attempt: u32) -> Result<Self> {
+    fn find(problem: &Problem<'_>, graph: &Adjacency, attempt: u32, contiguous: bool) -> Result<Self> {
         let (Problem { weights, parts, epsilon, .. }, layout) = (problem, problem.layout());
         let mut assignment = vec![0; problem.topology.num_vertices()];
         let mut loads = Loads::empty(layout, weights);
         let mut left = vec![true; assignment.len()];
         // METIS needs more vertices than parts.
         if graph.num_rows() > *parts as usize {
-            let found = metis::kway(graph, weights, layout, *epsilon, metis::seed_of(problem.seed, attempt))?;
+            let found =
+                metis::kway(graph, weights, layout, *epsilon, metis::seed_of(problem.seed, attempt), contiguous)?;
             for (&v, part) in graph.vertices().iter().zip(found) {
                 assignment[v as usize] = part;
                 loads.add(part, weights.of(v));
@@ -178,7 +195,7 @@ mod tests {
     use gsplit_store::NoProgress;
 
     use super::*;
-    use crate::tests::communities;
+    use crate::tests::{Fixture, communities};
 
     #[test]
     fn several_tries_keep_the_best_of_them() {
@@ -186,13 +203,31 @@ mod tests {
         let dataset = graph.dataset();
         let problem = Problem { seed: 3, ..Problem::of(dataset.topology(), 7) };
         let adjacency = Adjacency::build(problem.topology, None).unwrap();
-        let tries: Vec<Answer> = (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt).unwrap()).collect();
+        let tries: Vec<Answer> =
+            (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt, false).unwrap()).collect();
         let best = tries.iter().map(|answer| answer.cut).min().unwrap();
         assert!(best < tries[0].cut, "the first of these tries is the best: choose another seed");
         assert!(tries.iter().all(|answer| answer.imbalance == 1.03));
-        let kept = Metis { tries: 8 }.assign(&problem, &NoProgress).unwrap();
+        let kept = Metis { tries: 8, contiguous: false }.assign(&problem, &NoProgress).unwrap();
         assert_eq!(adjacency.cut(&kept), best);
-        assert_eq!(Metis { tries: 1 }.assign(&problem, &NoProgress).unwrap(), tries[0].assignment);
+        assert_eq!(Metis { tries: 1, contiguous: false }.assign(&problem, &NoProgress).unwrap(), tries[0].assignment);
+    }
+
+    #[test]
+    fn contiguous_parts_lie_in_one_piece_each() {
+        let side = 30;
+        let pairs = (0..side * side).flat_map(|v| {
+            [(v % side > 0).then(|| (v, v - 1)), (v >= side && v % 7 > 2).then(|| (v, v - side))].into_iter().flatten()
+        });
+        let dataset = Fixture::new("streets", side * side, &pairs.collect::<Vec<_>>()).dataset();
+        let pieces = |contiguous, seed| {
+            let problem = Problem { seed, ..Problem::of(dataset.topology(), 20) };
+            let made = Metis { tries: 1, contiguous }.assign(&problem, &NoProgress).unwrap();
+            pieces::of_topology(problem.topology, |v, u| made[v as usize] == made[u as usize])
+        };
+        let [asked, free] = [true, false].map(|contiguous| (0..20).map(|seed| pieces(contiguous, seed)).sum::<u64>());
+        println!("pieces of 20 times 20 parts: {asked}, without the option {free}");
+        assert!(asked == 400 && free > 400, "{asked} {free}");
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub(crate) fn report<'a>(
             expected_cross_edges: a_batch(edges),
         }),
         pieces: (topology.num_edges() <= MOST_EDGES).then(|| Pieces {
-            parts: num_pieces(topology, |v, u| assignment[u as usize] == assignment[v as usize]),
-            graph: num_pieces(topology, |_, _| true),
+            parts: pieces::of_topology(topology, |v, u| assignment[u as usize] == assignment[v as usize]),
+            graph: pieces::of_topology(topology, |_, _| true),
         }),
         own_weights: None,
         of_target: layout.targets().map(|_| (0..layout.parts() as u16).map(|part| loads.fullness(part)).collect()),
@@ -70,14 +70,6 @@ pub(crate) fn report<'a>(
 
 /// Edges of a graph whose pieces are counted, at most: as `gsplit inspect` has it.
 const MOST_EDGES: usize = 200_000_000;
-
-/// Number of connected pieces, by the edges that `joins` says so of.
-fn num_pieces(topology: &Topology, joins: impl Fn(u32, u32) -> bool + Sync) -> u64 {
-    let same = |v: u32, unite: &mut dyn FnMut(u32)| {
-        topology.in_neighbours(v).iter().filter(|&&u| joins(v, u)).for_each(|&u| unite(u));
-    };
-    pieces::count(&pieces::pieces(topology.num_vertices(), same))
-}
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.
 pub fn cuts(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> (u64, u64) {

@@ -23,6 +23,7 @@ pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32)
         epsilon: 0.03,
         seed: 0,
         tries: 1,
+        contiguous: false,
         memory: None,
     }
 }
@@ -427,6 +428,10 @@ fn bad_input_is_one_clear_line() {
         (PartitionOptions { tries: 0, ..unit.clone() }, "--tries 0"),
         (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
         (PartitionOptions { tries: 2, partitioner: Method::Range, ..unit.clone() }, "range has no tries"),
+        (
+            PartitionOptions { contiguous: true, ..multilevel.clone() },
+            "--contiguous: --partitioner multilevel does not",
+        ),
         (PartitionOptions { servers: 2, ..unit.clone() }, "--servers 2: --partitioner metis knows no servers"),
         (PartitionOptions { servers: 0, ..multilevel.clone() }, "--servers 0: expected at least 1"),
         (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "--parts 3 is not a multiple of it"),
@@ -439,6 +444,10 @@ fn bad_input_is_one_clear_line() {
         let message = partition(&dataset, None, &options, &NoProgress).unwrap_err().to_string();
         assert!(message.contains(expected) && !message.contains('\n'), "{message}");
     }
+    let apart = Fixture::new("two paths", 4, &[(0, 1), (2, 3)]).dataset();
+    let contiguous = PartitionOptions { contiguous: true, ..unit.clone() };
+    let message = partition(&apart, None, &contiguous, &NoProgress).unwrap_err().to_string();
+    assert!(message.contains("--contiguous: the graph is not connected, it has 2 components"), "{message}");
     let damaged = Fixture::raw("damaged", vec![0, 1, 2], vec![1, 7]).dataset();
     for (method, weights) in [(Method::Metis, Some(Weights::Unit)), (Method::Random, None)] {
         let error = partition(&damaged, None, &options(method, weights, 2), &NoProgress).unwrap_err();
@@ -458,6 +467,7 @@ fn keys_name_what_is_not_a_default() {
     let balance = vec![Quantity::Targets, Quantity::Vertices];
     let keys = [
         (PartitionOptions { tries: 8, seed: 2, ..unit.clone() }, "metis_t8-unit-k4_s2"),
+        (PartitionOptions { contiguous: true, ..unit.clone() }, "metis_contiguous-unit-k4"),
         (PartitionOptions { balance: balance.clone(), ..unit.clone() }, "metis-unit-vertices-targets-k4"),
         (PartitionOptions { balance, ..options(Method::Range, None, 4) }, "range-unit-vertices-targets-k4"),
         (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
