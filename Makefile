@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-many-parts bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale bench-disk reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-partition-high bench-many-parts bench-sampling bench-gather bench-loader bench-torch bench-train bench-split bench-processes bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-tables bench-gpu bench-scale bench-disk reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -99,6 +99,9 @@ bench-convert: $(if $(GSPLIT),,build) ## time convert beside pyarrow, polars, pa
 
 bench-partition: $(if $(GSPLIT),,build) ## time the partitioner beside METIS and KaMinPar (5 GB of disk, 18 GB of memory, 40 minutes)
 	@python3 bench/partition/run.py $(ARGS)
+
+bench-partition-high: $(if $(GSPLIT),,build) ## time --quality high beside Mt-KaHyPar (100 MB of disk, 2 GB of memory, 10 minutes)
+	@python3 bench/partition/high.py $(ARGS)
 
 bench-many-parts: $(if $(GSPLIT),,build) ## time many parts and thin shapes beside METIS and KaMinPar (100 MB of disk, 1 GB of memory, 20 minutes)
 	@python3 bench/partition/many_parts.py $(ARGS)

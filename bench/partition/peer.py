@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""KaMinPar on a gsplit dataset: `peer.py write DATASET FILE [PRESAMPLE]`, then `peer.py partition FILE PARTS SEED [PRESET]`.
+"""KaMinPar and Mt-KaHyPar on a gsplit dataset: `peer.py write DATASET FILE [PRESAMPLE]`, then `peer.py partition FILE PARTS SEED
+[PRESET]` for KaMinPar, or `peer.py hypar FILE PARTS SEED` for Mt-KaHyPar's default, which takes unit weights.
 
 `write` makes a ParHiP file of the symmetrised graph, pairs weighing 1, or with a presample 1 + its counters of both
 directions, as gsplit weighs them. `partition` prints one JSON line: seconds of the partitioning alone, cut, imbalance, and
@@ -67,6 +68,26 @@ def partition(file, parts, seed, preset="default"):
     print(json.dumps({"seconds": seconds, "cut": cut, "extra_bytes": peak - before}))
 
 
+def hypar(file, parts, seed):
+    import mtkahypar
+
+    words = np.fromfile(file, np.uint64, 3)
+    vertices, arcs = int(words[1]), int(words[2])
+    starts = np.fromfile(file, np.uint64, vertices + 1, offset=24)
+    heads = np.fromfile(file, np.uint32, arcs, offset=24 + 8 * (vertices + 1)).astype(np.int64)
+    rows = np.repeat(np.arange(vertices), np.diff(starts.astype(np.int64)) // 4)
+    pairs = np.stack([rows, heads], 1)[rows < heads]
+    mtkahypar.set_seed(seed)
+    solver = mtkahypar.initialize(THREADS)
+    context = solver.context_from_preset(mtkahypar.PresetType.DEFAULT)
+    context.logging = False
+    context.set_partitioning_parameters(parts, EPSILON, mtkahypar.Objective.CUT)
+    graph = solver.create_graph(context, vertices, len(pairs), [tuple(pair) for pair in pairs.tolist()])
+    start = time.perf_counter()
+    found = graph.partition(context)
+    print(json.dumps({"seconds": time.perf_counter() - start, "cut": int(found.cut())}))
+
+
 def resident():
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) * 1024
@@ -76,5 +97,7 @@ if __name__ == "__main__":
     command, *rest = sys.argv[1:]
     if command == "write":
         write(Path(rest[0]), Path(rest[1]), *rest[2:])
+    elif command == "hypar":
+        hypar(Path(rest[0]), int(rest[1]), int(rest[2]))
     else:
         partition(Path(rest[0]), int(rest[1]), int(rest[2]), *rest[3:])
