@@ -36,10 +36,8 @@ pub(super) struct Effort {
     fm_arcs: u64,
     /// Passes of FM on a level.
     fm_passes: usize,
-    /// Whether Jet refines a level that memory holds.
-    jet: bool,
-    /// Share of ε that may be used above the finest level.
-    coarse_epsilon: f64,
+    /// Jet refines levels of at most this many arcs.
+    jet_arcs: u64,
     /// Repetitions of the whole.
     cycles: usize,
 }
@@ -54,8 +52,7 @@ impl Effort {
             fm_size: 1 << 21,
             fm_arcs: 1 << 24,
             fm_passes: 2,
-            jet: false,
-            coarse_epsilon: COARSE_EPSILON,
+            jet_arcs: 0,
             cycles: 0,
         };
         match quality {
@@ -69,8 +66,7 @@ impl Effort {
                 fm_arcs: 1 << 26,
                 tries: 8,
                 fm_passes: 3,
-                jet: true,
-                coarse_epsilon: 1.0,
+                jet_arcs: SMALL,
                 cycles: 2,
                 ..default
             },
@@ -100,7 +96,7 @@ pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
 const CLUSTER_SHARE: f64 = 2.0;
 /// The same on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
 const SMALL_CLUSTER_SHARE: f64 = 1.0;
-/// Share of ε that may be used above the finest level, where Jet does not overload parts anyway. What is left lets the finest level make
+/// Share of ε that may be used above the finest level of a graph that is neither thin nor refined by Jet, which passes through full parts. What is left lets the finest level make
 /// its moves, which are the most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
@@ -147,7 +143,8 @@ impl<'a> Cycles<'a> {
     fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: Option<&[u16]>) -> Vec<u16> {
         let levels = self.coarsen(graph, weights, servers, 0);
         let servers = servers.map(|servers| carry_down_all(servers, &levels));
-        let tight = if self.thin { self.epsilon } else { self.effort.coarse_epsilon * self.epsilon };
+        let loose = self.thin || graph.num_arcs() <= self.effort.jet_arcs;
+        let tight = if loose { self.epsilon } else { COARSE_EPSILON * self.epsilon };
         let layout = self.layout_of(levels.last().map_or(graph.num_vertices(), |level| level.weights.len()));
         let coarsest = match levels.last() {
             Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), (layout, tight)),
@@ -377,7 +374,7 @@ impl<'a> Cycles<'a> {
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
         let mut moves = Cut { graph, weights, capacities: &capacities, parts: layout.parts() as usize };
         move_in_rounds((graph, weights), &mut moves, rounds, parts, &mut loads);
-        if self.effort.jet && !graph.is_read_in_order() {
+        if graph.num_arcs() <= self.effort.jet_arcs && !graph.is_read_in_order() {
             Jet::new(graph, weights, &capacities, parts, &mut loads).run();
         }
         if parts.len() * (layout.parts() as usize).min(FM_PARTS) <= fm_size && graph.num_arcs() <= fm_arcs {
