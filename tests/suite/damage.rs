@@ -1,12 +1,13 @@
 //! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the file named.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use gsplit_store::check;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{command, community, fails, gsplit, ok};
 
@@ -359,6 +360,63 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
         let last = errors.trim_end().lines().last().unwrap();
         assert!(last.starts_with("interrupted: ") && last.ends_with(expected), "{errors}");
     }
+}
+
+/// Terminates `child` and returns its exit code, what it told a script and what it told people. It ends at once: the bound is wide,
+/// for a busy machine, and the work that is left takes longer.
+fn terminated(child: &mut Child) -> (Option<i32>, String, String) {
+    let since = Instant::now();
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if since.elapsed() > Duration::from_secs(10) {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut told = [String::new(), String::new()];
+    child.stdout.take().unwrap().read_to_string(&mut told[0]).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut told[1]).unwrap();
+    let [script, people] = told;
+    (child.wait().unwrap().code(), script, people)
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_long_mini_batch_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &["generate", "community", "--vertices", "2000", "--edges", "500000", "--out", "ds"]);
+    // Its one mini-batch is all edges in eight layers.
+    let train = "train ds --parallelism single --fanouts all,all,all,all,all,all,all,all --hidden 512 --batch-size 2000 \
+                 --epochs 1 --checkpoint run --json";
+    let mut command = command(folder, &train.split_whitespace().collect::<Vec<_>>());
+    let command = command.env("OMP_WAIT_POLICY", "passive").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let (exit, script, people) = terminated(&mut child);
+    let line = "interrupted: no epoch was finished, so nothing is kept";
+    assert_eq!((exit, people.trim_end()), (Some(143), line), "{script}");
+    let told: serde_json::Value = serde_json::from_str(&script).unwrap();
+    assert!(told["exit"] == 143 && told["error"] == line, "{told}");
+    assert_eq!(unfinished(folder), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_who_reads_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than a pipe holds, and nobody reads it.
+    let mut command = command(folder.path(), &["--json", "completions", "bash"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let (exit, _, people) = terminated(&mut child);
+    assert!(exit == Some(143) && people.starts_with("interrupted: "), "{exit:?}: {people}");
 }
 
 #[test]
