@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gsplit_store::check;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{command, community, fails, gsplit, ok};
+use crate::support::{command, community, content, fails, gsplit, ok};
 
 /// All files but the notes of what was found sound.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
@@ -419,20 +419,28 @@ fn an_interrupt_does_not_wait_for_who_reads_the_result() {
     assert!(exit == Some(143) && people.starts_with("interrupted: "), "{exit:?}: {people}");
 }
 
-#[test]
-fn a_full_disk_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    fs::create_dir(folder.join("full")).unwrap();
+/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` where that needs privileges.
+fn on_small_disk<R>(folder: &Path, test: impl FnOnce() -> R) -> Option<R> {
+    let full = folder.join("full");
+    fs::create_dir(&full).unwrap();
     let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", folder.join("full").to_str().unwrap()])
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", full.to_str().unwrap()])
         .stderr(Stdio::null())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
         println!("skipped: mounting a small file system needs privileges");
-        return;
+        return None;
     }
-    let result = std::panic::catch_unwind(|| {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
+    std::process::Command::new("umount").arg(full).status().unwrap();
+    Some(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+#[test]
+fn a_full_disk_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    on_small_disk(folder, || {
         let args = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "full/ds"];
         let early = fails(folder, &args, 1);
         assert_eq!(fs::read_dir(folder.join("full")).unwrap().count(), 0, "nothing is begun");
@@ -450,15 +458,52 @@ fn a_full_disk_is_one_line() {
             ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "ds"]);
             fails(folder, &train.split(' ').collect::<Vec<_>>(), 1)
         });
-        (early, late, checkpoint)
+        let left = unfinished(&folder.join("full"));
+        assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
+        assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
+        if let Some(line) = checkpoint {
+            assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+        }
+        assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
     });
-    let left = unfinished(&folder.join("full"));
-    std::process::Command::new("umount").arg(folder.join("full")).status().unwrap();
-    let (early, late, checkpoint) = result.unwrap();
-    assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
-    assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
-    if let Some(line) = checkpoint {
-        assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+}
+
+/// The space for a second checkpoint grows from nothing, so that the disk is full in each of its files.
+#[cfg(feature = "train")]
+#[test]
+fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "ds"]);
+    let train = "train ds --parallelism single --layers 2 --fanouts 2,2 --hidden 32 --checkpoint full/run --log full/run.jsonl \
+                 --log-csv full/run.csv --tensorboard full/events --resume --quiet --epochs";
+    let train = |epochs| train.split_whitespace().chain([epochs]).collect::<Vec<_>>();
+    let told = on_small_disk(folder, || {
+        let full = folder.join("full");
+        let filler = full.join("filler");
+        ok(folder, &train("1"));
+        let (first, written) = (content(&full.join("run/epoch-00001")), fs::read_dir(&full).unwrap().count());
+        assert_eq!((first.len(), written), (3, 4));
+        let mut told = Vec::new();
+        for free_kib in (0..).step_by(4) {
+            let _ = fs::remove_file(&filler);
+            let room = rustix::fs::statvfs(&full).unwrap();
+            let bytes = (room.f_bavail * room.f_frsize).saturating_sub(free_kib << 10);
+            fs::write(&filler, vec![0; bytes as usize]).unwrap();
+            let output = gsplit(folder, &train("2"));
+            assert!(content(&full.join("run/epoch-00001")) == first, "{free_kib} KiB");
+            if output.status.success() {
+                break;
+            }
+            let line = String::from_utf8(output.stderr).unwrap();
+            assert!(line.starts_with("error: full/") && line.lines().count() == 1, "{free_kib} KiB: {line}");
+            assert!(line.contains(": the disk is full: free some space there or write elsewhere"), "{line}");
+            assert_eq!(unfinished(&full.join("run")), Vec::<PathBuf>::new(), "{free_kib} KiB");
+            told.push(line);
+        }
+        told
+    });
+    for file in ["model.safetensors", "optimizer.safetensors", "checkpoint.json"] {
+        assert!(told.iter().flatten().any(|line| line.contains(file)) || told.is_none(), "{file}: {told:?}");
     }
-    assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
 }
