@@ -1,5 +1,5 @@
 # gsplit in a container: docker build -t gsplit . && docker run --rm -v "$PWD:/data" gsplit doctor
-# This file was not built where it was written: no Docker daemon ran there. Its steps are those of docs/install.md.
+# It was not built yet: no Docker daemon ran where it was written. .github/workflows/release.yml builds it for each tag, and runs doctor in it.
 # The image trains on CPUs. For GPUs, install a PyTorch 2.11 with CUDA in the second stage and set LD_LIBRARY_PATH to its torch/lib.
 
 FROM rust:1-bookworm AS build
@@ -11,7 +11,9 @@ WORKDIR /gsplit
 COPY scripts/libtorch.py scripts/libtorch.lock scripts/
 RUN python3 scripts/libtorch.py
 COPY . .
-RUN make build
+# .dockerignore may leave .git out: git rev-parse --short=12 HEAD, for --version.
+ARG GSPLIT_COMMIT=
+RUN GSPLIT_COMMIT="$GSPLIT_COMMIT" make build
 
 FROM debian:bookworm-slim
 RUN apt-get update \

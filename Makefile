@@ -8,6 +8,15 @@ need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2))
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
+# The virtual environment of the Python package, made again when the pinned versions change.
+python_env := target/python/env
+
+$(python_env)/ready: python/tests/requirements.txt
+	@:$(call need,python3,install Python 3.9 or later (Debian and Ubuntu: sudo apt-get install python3 python3-venv))
+	python3 -m venv --clear $(python_env)
+	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	touch $@
+
 tools:
 	@:$(call need,cargo,install Rust as https://rustup.rs says)
 	@:$(call need,c++,install a C++ compiler (Debian and Ubuntu: sudo apt-get install g++))
@@ -22,8 +31,9 @@ build: setup ## build target/release/gsplit
 man: $(if $(GSPLIT),,build) ## write the man pages and shell completions into target/share/
 	@scripts/share.sh target/share
 
-dist: build ## pack both programs, libtorch, completions and man pages into target/dist/ (runs without Rust)
-	@scripts/dist.sh
+dist: $(if $(GSPLIT),,build) $(python_env)/ready ## pack both programs, libtorch, completions and man pages into target/dist/ (runs without Rust), and use that in an empty root
+	@$(python_env)/bin/python scripts/dist.py --programs "$(dir $(or $(GSPLIT),target/release/gsplit))"
+	@scripts/dist_check.sh "$$(ls -t target/dist/*.tar.gz | head -n 1)"
 
 demo: build ## prepare, partition, train and compare on a generated graph, or on a real one (DATA=path)
 	@DATA="$(DATA)" scripts/demo.sh
@@ -50,15 +60,6 @@ test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emula
 
 gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one and no Rust (target/gpu-bundle/run.sh)
 	@python3 scripts/gpu/bundle.py
-
-# The virtual environment of the Python package, made again when the pinned versions change.
-python_env := target/python/env
-
-$(python_env)/ready: python/tests/requirements.txt
-	@:$(call need,python3,install Python 3.9 or later (Debian and Ubuntu: sudo apt-get install python3 python3-venv))
-	python3 -m venv --clear $(python_env)
-	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
-	touch $@
 
 test-peers: setup $(python_env)/ready ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
 	cargo build

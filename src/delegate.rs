@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 
+use crate::installed::remedy;
+
 /// Subcommands of `gsplit-train`.
 const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
@@ -21,10 +23,7 @@ pub fn to_trainer() -> Option<ExitCode> {
     let error = match beside {
         Ok(program) => missing_libraries(&program).unwrap_or_else(|| {
             let cause = Command::new(&program).args(arguments).exec();
-            format!(
-                "{}: {cause}: it trains, and belongs beside gsplit: copy both, or run `make build`",
-                program.display()
-            )
+            format!("{}: {cause}: it trains, and belongs beside gsplit: copy both, or {}", program.display(), remedy())
         }),
         Err(cause) => format!("cannot find gsplit's own executable: {cause}"),
     };
@@ -38,18 +37,14 @@ fn missing_libraries(program: &Path) -> Option<String> {
     let listed = String::from_utf8_lossy(&listed.stdout);
     let missing: Vec<&str> =
         listed.lines().filter_map(|line| line.trim().split_once(" => not found")).map(|(name, _)| name).collect();
-    (!missing.is_empty()).then(|| {
-        let remedy = "run `make setup` and build again, or unpack the archive or wheel again, whole";
-        format!("{}: {} not found: {remedy}", program.display(), missing.join(", "))
-    })
+    (!missing.is_empty()).then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
 }
 
 /// Output of `gsplit-train` with these `words`.
 pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     let program = std::env::current_exe()?.with_file_name("gsplit-train");
     let answer = Command::new(&program).args(words).output();
-    let answer =
-        answer.with_context(|| format!("{}: it belongs beside gsplit: run `make build`", program.display()))?;
+    let answer = answer.with_context(|| format!("{}: it belongs beside gsplit: {}", program.display(), remedy()))?;
     let errors = String::from_utf8_lossy(&answer.stderr);
     anyhow::ensure!(answer.status.success(), "{}: {}", program.display(), errors.trim().trim_start_matches("error: "));
     Ok(answer.stdout)

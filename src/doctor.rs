@@ -17,10 +17,12 @@ use gsplit_store::memory::Memory;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
+use gsplit::VERSION;
 use gsplit::launch::{Launch, Told};
 use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
+use crate::installed::remedy;
 use advice::{advice, in_containers, little_shm, no_gpu, of_launcher};
 use profile::{MEASURED, Measured, disk_rates, write_profile};
 
@@ -71,7 +73,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     advice.extend(in_containers(&host.namespaces, (ranks, gpus.len())));
     advice.extend(of_launcher(&launch, &told));
     advice.extend(loopback.iter().filter_map(|found| Some(format!("loopback: {}", found["problem"].as_str()?))));
-    ui.say(format_args!("gsplit {}", env!("CARGO_PKG_VERSION")));
+    ui.say(format_args!("gsplit {VERSION}"));
     host.say(ui);
     match &launch {
         Ok(Some(launch)) => ui.say(format_args!("  launcher   {launch}")),
@@ -234,8 +236,7 @@ fn training() -> Training {
     };
     match Command::new(&program).arg("--version").output() {
         Err(error) => {
-            let remedy = "it belongs beside gsplit: copy both, or run `make build`";
-            Training::Fails(format!("{}: {error}: {remedy}", program.display()))
+            Training::Fails(format!("{}: {error}: it belongs beside gsplit: {}", program.display(), remedy()))
         }
         Ok(output) if output.status.success() => {
             Training::Works(String::from_utf8_lossy(&output.stdout).trim().to_string())
@@ -249,7 +250,7 @@ fn training() -> Training {
             }
             let remedy = match getrlimit(Resource::As).current {
                 Some(_) => "memory is limited here: raise the limit (ulimit -v)",
-                None => "run `make setup`, which finds or fetches libtorch, and build again",
+                None => remedy(),
             };
             Training::Fails(format!("{}; {remedy}", said.trim()))
         }

@@ -73,7 +73,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     };
     check_outputs(&args, dataset)?;
     let memory = args.memory.unwrap_or_default().total();
-    let summary = infer(dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
+    let stop = stop_gently(|| "nothing was written".into());
+    let summary = infer(dataset, &args.config, memory, Some(stop), ui).map_err(as_usage)?;
     let seconds = started.elapsed().as_secs_f64();
     ui.say(format_args!(
         "{}: {} vertices by {} after epoch {}{} ({seconds:.2} s{})",

@@ -16,3 +16,6 @@ pub mod partition;
 pub mod presample;
 pub mod removed;
 pub mod ui;
+
+/// Version, in release builds with the commit.
+pub const VERSION: &str = env!("GSPLIT_VERSION");

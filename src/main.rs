@@ -19,6 +19,7 @@ mod export;
 mod figures;
 mod generate;
 mod inspect;
+mod installed;
 mod place;
 mod report;
 mod shard;
@@ -32,7 +33,7 @@ static ALLOCATOR: Allocator = Allocator;
 /// A raw graph becomes a dataset directory once (convert or generate); presample learns how often training touches each
 /// vertex and edge; partition cuts the graph with those weights; train reads these artifacts where they lie.
 #[derive(Parser)]
-#[command(version, max_term_width = 110)]
+#[command(version = gsplit::VERSION, max_term_width = 110)]
 struct Cli {
     #[command(flatten)]
     output: ui::Output,

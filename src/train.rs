@@ -11,7 +11,8 @@ use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
     CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
-    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, most_values_held, train,
+    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, left_behind, most_values_held,
+    train,
 };
 use serde_json::{Map, Value, json};
 
@@ -285,6 +286,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     let size = args.cache.and_then(CacheRoom::size);
     let cache =
         size.map(|size| dataset.features().map(|features| size.bytes(features.num_bytes() as u64))).transpose()?;
+    let (folder, resume) = (args.checkpoint.clone(), args.resume);
+    let stop = stop_gently(move || left_behind(folder.as_deref(), resume));
     let options = RunOptions {
         checkpoint: args.checkpoint,
         resume: args.resume,
@@ -308,7 +311,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         process: processes.map(|processes| processes.process.clone()),
         timeout: Some(args.processes.timeout()),
         abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
-        stop: Some(stop_gently()),
+        stop: Some(stop),
         baseline: Some(Arc::new(OnceLock::new())),
         ..RunOptions::default()
     };

@@ -30,7 +30,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Trains graph neural networks on the datasets that gsplit prepares.
 #[derive(Parser)]
-#[command(name = "gsplit", bin_name = "gsplit", version, max_term_width = 110)]
+#[command(name = "gsplit", bin_name = "gsplit", version = gsplit::VERSION, max_term_width = 110)]
 struct TrainerCli {
     #[command(flatten)]
     output: ui::Output,

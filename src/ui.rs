@@ -4,15 +4,15 @@ mod progress;
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::sync::Mutex;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging, take_signals};
+use gsplit_store::{NoProgress, Progress, Stage, Unit, check, end_at_once, staging, take_signals};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
@@ -96,13 +96,36 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
 /// The command line has `--json`.
 static JSON: AtomicBool = AtomicBool::new(false);
-/// The subcommand watches [`INTERRUPTED`] and ends by itself.
-static GENTLE: AtomicBool = AtomicBool::new(false);
+/// Time that a subcommand has for an end of its own after an interrupt. All is over within two seconds.
+const GRACE: Duration = Duration::from_secs(1);
+/// After that, time to remove what is unfinished, and then to say so.
+const LAST: Duration = Duration::from_millis(200);
 
-/// For a subcommand that ends by itself when it is interrupted: what it has to watch. libtorch's threads do not survive the
-/// destructors that a sudden exit runs.
-pub fn stop_gently() -> &'static AtomicBool {
-    GENTLE.store(true, Ordering::SeqCst);
+/// Set for a subcommand that watches [`INTERRUPTED`] and ends by itself.
+static GENTLE: Mutex<Option<Gentle>> = Mutex::new(None);
+
+struct Gentle {
+    grace: Duration,
+    left: Box<dyn Fn() -> String + Send>,
+}
+
+fn gentle() -> MutexGuard<'static, Option<Gentle>> {
+    GENTLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a subcommand that ends by itself when it is interrupted: the flag that it has to watch. One that takes too long for it, in a long
+/// mini-batch or a slow disk, is ended, and `left` says what it leaves.
+pub fn stop_gently(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
+    stop_within(GRACE, left)
+}
+
+/// The same for one that waits for another gsplit, which has the usual time.
+pub fn stop_after_child(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
+    stop_within(GRACE + 2 * LAST + Duration::from_millis(100), left)
+}
+
+fn stop_within(grace: Duration, left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
+    *gentle() = Some(Gentle { grace, left: Box::new(left) });
     &INTERRUPTED
 }
 
@@ -177,11 +200,10 @@ fn complain_of_interrupt(kept: &[PathBuf]) {
 pub fn interrupted() -> ! {
     SIGNAL.store(SIGTERM, Ordering::SeqCst);
     complain_of_interrupt(&staging::remove_all());
-    std::process::exit(SIGTERM.into())
+    end_at_once(SIGTERM)
 }
 
-/// Ends the program because of `error` although some of its threads hang: they keep it from returning, and libtorch's do not
-/// survive the destructors that a sudden exit runs. So the process becomes one that fails at once.
+/// Ends the program because of `error` although some of its threads hang and keep it from returning.
 pub fn give_up(error: &str) -> ! {
     complain(&format!("error: {error}"));
     if JSON.load(Ordering::SeqCst) {
@@ -190,19 +212,34 @@ pub fn give_up(error: &str) -> ! {
     }
     let _ = std::io::stdout().flush();
     staging::remove_all();
-    // Returns only where there is no shell.
-    let _ = Command::new("/bin/sh").args(["-c", "exit 1"]).exec();
-    std::process::exit(1)
+    end_at_once(1)
 }
 
+/// Runs on a thread of its own and ends the process, in two seconds whatever the other threads do: computing, waiting for a disk or
+/// for whoever reads what is printed. Polls in every loop would be late all the same: a read is as long as the disk is slow.
 fn on_interrupt(exit: u8) {
+    let since = Instant::now();
     SIGNAL.store(exit, Ordering::SeqCst);
     INTERRUPTED.store(true, Ordering::SeqCst);
-    if GENTLE.load(Ordering::SeqCst) {
-        return;
+    let grace = gentle().as_ref().map(|gentle| gentle.grace);
+    let removed_by = since + grace.unwrap_or(GRACE).max(GRACE) + LAST;
+    let end = move || {
+        thread::sleep((removed_by + LAST).saturating_duration_since(Instant::now()));
+        end_at_once(exit)
+    };
+    let _ = thread::Builder::new().name("end".into()).spawn(end);
+    thread::sleep(grace.unwrap_or_default());
+    let (removed, kept) = mpsc::channel();
+    let remove = move || removed.send(staging::remove_all());
+    let _ = thread::Builder::new().name("remove".into()).spawn(remove);
+    match (kept.recv_timeout(removed_by.saturating_duration_since(Instant::now())), &*gentle()) {
+        (Err(_), _) => {
+            tell_interrupt("interrupted: the next run removes what is unfinished, what was finished before is kept")
+        }
+        (Ok(_), Some(gentle)) => tell_interrupt(&format!("interrupted: {}", (gentle.left)())),
+        (Ok(kept), None) => complain_of_interrupt(&kept),
     }
-    complain_of_interrupt(&staging::remove_all());
-    std::process::exit(exit.into());
+    end_at_once(exit)
 }
 
 fn on_panic(info: &PanicHookInfo<'_>) {
@@ -272,7 +309,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     }));
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
-        if GENTLE.load(Ordering::SeqCst) {
+        if gentle().is_some() {
             // It knows what is left.
             match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
                 Some(told) if told.starts_with("interrupted: ") => tell_interrupt(&told),
@@ -281,7 +318,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             return ExitCode::from(SIGNAL.load(Ordering::SeqCst));
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -318,14 +355,14 @@ fn wait_for_sigterm() -> std::io::Result<()> {
             on_interrupt(SIGTERM);
         }
     };
-    std::thread::Builder::new().name("sigterm".into()).spawn(wait).map(drop)
+    thread::Builder::new().name("sigterm".into()).spawn(wait).map(drop)
 }
 
 fn start_threads(output: Output) -> anyhow::Result<()> {
     let threads = match (output.threads, output.own) {
         (Some(threads), _) => threads.into(),
         (None, 0) => return Ok(()),
-        (None, _) => std::thread::available_parallelism().map_or(1, usize::from),
+        (None, _) => thread::available_parallelism().map_or(1, usize::from),
     };
     // Whether any are left is for the subcommand to say.
     let shared = threads.saturating_sub(output.own).max(1);

@@ -22,7 +22,5 @@ pub fn libtorch() -> Option<PathBuf> {
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
     // target/release/gsplit goes on working in a checkout that was moved.
     println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../../libtorch/lib");
-    // bin/gsplit-train of an unpacked archive (scripts/dist.sh).
-    println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib");
     Some(libtorch.into())
 }

@@ -383,8 +383,15 @@ def test_edges_drawn_by_weight(tmp_path: Path) -> None:
     ds = write(tmp_path / "ds", edge_columns={"weight": weights})
     for batch in loader(ds, [3, 3], draw_by="weight", edge_ids=True):
         assert (weights[batch.e_id] > 0).all()
-    with pytest.raises(gsplit.DatasetError, match="`time`"):
+    with pytest.raises(ValueError, match=r"^draw_by 'time', expected 'weight'$"):
         loader(ds, draw_by="time")
+    with pytest.raises(ValueError, match=r"^draw_by 'weight', the dataset has no column of one number an edge$"):
+        loader(plain, draw_by="weight")
+    pairs = np.zeros((plain.num_edges, 2), np.float32)
+    several = write(tmp_path / "several", edge_columns={"pair": pairs, "kind": weights, "weight": weights})
+    told = r"^draw_by 'pair', expected 'kind' or 'weight' \(pair: several numbers an edge\)$"
+    with pytest.raises(ValueError, match=told):
+        loader(several, draw_by="pair")
 
 
 def test_arrays_are_the_memory_that_was_filled(ds: gsplit.Dataset) -> None:

@@ -380,6 +380,9 @@ def test_draws_by_weight_go_with_the_edges_and_tell_their_factors(data: Path) ->
         # Edges of weight 0 are never drawn.
         assert kinds[layer.edge_ids].min() > 0
         assert layer.factors is not None and layer.factors.shape == layer.edge_ids.shape
+    for make in (SplitLoader, LinkLoader):
+        with pytest.raises(ValueError, match=r"draw_by 'kinds', expected .*'kind'"):
+            make(data / "ds", [2], draw_by="kinds")
 
 
 def loader_threads() -> int:

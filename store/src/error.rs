@@ -1,5 +1,6 @@
 //! Errors of a dataset directory, each one line with its remedy.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Result of every fallible call of this crate.
@@ -10,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {cause}{}", path.display(), hint(cause))]
+    #[error("{}: {}{}", path.display(), plainly(cause), hint(cause))]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
@@ -129,9 +130,18 @@ impl Error {
     }
 }
 
+/// Words of `cause`, plain ones for a disk that is full.
+fn plainly(cause: &std::io::Error) -> String {
+    match cause.kind() {
+        ErrorKind::StorageFull => "the disk is full".into(),
+        ErrorKind::QuotaExceeded => "your quota of the disk is full".into(),
+        _ => cause.to_string(),
+    }
+}
+
 /// The remedy for the I/O errors that have one.
 fn hint(cause: &std::io::Error) -> &'static str {
-    use std::io::ErrorKind as K;
+    use ErrorKind as K;
     match cause.kind() {
         K::StorageFull | K::QuotaExceeded => {
             ": free some space there or write elsewhere; what was finished before is untouched"

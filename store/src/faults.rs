@@ -86,8 +86,14 @@ fn end(bytes: usize) -> ! {
     let length = line.len() - free;
     // Neither locked nor buffered.
     let _ = rustix::io::write(rustix::stdio::stderr(), &line[..length]);
+    end_at_once(1)
+}
+
+/// Ends the process whatever its threads do, without the destructors of libraries: libtorch's do not survive its threads, and some
+/// wait for what hangs.
+pub fn end_at_once(exit: u8) -> ! {
     // SAFETY: ends the process.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(exit.into()) }
 }
 
 /// The end of a pipe to the thread that waits for SIGBUS.

@@ -80,7 +80,7 @@ pub use choose::choose;
 pub use dataset::Dataset;
 pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result};
-pub use faults::{Allocator, attempt, take_signals};
+pub use faults::{Allocator, attempt, end_at_once, take_signals};
 pub use features::{
     DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead,
     VisitRow, WrittenFeatures, planned_reads,

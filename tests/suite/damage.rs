@@ -1,14 +1,15 @@
 //! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the file named.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use gsplit_store::check;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{command, community, fails, gsplit, ok};
+use crate::support::{command, community, content, fails, gsplit, ok};
 
 /// All files but the notes of what was found sound.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
@@ -361,20 +362,85 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
     }
 }
 
+/// Terminates `child` and returns its exit code, what it told a script and what it told people. It ends at once: the bound is wide,
+/// for a busy machine, and the work that is left takes longer.
+fn terminated(child: &mut Child) -> (Option<i32>, String, String) {
+    let since = Instant::now();
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if since.elapsed() > Duration::from_secs(10) {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut told = [String::new(), String::new()];
+    child.stdout.take().unwrap().read_to_string(&mut told[0]).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut told[1]).unwrap();
+    let [script, people] = told;
+    (child.wait().unwrap().code(), script, people)
+}
+
+#[cfg(feature = "train")]
 #[test]
-fn a_full_disk_is_one_line() {
+fn a_long_mini_batch_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    fs::create_dir(folder.join("full")).unwrap();
+    ok(folder, &["generate", "community", "--vertices", "2000", "--edges", "500000", "--out", "ds"]);
+    // Its one mini-batch is all edges in eight layers.
+    let train = "train ds --parallelism single --fanouts all,all,all,all,all,all,all,all --hidden 512 --batch-size 2000 \
+                 --epochs 1 --checkpoint run --json";
+    let mut command = command(folder, &train.split_whitespace().collect::<Vec<_>>());
+    let command = command.env("OMP_WAIT_POLICY", "passive").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let (exit, script, people) = terminated(&mut child);
+    let line = "interrupted: no epoch was finished, so nothing is kept";
+    assert_eq!((exit, people.trim_end()), (Some(143), line), "{script}");
+    let told: serde_json::Value = serde_json::from_str(&script).unwrap();
+    assert!(told["exit"] == 143 && told["error"] == line, "{told}");
+    assert_eq!(unfinished(folder), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_who_reads_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than a pipe holds, and nobody reads it.
+    let mut command = command(folder.path(), &["--json", "completions", "bash"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let (exit, _, people) = terminated(&mut child);
+    assert!(exit == Some(143) && people.starts_with("interrupted: "), "{exit:?}: {people}");
+}
+
+/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` where that needs privileges.
+fn on_small_disk<R>(folder: &Path, test: impl FnOnce() -> R) -> Option<R> {
+    let full = folder.join("full");
+    fs::create_dir(&full).unwrap();
     let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", folder.join("full").to_str().unwrap()])
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", full.to_str().unwrap()])
         .stderr(Stdio::null())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
         println!("skipped: mounting a small file system needs privileges");
-        return;
+        return None;
     }
-    let result = std::panic::catch_unwind(|| {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
+    std::process::Command::new("umount").arg(full).status().unwrap();
+    Some(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+#[test]
+fn a_full_disk_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    on_small_disk(folder, || {
         let args = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "full/ds"];
         let early = fails(folder, &args, 1);
         assert_eq!(fs::read_dir(folder.join("full")).unwrap().count(), 0, "nothing is begun");
@@ -392,15 +458,52 @@ fn a_full_disk_is_one_line() {
             ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "ds"]);
             fails(folder, &train.split(' ').collect::<Vec<_>>(), 1)
         });
-        (early, late, checkpoint)
+        let left = unfinished(&folder.join("full"));
+        assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
+        assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
+        if let Some(line) = checkpoint {
+            assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+        }
+        assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
     });
-    let left = unfinished(&folder.join("full"));
-    std::process::Command::new("umount").arg(folder.join("full")).status().unwrap();
-    let (early, late, checkpoint) = result.unwrap();
-    assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
-    assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
-    if let Some(line) = checkpoint {
-        assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+}
+
+/// The space for a second checkpoint grows from nothing, so that the disk is full in each of its files.
+#[cfg(feature = "train")]
+#[test]
+fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "ds"]);
+    let train = "train ds --parallelism single --layers 2 --fanouts 2,2 --hidden 32 --checkpoint full/run --log full/run.jsonl \
+                 --log-csv full/run.csv --tensorboard full/events --resume --quiet --epochs";
+    let train = |epochs| train.split_whitespace().chain([epochs]).collect::<Vec<_>>();
+    let told = on_small_disk(folder, || {
+        let full = folder.join("full");
+        let filler = full.join("filler");
+        ok(folder, &train("1"));
+        let (first, written) = (content(&full.join("run/epoch-00001")), fs::read_dir(&full).unwrap().count());
+        assert_eq!((first.len(), written), (3, 4));
+        let mut told = Vec::new();
+        for free_kib in (0..).step_by(4) {
+            let _ = fs::remove_file(&filler);
+            let room = rustix::fs::statvfs(&full).unwrap();
+            let bytes = (room.f_bavail * room.f_frsize).saturating_sub(free_kib << 10);
+            fs::write(&filler, vec![0; bytes as usize]).unwrap();
+            let output = gsplit(folder, &train("2"));
+            assert!(content(&full.join("run/epoch-00001")) == first, "{free_kib} KiB");
+            if output.status.success() {
+                break;
+            }
+            let line = String::from_utf8(output.stderr).unwrap();
+            assert!(line.starts_with("error: full/") && line.lines().count() == 1, "{free_kib} KiB: {line}");
+            assert!(line.contains(": the disk is full: free some space there or write elsewhere"), "{line}");
+            assert_eq!(unfinished(&full.join("run")), Vec::<PathBuf>::new(), "{free_kib} KiB");
+            told.push(line);
+        }
+        told
+    });
+    for file in ["model.safetensors", "optimizer.safetensors", "checkpoint.json"] {
+        assert!(told.iter().flatten().any(|line| line.contains(file)) || told.is_none(), "{file}: {told:?}");
     }
-    assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
 }

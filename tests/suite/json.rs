@@ -113,4 +113,16 @@ fn a_missing_library_is_told_to_scripts_too() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(told["error"].as_str().unwrap().contains("libtorch_cpX.so not found: run `make setup`"), "{told}");
     assert_eq!((output.status.code(), told["exit"].as_i64()), (Some(1), Some(1)));
+    // In an environment of Python's, and in an archive, a clone is no help.
+    let bin = folder.join("bin");
+    fs::create_dir(&bin).unwrap();
+    ["gsplit", "gsplit-train"].into_iter().for_each(|name| fs::rename(folder.join(name), bin.join(name)).unwrap());
+    for (sign, remedy) in [("bin/python3", "install the wheel again"), ("INSTALL", "unpack the archive again")] {
+        fs::write(folder.join(sign), "").unwrap();
+        for words in [&["train", "ds"][..], &["doctor"]] {
+            let output = std::process::Command::new(bin.join("gsplit")).args(words).output().unwrap();
+            let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(told.contains(remedy) && !told.contains("make setup"), "{words:?}: {told}");
+        }
+    }
 }

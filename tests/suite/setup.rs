@@ -1,4 +1,4 @@
-//! `make setup`: which libtorch it links.
+//! `make setup`: which libtorch it links; and the check of `make dist`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -53,4 +53,43 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
         assert!(said.ends_with(&linked), "{said}");
     }
     assert_eq!(fs::read_link(fetched.join("lib")).unwrap(), torch.join("lib"));
+}
+
+/// An archive of the preparation tools alone; `make dist` checks one of everything.
+#[cfg(feature = "train")]
+#[test]
+fn a_program_works_in_an_empty_root() {
+    let allowed = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        println!("skipped: this system gives no namespaces");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_gsplit"), bin.join("gsplit")).unwrap();
+    let check = || {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/dist_check.sh");
+        let done = Command::new(script).arg(folder.path()).output().unwrap();
+        (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+    };
+    let needs = |libraries: &str| fs::write(folder.path().join("INSTALL"), format!("it needs {libraries}.\n")).unwrap();
+    needs("libc.so.6, libgcc_s.so.1, libm.so.6");
+    // Built where libtorch is, it would find that.
+    let (works, told) = check();
+    assert!(!works && told.contains("looks for libraries in"), "{told}");
+    let program = fs::read(bin.join("gsplit")).unwrap();
+    let listed = Command::new("readelf").arg("--dynamic").arg(bin.join("gsplit")).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let runpath = listed.lines().find(|line| line.contains("(RUNPATH)")).unwrap().split(['[', ']']).nth(1).unwrap();
+    let at = program.windows(runpath.len()).position(|found| found == runpath.as_bytes()).unwrap();
+    let mut own = b"$ORIGIN/../lib".to_vec();
+    own.resize(runpath.len(), 0);
+    let program = [&program[..at], &own, &program[at + runpath.len()..]].concat();
+    fs::write(bin.join("gsplit"), program).unwrap();
+    let (works, told) = check();
+    assert!(works && told.contains("works in an empty root"), "{told}");
+    needs("libc.so.6, libm.so.6");
+    let (works, told) = check();
+    assert!(!works && told.contains("libgcc_s.so.1: cannot open shared object file"), "{told}");
 }

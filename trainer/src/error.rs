@@ -269,7 +269,7 @@ mod tests {
         // Files are named, and say what to do.
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         for (err, expected) in [
-            (SafeTensorError::IoError(full), "run/model.safetensors: no storage space: free some space there"),
+            (SafeTensorError::IoError(full), "run/model.safetensors: the disk is full: free some space there"),
             (SafeTensorError::InvalidHeader, "run/model.safetensors: no tensors as safetensors, or damaged"),
         ] {
             let error = Error::from(tch::TchError::SafeTensorError { path: "run/model.safetensors".into(), err });

@@ -83,5 +83,6 @@ pub use rates::{GpuRates, PairRate, Rates};
 pub use report::log::{foreign_events, is_csv_log, is_json_log};
 pub use report::{DiskForecast, EpochReport, LayerRows, Summary, Timings, Work};
 pub use residence::cache::CacheSummary;
+pub use run::advice::left_behind;
 pub use run::locality::next_draw_factor;
 pub use train::train;

@@ -90,7 +90,8 @@ pub fn load_torch_cuda() -> Result<(), GpuError> {
         true => Ok(()),
         false => Err(GpuError::Missing {
             library: "torch's CUDA part (libtorch_cuda.so)",
-            remedy: "run `make setup` where a PyTorch for CUDA is installed, or run with --device cpu",
+            remedy: "install a PyTorch 2.11 for CUDA; then, in a clone, run `make setup`, with an archive add its torch/lib to \
+                     LD_LIBRARY_PATH; or run with --device cpu",
         }),
     }
 }

@@ -96,8 +96,9 @@ pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
 const CLUSTER_SHARE: f64 = 2.0;
 /// The same on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
 const SMALL_CLUSTER_SHARE: f64 = 1.0;
-/// Share of ε that may be used above the finest level of a graph that is neither thin nor refined by Jet, which passes through full parts. What is left lets the finest level make
-/// its moves, which are the most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
+/// Share of ε that may be used above the finest level, of a graph that is neither thin nor refined by Jet, which passes through full parts.
+/// What is left lets the finest level make its moves, which are the most valuable: on an R-MAT graph with counters that alone lowers the cut
+/// by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
 /// Most arcs of a coarse graph that is made of one of `arcs`, where there is room.

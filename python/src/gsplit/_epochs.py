@@ -44,6 +44,18 @@ def check_counts(batch_size: int, prefetch: int, threads: int | None, seed: int)
         raise ValueError(f"seed {seed}, expected one from 0 to 2^64 - 1")
 
 
+def check_draw_by(ds: Dataset, column: str | None) -> None:
+    """Refuses what is no edge column to draw by, before anything is read."""
+    columns = ds.manifest.get("edge_columns", {})
+    choices = [name for name in columns if columns[name]["width"] == 1]
+    if column is None or column in choices:
+        return
+    others = ", ".join(name for name in columns if name not in choices)
+    listed = " or ".join(map(repr, choices))
+    expected = f"expected {listed}" if choices else "the dataset has no column of one number an edge"
+    raise ValueError(f"draw_by {column!r}, {expected}" + (f" ({others}: several numbers an edge)" if others else ""))
+
+
 def reading(load_features: bool | str) -> dict[str, bool]:
     """The extension's options for where feature rows are read from."""
     if load_features not in (False, True, "disk"):

@@ -140,6 +140,7 @@ class NeighborLoader(_epochs.Epochs):
         if dtype not in ("stored", "float32"):
             raise ValueError(f"dtype {dtype!r}, expected stored or float32")
         _epochs.check_counts(batch_size, prefetch, threads, seed)
+        _epochs.check_draw_by(self.dataset, draw_by)
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size are given together, or neither")
         ranks = 1 if world_size is None else world_size

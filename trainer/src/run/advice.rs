@@ -3,6 +3,8 @@
 //! The place of the error knows neither, so it is said where the run ends. An option that is to be given is one that was not;
 //! one that is to be left out is one that was.
 
+use std::path::Path;
+
 use crate::job::options::RunOptions;
 use crate::report::checkpoint::newest;
 use crate::{Error, TrainConfig};
@@ -13,7 +15,9 @@ impl Error {
         let kept = options.checkpoint.as_deref().and_then(newest).is_some();
         let lower = format!("lower --lr, now {}", config.optimizer.lr);
         let advice = match &self {
-            Self::Interrupted(_) => return Self::Interrupted(left(kept, options)),
+            Self::Interrupted(_) => {
+                return Self::Interrupted(left_behind(options.checkpoint.as_deref(), options.resume));
+            }
             Self::Diverged { .. } => format!("{lower}, or check the features"),
             Self::Spoilt { .. } if config.optimizer.clip_norm.is_some() => format!("{lower}, or check the features"),
             Self::Spoilt { .. } => format!("{lower}, set --clip-norm or check the features"),
@@ -25,13 +29,13 @@ impl Error {
     }
 }
 
-/// Rest of an interrupted run, and how to go on.
-fn left(kept: bool, options: &RunOptions) -> String {
-    match (&options.checkpoint, kept) {
-        (None, _) => "nothing is kept, a run with --checkpoint DIR can be resumed".into(),
-        (Some(_), false) => "no epoch was finished, so nothing is kept".into(),
-        (Some(folder), true) => {
-            let again = if options.resume { "the same command" } else { "the same command with --resume" };
+/// Rest of an interrupted run whose checkpoints are in `folder`, and how to go on; `resume` says whether it was resumed itself.
+pub fn left_behind(folder: Option<&Path>, resume: bool) -> String {
+    let Some(folder) = folder else { return "nothing is kept, a run with --checkpoint DIR can be resumed".into() };
+    match newest(folder) {
+        None => "no epoch was finished, so nothing is kept".into(),
+        Some(_) => {
+            let again = if resume { "the same command" } else { "the same command with --resume" };
             format!("the last checkpoint in {} is kept; {again} goes on from there", folder.display())
         }
     }

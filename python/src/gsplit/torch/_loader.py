@@ -89,6 +89,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         if parallelism not in ("split", "owned", "data"):
             raise ValueError(f"parallelism {parallelism!r}, expected split, owned or data")
         _epochs.check_counts(batch_size, prefetch, threads, seed)
+        _epochs.check_draw_by(self.dataset, draw_by)
         self.parallelism = parallelism if self.size > 1 else "data"
         """As it is done: of one rank all are `data`."""
         of_edges = _links is not None and _links.negatives is not None
