@@ -68,7 +68,6 @@ impl Effort {
                 fm_passes: 3,
                 jet_arcs: SMALL,
                 cycles: 2,
-                ..default
             },
         }
     }
