@@ -1,8 +1,8 @@
 //! Connected components as they are found: a forest that any number of threads joins trees of.
 //!
 //! Every vertex points to a lower one of its tree or to itself. An edge joins the trees of its ends by hooking the higher root under the
-//! lower one, with a compare-and-swap that fails where the root has been hooked meanwhile; a search halves the path that it walks. In the end roots
-//! are the lowest vertices of their components, whatever order the threads took.
+//! lower one, with a compare-and-swap that fails where the root has been hooked meanwhile; a search halves the path that it walks. In
+//! the end roots are the lowest vertices of their components, whatever order the threads took.
 //! Source: Anderson and Woll, "Wait-free parallel algorithms for the union-find problem", 1991. Cost: nearly O(n + m), 4 bytes a vertex.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Computation on plain slices and on GPUs: sampling, splitting, gathering, aggregation, attention, counting, activations,
+//! Computation on plain slices and on GPUs: sampling, splitting, gathering, aggregation, attention, counting, components, activations,
 //! norms, dropout masks, and products in bf16; and the communicators that join ranks.
 //!
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of

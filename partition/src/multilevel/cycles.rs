@@ -272,13 +272,7 @@ impl<'a> Cycles<'a> {
         epsilon: f64,
     ) -> Vec<u16> {
         let capacities = self.capacities_of_one(weights);
-        let halving = Halving {
-            bundles: layout.parts(),
-            layout: self.layout.on_one_server(),
-            capacities: &capacities,
-            thin: self.thin,
-            tries: initial::TRIES,
-        };
+        let halving = self.halving(layout.parts(), &capacities, initial::TRIES);
         let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
         let tries = (0..self.effort.tries).into_par_iter().map(|attempt| {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
@@ -289,6 +283,11 @@ impl<'a> Cycles<'a> {
         });
         let best = tries.min_by(|(a, i, _), (b, j, _)| a.0.total_cmp(&b.0).then((a.1, i).cmp(&(b.1, j))));
         best.map(|(_, _, parts)| parts).unwrap_or_default()
+    }
+
+    /// Cuts to `bundles`; one part in the end carries `capacities` at most.
+    fn halving<'b>(&'b self, bundles: u32, capacities: &'b [u64], tries: u64) -> Halving<'b> {
+        Halving { bundles, layout: self.layout.on_one_server(), capacities, thin: self.thin, tries }
     }
 
     /// Most that one part may carry in the end, one number for each constraint.
@@ -343,13 +342,7 @@ impl<'a> Cycles<'a> {
         }
         let seed = scramble(self.seed ^ u64::from(next.parts()));
         let capacities = self.capacities_of_one(weights);
-        let halving = Halving {
-            bundles: next.per_server(),
-            layout: self.layout.on_one_server(),
-            capacities: &capacities,
-            thin: self.thin,
-            tries: initial::TRIES_OF_BUNDLE,
-        };
+        let halving = self.halving(next.per_server(), &capacities, initial::TRIES_OF_BUNDLE);
         initial::unbundle((graph, weights), parts, (layout, next), halving, seed);
         self.refine(graph, weights, next, parts, epsilon);
         next

