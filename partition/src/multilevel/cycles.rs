@@ -24,13 +24,13 @@ use crate::{Layout, VertexWeights};
 pub(super) struct Effort {
     /// Rounds of clustering on each level.
     cluster_rounds: usize,
-    /// Coarsening ends at this many vertices a part, and bundles are cut where a level has them.
+    /// Coarsening ends at this many vertices a part, and bundles are cut where a level has them, but for small parts.
     coarsest_per_part: usize,
     /// Rounds of label propagation refinement on each level.
     pub refine_rounds: usize,
     /// Initial cuts.
     tries: u64,
-    /// FM refines levels where vertices times parts, 8 at most, are at most this many ...
+    /// FM refines levels where vertices times parts, [`FM_PARTS`] at most, are at most this many ...
     fm_size: usize,
     /// ... and arcs at most this many.
     fm_arcs: u64,
@@ -51,7 +51,7 @@ impl Effort {
             tries: 2,
             fm_size: 1 << 21,
             fm_arcs: 1 << 24,
-            fm_passes: 2,
+            fm_passes: 8,
             jet_arcs: 0,
             cycles: 0,
         };
@@ -84,8 +84,15 @@ const COARSEST: usize = 3000;
 const THIN_ARCS: u64 = 6;
 /// Clusters of a thin graph weigh this many times the mean vertex of their level at most.
 pub(super) const THIN_GROWTH: f64 = 3.0;
-/// FM takes a vertex to touch this many parts at most.
+/// FM takes a vertex to touch this many parts at most ...
 const FM_PARTS: usize = 8;
+/// ... and of small parts this many, so that it refines levels of twice the size: it is a smaller share of the time there.
+const FM_SMALL_PARTS: usize = 4;
+/// A small part has fewer vertices than this in the end.
+const SMALL_PART: usize = 100;
+/// Bundles of small parts are cut where a level has this many vertices a part: so more levels than the finest move vertices between the
+/// parts themselves. The cuts of com-DBLP and a grid in 4,096 are 0.5 % smaller.
+const VERTICES_PER_SMALL_PART: usize = 60;
 /// Parts of the coarsest graph, where there are more in the end.
 const FIRST_PARTS: u32 = 16;
 /// Coarsening ends when a level keeps more than this share of the vertices.
@@ -110,6 +117,11 @@ pub(super) fn is_thin<G: Graph>(graph: &G) -> bool {
     graph.num_arcs() <= THIN_ARCS * graph.num_vertices() as u64
 }
 
+/// Whether so many parts of the graph are small.
+pub(super) fn are_small<G: Graph>(graph: &G, parts: u32) -> bool {
+    graph.num_vertices() < SMALL_PART * parts as usize
+}
+
 /// The cycles of one partition: its layout and balance, and the effort to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles<'a> {
@@ -121,6 +133,8 @@ pub(super) struct Cycles<'a> {
     pub max_arcs: u64,
     /// Whether the finest graph is thin.
     pub thin: bool,
+    /// Whether the finest graph has few vertices a part.
+    pub small_parts: bool,
     pub progress: &'a dyn Progress,
 }
 
@@ -156,7 +170,8 @@ impl<'a> Cycles<'a> {
     /// Layout of the parts of a graph of `size` vertices: bundles where all parts would be too small.
     fn layout_of(&self, size: usize) -> Layout<'a> {
         let (servers, all) = (self.layout.servers(), self.layout.per_server());
-        let fitting = (size / self.effort.coarsest_per_part) as u32 / servers;
+        let per_part = if self.small_parts { VERTICES_PER_SMALL_PART } else { self.effort.coarsest_per_part };
+        let fitting = (size / per_part) as u32 / servers;
         let most = fitting.max(FIRST_PARTS);
         self.layout.bundles(if most >= all { all } else { 1 << most.ilog2() })
     }
@@ -370,7 +385,8 @@ impl<'a> Cycles<'a> {
         if graph.num_arcs() <= self.effort.jet_arcs && !graph.is_read_in_order() {
             Jet::new(graph, weights, &capacities, parts, &mut loads).run();
         }
-        if parts.len() * (layout.parts() as usize).min(FM_PARTS) <= fm_size && graph.num_arcs() <= fm_arcs {
+        let touched = if self.small_parts { FM_SMALL_PARTS } else { FM_PARTS };
+        if parts.len() * (layout.parts() as usize).min(touched) <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }
     }

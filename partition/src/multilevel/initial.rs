@@ -32,7 +32,7 @@ const CLUSTERS: u64 = 24;
 /// Sides that are grown on the coarsest graph of a first cut ...
 pub(super) const TRIES: u64 = 16;
 /// ... and of a bundle: there are many, and refinement puts right what one of them lacks.
-pub(super) const TRIES_OF_BUNDLE: u64 = 4;
+pub(super) const TRIES_OF_BUNDLE: u64 = 8;
 /// Passes of FM on a level.
 const PASSES: usize = 3;
 

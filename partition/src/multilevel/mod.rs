@@ -39,7 +39,7 @@ use gsplit_store::Progress;
 
 use crate::repair::{balance, fill_empty_parts};
 use crate::{Objective, Partitioner, Problem, Result};
-use cycles::{Cycles, Effort, is_thin};
+use cycles::{Cycles, Effort, are_small, is_thin};
 use room::Room;
 use undirected::Undirected;
 
@@ -76,6 +76,7 @@ impl Partitioner for Multilevel {
             effort: Effort::of(problem.quality),
             max_arcs: room.max_arcs,
             thin: is_thin(&graph),
+            small_parts: are_small(&graph, layout.parts()),
             progress,
         };
         let mut assignment = match layout.servers() {

@@ -229,6 +229,7 @@ fn a_cycle_improves_parts_of_few_vertices_each() {
         effort: Effort::of(Quality::Default),
         max_arcs: u64::MAX,
         thin: false,
+        small_parts: false,
         progress: &NoProgress,
     };
     let mended = cycles.partition(&finest, &weights, Some(&torn));
@@ -324,8 +325,16 @@ fn coarse_graphs_together_keep_to_their_room() {
     let weights = VertexWeights::unit(dataset.num_vertices());
     let cut_within = |max_arcs| {
         let effort = Effort::of(Quality::Default);
-        let cycles =
-            Cycles { layout: 4.into(), epsilon: 0.03, seed: 3, effort, max_arcs, thin: false, progress: &NoProgress };
+        let cycles = Cycles {
+            layout: 4.into(),
+            epsilon: 0.03,
+            seed: 3,
+            effort,
+            max_arcs,
+            thin: false,
+            small_parts: false,
+            progress: &NoProgress,
+        };
         let held: u64 = cycles.coarsen(&finest, &weights, None, 0).iter().map(|level| level.graph.num_arcs()).sum();
         (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
     };
