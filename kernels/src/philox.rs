@@ -31,10 +31,11 @@ pub(crate) fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// [`philox4x32_10`] of `N` counters whose second words are `c1`, word by word. Lanes are as wide as the products, so that
 /// the compiler makes vectors of them.
 #[inline(always)]
-pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], c1: [u32; N], key: [u32; 2]) -> [[u32; N]; 4] {
+pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], second: [u32; N], key: [u32; 2]) -> [[u32; N]; 4] {
     let [mut k0, mut k1] = key;
     let wide = |word: u32| [u64::from(word); N];
-    let [mut c0, mut c1, mut c2, mut c3] = [wide(c0), c1.map(u64::from), wide(c2), wide(c3)];
+    let [mut c0, mut c1, mut c2, mut c3] = [wide(c0), wide(0), wide(c2), wide(c3)];
+    c1.iter_mut().zip(second).for_each(|(c1, second)| *c1 = u64::from(second));
     for _ in 0..10 {
         for lane in 0..N {
             // The upper halves of c1 and c3 hold rubbish, which the products do not see.
@@ -48,7 +49,11 @@ pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], c1: [u32; N],
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
-    [c0, c1, c2, c3].map(|words| words.map(|word| word as u32))
+    let mut words = [[0; N]; 4];
+    for (words, lanes) in words.iter_mut().zip([c0, c1, c2, c3]) {
+        words.iter_mut().zip(lanes).for_each(|(word, lane)| *word = lane as u32);
+    }
+    words
 }
 
 /// Purpose of random numbers. Streams of one seed never meet. The numbers are part of every result: never change one.

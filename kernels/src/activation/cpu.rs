@@ -74,9 +74,15 @@ impl Epilogue<'_> {
                     }
                     match self.activation {
                         Activation::Identity => {}
-                        Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                        Activation::Relu => {
+                            for x in &mut *row {
+                                *x = if *x < 0.0 { 0.0 } else { *x };
+                            }
+                        }
                         Activation::Elu => {
-                            row.iter_mut().for_each(|x| *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x })
+                            for x in &mut *row {
+                                *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x };
+                            }
                         }
                     }
                     if let Some((ids, mask)) = &mask {
@@ -127,18 +133,24 @@ impl Epilogue<'_> {
             || {
                 let triples = out.iter_mut().zip(gradient).zip(rows);
                 match self.activation {
-                    Activation::Identity => triples.for_each(|((out, &gradient), _)| *out = gradient),
-                    // A NaN passes, as it did forwards.
-                    Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if value <= 0.0 { 0.0 } else { keep * gradient };
-                    }),
-                    // Below zero the derivative is e^x: the value before dropout, and 1.
-                    Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
-                    }),
+                    Activation::Identity => out.copy_from_slice(gradient),
+                    Activation::Relu => {
+                        for ((out, &gradient), &value) in triples {
+                            // A NaN passes, as it did forwards.
+                            *out = if value <= 0.0 { 0.0 } else { keep * gradient };
+                        }
+                    }
+                    Activation::Elu => {
+                        for ((out, &gradient), &value) in triples {
+                            // Below zero the derivative is e^x: the value before dropout, and 1.
+                            *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
+                        }
+                    }
                 }
                 if let Some((ids, mask)) = &mask {
-                    out.chunks_exact_mut(dim).zip(*ids).for_each(|(row, &id)| mask.multiply(id, row));
+                    for (row, &id) in out.chunks_exact_mut(dim).zip(*ids) {
+                        mask.multiply(id, row);
+                    }
                 }
             },
         );

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::Attention;
-use crate::edges::{Part, for_balanced_rows};
+use crate::edges::{BySource, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::segment::softmax_backward;
 use crate::simd::{Prefetch, ahead, dot, vectorised};
@@ -107,9 +107,9 @@ impl Attention<'_> {
                             }
                             let source = row(self.source(target, i)).chunks_exact(self.head_dim);
                             let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                            mine.iter_mut()
-                                .zip(pairs)
-                                .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
+                            for (mine, (source, gradient)) in mine.iter_mut().zip(pairs) {
+                                *mine = dot(source, gradient);
+                            }
                         }
                         let weights = &weights[self.start(target) * heads..][..mine.len()];
                         softmax_backward(weights, mine, heads, keep);
@@ -127,6 +127,31 @@ impl Attention<'_> {
                 },
             );
         });
+    }
+
+    /// Target and place of the weights, in edges, of each edge out of `source`, its self-loop first. `fetch` is told a target ahead of its use.
+    #[inline(always)]
+    pub(super) fn out_edges<'a>(
+        &self,
+        by_source: &'a BySource,
+        source: usize,
+        fetch: impl Fn(u32) + 'a,
+    ) -> impl Iterator<Item = (u32, usize)> + 'a {
+        let (own_edges, ahead) = (self.own_edges(), ahead(self.dim()));
+        let own = self.self_loops && source < self.edges.num_targets();
+        let own = own.then(|| (source as u32, self.start(source)));
+        let others = by_source.of(source).map(
+            #[inline(always)]
+            move |place| {
+                if let Some(&next) = by_source.targets.get(place + ahead) {
+                    fetch(next);
+                }
+                let target = by_source.targets[place];
+                // Self-loops stand before the edges of their target and of all targets before it.
+                (target, by_source.edges[place] as usize + own_edges * (target as usize + 1))
+            },
+        );
+        own.into_iter().chain(others)
     }
 
     /// Sums over each source's edges: weight × gradient of the target's row, and the gradients of the scores.
@@ -150,22 +175,17 @@ impl Attention<'_> {
                     for (source, (of_row, of_source)) in sources.zip(pairs) {
                         of_row.fill(0.0);
                         of_source.fill(0.0);
-                        let mut add = |target: u32, edge: usize| {
+                        let out_edges = self.out_edges(
+                            by_source,
+                            source,
+                            #[inline(always)]
+                            |next| prefetch.slice(row(next)),
+                        );
+                        for (target, edge) in out_edges {
                             self.add_weighted(&weights[edge * heads..][..heads], keep, row(target), of_row);
-                            let of_scores = &of_scores[edge * heads..][..heads];
-                            of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
-                        };
-                        if self.self_loops && source < self.edges.num_targets() {
-                            add(source as u32, self.start(source));
-                        }
-                        for place in by_source.of(source) {
-                            if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
-                                prefetch.slice(row(next));
+                            for (sum, value) in of_source.iter_mut().zip(&of_scores[edge * heads..][..heads]) {
+                                *sum += value;
                             }
-                            let target = by_source.targets[place];
-                            let edge = by_source.edges[place] as usize;
-                            // Self-loops stand before the edges of their target and of all targets before it.
-                            add(target, edge + self.own_edges() * (target as usize + 1));
                         }
                     }
                 },

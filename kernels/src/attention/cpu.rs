@@ -214,7 +214,9 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
             || {
                 for (row, out) in rows.chunks_exact(vector.len()).zip(out.chunks_exact_mut(heads)) {
                     let pairs = row.chunks_exact(head_dim).zip(vector.chunks_exact(head_dim));
-                    out.iter_mut().zip(pairs).for_each(|(out, (row, vector))| *out = dot(row, vector));
+                    for (out, (row, vector)) in out.iter_mut().zip(pairs) {
+                        *out = dot(row, vector);
+                    }
                 }
             },
         );
@@ -247,7 +249,9 @@ pub fn head_products_backward(
             || {
                 for (row, gradient) in rows.chunks_exact(dim).zip(gradient.chunks_exact(heads)) {
                     let pairs = row.chunks_exact(head_dim).zip(sums.chunks_exact_mut(head_dim));
-                    gradient.iter().zip(pairs).for_each(|(&factor, (row, sum))| row.add_to(factor, sum));
+                    for (&factor, (row, sum)) in gradient.iter().zip(pairs) {
+                        row.add_to(factor, sum);
+                    }
                 }
             },
         );

@@ -157,9 +157,9 @@ impl Attention<'_> {
                             }
                             let source = row(self.source(target, i)).chunks_exact(self.head_dim);
                             let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                            mine.iter_mut()
-                                .zip(pairs)
-                                .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
+                            for (mine, (source, gradient)) in mine.iter_mut().zip(pairs) {
+                                *mine = dot(source, gradient);
+                            }
                         }
                         let weights = &weights[self.start(target) * heads..][..mine.len()];
                         softmax_backward(weights, mine, heads, keep);
@@ -206,7 +206,16 @@ impl Attention<'_> {
                     for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
                         of_source.fill(0.0);
                         let own = row_of(rows.sources, source, dim);
-                        let mut add = |target: u32, edge: usize| {
+                        let out_edges = self.out_edges(
+                            by_source,
+                            source,
+                            #[inline(always)]
+                            |next| {
+                                prefetch.slice(of(gradient, next));
+                                prefetch.slice(of(rows.targets, next));
+                            },
+                        );
+                        for (target, edge) in out_edges {
                             let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
                             for head in 0..heads {
                                 let weight = kept(weights[edge * heads + head], keep);
@@ -220,18 +229,6 @@ impl Attention<'_> {
                                     *out += weight * gradient + slope * vector;
                                 }
                             }
-                        };
-                        if self.self_loops && source < self.edges.num_targets() {
-                            add(source as u32, self.start(source));
-                        }
-                        for place in by_source.of(source) {
-                            if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
-                                prefetch.slice(of(gradient, next));
-                                prefetch.slice(of(rows.targets, next));
-                            }
-                            let target = by_source.targets[place];
-                            let edge = by_source.edges[place] as usize;
-                            add(target, edge + self.own_edges() * (target as usize + 1));
                         }
                     }
                 },

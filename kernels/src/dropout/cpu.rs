@@ -86,23 +86,16 @@ impl RowMask {
         }
     }
 
-    /// Multiplies each value by what `factor` makes of its 16 bits: the factors of many at once, so that it vectorises.
+    /// Multiplies each value by what `factor` makes of its 16 bits.
     #[inline(always)]
     fn scale(&self, id: u32, row: &mut [f32], factor: impl Fn(u32) -> f32) {
         for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
-            let words = self.key.blocks::<GROUPS>(id, first);
-            // Integers, loops of fixed length: what compilers make vector code of.
-            let mut factors = [[[0f32; GROUPS]; 2]; FEATURES / 2];
-            for (words, [low, high]) in words.iter().zip(&mut factors) {
-                for lane in 0..GROUPS {
-                    low[lane] = factor(words[lane] & 0xFFFF);
-                }
-                for lane in 0..GROUPS {
-                    high[lane] = factor(words[lane] >> 16);
-                }
+            // Loops over slices, whose lengths the compiler does not know: of arrays it makes single numbers.
+            for (pair, words) in features.chunks_mut(2 * GROUPS).zip(&self.key.blocks::<GROUPS>(id, first)) {
+                let (low, high) = pair.split_at_mut(pair.len().min(GROUPS));
+                low.iter_mut().zip(words).for_each(|(value, word)| *value *= factor(word & 0xFFFF));
+                high.iter_mut().zip(words).for_each(|(value, word)| *value *= factor(word >> 16));
             }
-            let factors = factors.as_flattened().as_flattened();
-            features.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
     }
 }

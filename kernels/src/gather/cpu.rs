@@ -114,7 +114,9 @@ fn for_each_row(
             || {
                 let prefetch = Prefetch::new();
                 let ahead = ahead(dim);
-                ids.iter().take(ahead).for_each(|&id| fetch(id, prefetch));
+                for &id in ids.iter().take(ahead) {
+                    fetch(id, prefetch);
+                }
                 for (i, (&id, row)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
                     if let Some(&next) = ids.get(i + ahead) {
                         fetch(next, prefetch);

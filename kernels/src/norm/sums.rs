@@ -28,7 +28,11 @@ pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelErro
     rows.par_chunks_mut((ROWS * dim).max(1)).for_each(|rows| {
         vectorised(
             #[inline(always)]
-            || rows.chunks_exact_mut(dim.max(1)).for_each(divide),
+            || {
+                for row in rows.chunks_exact_mut(dim.max(1)) {
+                    divide(row);
+                }
+            },
         );
     });
     Ok(())
@@ -38,7 +42,9 @@ pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelErro
 fn divide(row: &mut [f32]) {
     let mut sums = [0f64; LANES];
     for values in row.chunks(LANES) {
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value.abs()));
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum += f64::from(value.abs());
+        }
     }
     let mut lanes = LANES / 2;
     while lanes > 0 {

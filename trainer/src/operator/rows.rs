@@ -118,7 +118,12 @@ impl Rows<'_> {
         match *self {
             Self::Hidden(tensor) => {
                 let from = values(tensor)?;
-                op.forward(|source| &from[source as usize * dim..][..dim], dim, out)?;
+                op.forward(
+                    #[inline(always)]
+                    |source| &from[source as usize * dim..][..dim],
+                    dim,
+                    out,
+                )?;
             }
             Self::Stored { features, vertices } => {
                 with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
