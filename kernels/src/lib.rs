@@ -71,7 +71,7 @@ pub use norm::{
 };
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;
-pub use product::{MatrixView, has_amx, has_bf16, product_bf16};
+pub use product::{MatrixView, PackedFactor, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSubgraph, Draw,

@@ -3,6 +3,9 @@
 //! Unsafe code of this file: calling what is compiled for a processor that was found to be this one.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::cell::RefCell;
+
 use half::bf16;
 
 use super::MatrixView;
@@ -25,31 +28,108 @@ pub fn has_amx() -> bool {
     false
 }
 
+/// The right factor of several products, rounded and in the order in which the processor reads it.
+#[derive(Debug)]
+pub struct PackedFactor {
+    rows: usize,
+    columns: usize,
+    #[cfg(target_arch = "x86_64")]
+    packed: x86::Columns,
+    /// Rounded values, row after row, for a processor without instructions for bf16.
+    values: Vec<f32>,
+}
+
+impl PackedFactor {
+    /// `b`, packed by the calling thread.
+    ///
+    /// # Panics
+    /// If the matrix does not fit in its slice.
+    pub fn new(b: MatrixView<'_>) -> Self {
+        assert!(b.fits(), "a matrix outside its slice");
+        #[cfg(target_arch = "x86_64")]
+        let mut packed = x86::Columns::default();
+        #[cfg(target_arch = "x86_64")]
+        if has_bf16() {
+            // SAFETY: the processor has what the function is compiled for.
+            unsafe { packed.pack(b) };
+            return Self { rows: b.rows, columns: b.columns, packed, values: Vec::new() };
+        }
+        let at = |row: usize, column: usize| b.values[row * b.row_stride + column * b.column_stride];
+        let values = (0..b.rows).flat_map(|row| (0..b.columns).map(move |column| rounded(at(row, column)))).collect();
+        Self {
+            rows: b.rows,
+            columns: b.columns,
+            #[cfg(target_arch = "x86_64")]
+            packed,
+            values,
+        }
+    }
+
+    /// `out = a × self`, or `out += a × self` with `add`, by the calling thread alone, as [`product_bf16`].
+    ///
+    /// # Panics
+    /// As [`product_bf16`].
+    pub fn product(&self, out: &mut [f32], add: bool, a: MatrixView<'_>) {
+        if !is_product(out, add, a, (self.rows, self.columns)) {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        if has_bf16() {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { x86::product(Tiles::load().as_ref(), out, add, a, &self.packed) };
+        }
+        let (rows, columns) = (self.rows, self.columns);
+        term_by_term(
+            out,
+            add,
+            a,
+            MatrixView { values: &self.values, rows, columns, row_stride: columns, column_stride: 1 },
+        );
+    }
+}
+
 /// `out = a × b`, or `out += a × b` with `add`, of rounded factors, by the calling thread alone. `out` is stored row after row,
 /// `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
 pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
-    assert!(b.rows == a.columns && out.len() == a.rows * b.columns, "shapes of a product");
-    assert!(a.fits() && b.fits(), "a matrix outside its slice");
-    if a.columns == 0 && !add {
-        out.fill(0.0);
-    }
-    if out.is_empty() || a.columns == 0 {
+    assert!(b.fits(), "a matrix outside its slice");
+    if !is_product(out, add, a, (b.rows, b.columns)) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
-        // SAFETY: the processor has what the function is compiled for.
-        return unsafe { x86::product(Tiles::load().as_ref(), out, add, a, b) };
+        thread_local! {
+            static PACKED: RefCell<x86::Columns> = RefCell::default();
+        }
+        return PACKED.with_borrow_mut(|packed| {
+            // SAFETY: the processor has what the functions are compiled for.
+            unsafe {
+                packed.pack(b);
+                x86::product(Tiles::load().as_ref(), out, add, a, packed);
+            }
+        });
     }
     term_by_term(out, add, a, b);
 }
 
+/// Whether there are terms to sum; a product of none is done here.
+fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, (rows, columns): (usize, usize)) -> bool {
+    assert!(rows == a.columns && out.len() == a.rows * columns, "shapes of a product");
+    assert!(a.fits(), "a matrix outside its slice");
+    if a.columns == 0 && !add {
+        out.fill(0.0);
+    }
+    !out.is_empty() && a.columns > 0
+}
+
+fn rounded(value: f32) -> f32 {
+    bf16::from_f32(value).to_f32()
+}
+
 /// The same on any processor.
 fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
-    let rounded = |value| bf16::from_f32(value).to_f32();
     for (i, out) in out.chunks_exact_mut(b.columns).enumerate() {
         if !add {
             out.fill(0.0);
@@ -82,11 +162,16 @@ mod tests {
             multiply(&mut out);
             out
         };
-        let mut found = vec![by(&|out| product_bf16(out, add, a, b))];
+        let mut found =
+            vec![by(&|out| product_bf16(out, add, a, b)), by(&|out| PackedFactor::new(b).product(out, add, a))];
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             // SAFETY: the processor has what the function is compiled for.
-            found.push(by(&|out| unsafe { x86::product(None, out, add, a, b) }));
+            found.push(by(&|out| unsafe {
+                let mut packed = x86::Columns::default();
+                packed.pack(b);
+                x86::product(None, out, add, a, &packed);
+            }));
         }
         found
     }

@@ -14,7 +14,7 @@ mod cpu;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use cpu::{has_amx, has_bf16, product_bf16};
+pub use cpu::{PackedFactor, has_amx, has_bf16, product_bf16};
 
 /// A matrix of f32 in a slice, at any strides, of which one is 1.
 #[derive(Clone, Copy, Debug)]

@@ -5,12 +5,15 @@
 //! does. Then for each panel of columns, which stays in the first-level cache, each panel of rows. AVX-512 takes 14 rows: 28
 //! registers of sums, to which every pair of terms adds two instructions' worth of products a row. AMX takes 32 (`amx.rs`).
 //!
+//! Loops stand where `map` and `from_fn` of arrays would be shorter: their closures become functions of their own, for any x86-64.
+//!
 //! Unsafe code of this file: loads and stores of whole registers, whose types the instructions for bf16 have to themselves.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::mem::transmute;
+use std::slice::ChunksExact;
 
 use super::MatrixView;
 use super::amx::{self, Tiles};
@@ -27,8 +30,50 @@ pub const LANES: usize = 16;
 const STEP: usize = 2 * LANES;
 
 thread_local! {
-    /// A panel of rows, and all panels of columns.
-    static PACKED: RefCell<[Vec<__m512i>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    /// A panel of rows.
+    static ROWS_OF_PANEL: RefCell<Vec<__m512i>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The columns of a right factor: in blocks of terms, in each the panels one after another.
+#[derive(Debug, Default)]
+pub struct Columns {
+    panels: Vec<__m512i>,
+    terms: usize,
+    columns: usize,
+}
+
+impl Columns {
+    /// Takes those of `right`, in the memory that it has.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    pub fn pack(&mut self, right: MatrixView<'_>) {
+        let MatrixView { values, rows: terms, columns: lines, row_stride, column_stride } = right;
+        let factor = Factor { values, lines, line_stride: column_stride, term_stride: row_stride };
+        let registers = lines.next_multiple_of(COLUMNS);
+        (self.terms, self.columns) = (terms, lines);
+        self.panels.resize(registers * terms.div_ceil(STEP), _mm512_setzero_si512());
+        let mut rest = &mut self.panels[..];
+        for (first, terms) in blocks(terms) {
+            let steps = terms.div_ceil(STEP);
+            let packed = rest.split_off_mut(..registers * steps).unwrap_or_default();
+            for (at, out) in packed.chunks_exact_mut(COLUMNS * steps).enumerate() {
+                factor.pack_across(at * COLUMNS, first, terms, out);
+            }
+        }
+    }
+
+    /// First term, number of terms and panels of each block.
+    fn blocks(&self) -> impl Iterator<Item = (usize, usize, ChunksExact<'_, __m512i>)> {
+        let registers = self.columns.next_multiple_of(COLUMNS);
+        blocks(self.terms).map(move |(first, terms)| {
+            let (start, steps) = (registers * (first / STEP), terms.div_ceil(STEP));
+            (first, terms, self.panels[start..start + registers * steps].chunks_exact(COLUMNS * steps))
+        })
+    }
+}
+
+/// First term and number of terms of each block.
+fn blocks(terms: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..terms).step_by(TERMS).map(move |first| (first, TERMS.min(terms - first)))
 }
 
 /// One factor: `lines` × terms, of which `line_stride` or `term_stride` apart; one of these is 1.
@@ -42,44 +87,29 @@ struct Factor<'a> {
 
 /// As [`product_bf16`](super::product_bf16), of views that were checked and are not empty; by `tiles` if they are given.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub fn product(tiles: Option<&Tiles>, out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+pub fn product(tiles: Option<&Tiles>, out: &mut [f32], add: bool, a: MatrixView<'_>, b: &Columns) {
     let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
-    let right = Factor { values: b.values, lines: b.columns, line_stride: b.column_stride, term_stride: b.row_stride };
     let height = if tiles.is_some() { amx::ROWS } else { ROWS };
-    let mut packed = PACKED.take();
-    let [rows, columns] = &mut packed;
-    let registers = b.columns.next_multiple_of(COLUMNS);
-    columns.resize(registers * a.columns.div_ceil(STEP), _mm512_setzero_si512());
-    let mut rest = &mut columns[..];
-    let mut blocks = Vec::new();
-    for first in (0..a.columns).step_by(TERMS) {
-        let terms = TERMS.min(a.columns - first);
-        let steps = terms.div_ceil(STEP);
-        let packed = rest.split_off_mut(..registers * steps).unwrap_or_default();
-        for (at, out) in packed.chunks_exact_mut(COLUMNS * steps).enumerate() {
-            right.pack_across(at * COLUMNS, first, terms, out);
-        }
-        blocks.push((first, terms, packed.chunks_exact(COLUMNS * steps)));
-    }
+    let mut rows = ROWS_OF_PANEL.take();
     for (at, out) in out.chunks_mut(height * b.columns).enumerate() {
         let mut add = add;
-        for (first, terms, columns) in &blocks {
+        for (first, terms, columns) in b.blocks() {
             rows.resize(height * terms.div_ceil(STEP), _mm512_setzero_si512());
-            left.pack_along(height, at * height, *first, *terms, rows);
-            for (at, columns) in columns.clone().enumerate() {
+            left.pack_along(height, at * height, first, terms, &mut rows);
+            for (at, columns) in columns.enumerate() {
                 let start = at * COLUMNS;
                 let width = COLUMNS.min(b.columns - start);
                 let to = Target { out: &mut out[start..], stride: b.columns, width, add };
                 match (tiles, width > LANES) {
-                    (Some(tiles), _) => tiles.fill(to, rows, columns),
-                    (None, true) => to.fill::<2>(rows, columns),
-                    (None, false) => to.fill::<1>(rows, columns),
+                    (Some(tiles), _) => tiles.fill(to, &rows, columns),
+                    (None, true) => to.fill::<2>(&rows, columns),
+                    (None, false) => to.fill::<1>(&rows, columns),
                 }
             }
             add = true;
         }
     }
-    PACKED.set(packed);
+    ROWS_OF_PANEL.set(rows);
 }
 
 /// The lowest `count` lanes.
@@ -99,7 +129,9 @@ impl Factor<'_> {
                 let mut pairs = [[_mm512_setzero_si512(); 2]; LANES];
                 self.pairs_of_lines(line, term, terms, &mut pairs);
                 for (half, out) in out.chunks_mut(LANES).enumerate() {
-                    out.iter_mut().zip(transposed(pairs.map(|pair| pair[half]))).for_each(|(out, line)| *out = line);
+                    let mut block = [_mm512_setzero_si512(); LANES];
+                    block.iter_mut().zip(&pairs).for_each(|(block, pair)| *block = pair[half]);
+                    out.iter_mut().zip(transposed(block)).for_each(|(out, line)| *out = line);
                 }
             }
         }
@@ -151,19 +183,20 @@ impl Factor<'_> {
         };
         for (i, out) in out.iter_mut().enumerate() {
             let (even, odd) = (values(2 * i), values(2 * i + 1));
-            *out = [(even.0, odd.0), (even.1, odd.1)]
-                .map(|(even, odd)| _mm512_permutexvar_epi16(order, Self::rounded(even, odd)));
+            out[0] = _mm512_permutexvar_epi16(order, Self::rounded(even.0, odd.0));
+            out[1] = _mm512_permutexvar_epi16(order, Self::rounded(even.1, odd.1));
         }
     }
 
     /// The first 16 values of `low`, then those of `high`, rounded to nearest, ties to even; zeros for values that are not there.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn rounded(low: &[f32], high: &[f32]) -> __m512i {
-        // SAFETY: the masks leave only lanes that lie in the slices.
-        let [low, high] =
-            [low, high].map(|values| unsafe { _mm512_maskz_loadu_ps(lanes(values.len()), values.as_ptr()) });
-        // SAFETY: both types are of 64 bytes.
-        unsafe { transmute(_mm512_cvtne2ps_pbh(high, low)) }
+        // SAFETY: the masks leave only lanes that lie in the slices; both types are of 64 bytes.
+        unsafe {
+            let low = _mm512_maskz_loadu_ps(lanes(low.len()), low.as_ptr());
+            let high = _mm512_maskz_loadu_ps(lanes(high.len()), high.as_ptr());
+            transmute(_mm512_cvtne2ps_pbh(high, low))
+        }
     }
 }
 
@@ -179,10 +212,12 @@ fn transposed(block: [__m512i; LANES]) -> [__m512i; LANES] {
 fn rotated(block: [__m512i; LANES]) -> [__m512i; LANES] {
     let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    std::array::from_fn(|i| {
+    let mut turned = block;
+    for (i, out) in turned.iter_mut().enumerate() {
         let order = if i % 2 == 0 { low } else { high };
-        _mm512_permutex2var_epi32(block[i / 2], order, block[i / 2 + LANES / 2])
-    })
+        *out = _mm512_permutex2var_epi32(block[i / 2], order, block[i / 2 + LANES / 2]);
+    }
+    turned
 }
 
 /// Output of the product of a panel of rows and a panel of columns.
@@ -215,9 +250,16 @@ impl Target<'_> {
                 }
             }
         }
-        // SAFETY: registers are as many numbers.
-        let sums = sums.map(|sums| sums.map(|sum| unsafe { transmute::<__m512, [f32; LANES]>(sum) }));
-        self.take(sums.each_ref().map(|sums| sums.as_flattened()));
+        for (out, sums) in self.out.chunks_mut(self.stride).zip(sums) {
+            for (out, sum) in out[..self.width].chunks_mut(LANES).zip(sums) {
+                let mask = lanes(out.len());
+                // SAFETY: the mask leaves only lanes that lie in the slice.
+                unsafe {
+                    let before = if self.add { _mm512_maskz_loadu_ps(mask, out.as_ptr()) } else { _mm512_setzero_ps() };
+                    _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, _mm512_add_ps(before, sum));
+                }
+            }
+        }
     }
 
     /// Adds or stores the sums of each row.

@@ -11,16 +11,20 @@
 
 use std::cell::RefCell;
 
-use gsplit_kernels::{MatrixView, add_rows, product_bf16};
+use gsplit_kernels::{MatrixView, PackedFactor, add_rows, product_bf16};
 use rayon::prelude::*;
 
 use super::{Engine, Finish};
 use crate::Result;
 use crate::autograd::{Buffer, gemm};
 
-/// Rows of a tile, at most and at least.
-const TILE: (usize, usize) = (1024, 64);
-/// Groups of tiles, at most: each holds a gradient of `W`.
+/// Rows of a tile, at most: in larger ones the unfinished gradient leaves the second-level cache between epilogue and products.
+const TILE: usize = 384;
+/// Rows of a group, at least.
+const LEAST: usize = 64;
+/// Rows of tiles are multiples of this, the height of AMX's.
+const ROWS: usize = 32;
+/// Groups of tiles, at most: each holds a gradient of `W`. They are of one size, so that threads end together.
 const GROUPS: usize = 16;
 /// Values that all groups' gradients of `W` may have.
 const GROUP_VALUES: usize = 1 << 24;
@@ -35,13 +39,17 @@ pub struct TileSizes {
 
 impl TileSizes {
     fn tile(&self) -> usize {
-        (self.rows / GROUPS).next_multiple_of(TILE.1).clamp(TILE.1, TILE.0)
+        self.group_rows().div_ceil(self.group()).next_multiple_of(ROWS)
     }
 
     /// Tiles of a group.
     fn group(&self) -> usize {
-        let most = (GROUP_VALUES / (self.input * self.output).max(1)).clamp(1, GROUPS);
-        self.rows.div_ceil(self.tile()).div_ceil(most).max(1)
+        self.group_rows().div_ceil(TILE)
+    }
+
+    fn group_rows(&self) -> usize {
+        let groups = (GROUP_VALUES / (self.input * self.output).max(1)).clamp(1, GROUPS);
+        self.rows.div_ceil(groups).max(LEAST)
     }
 }
 
@@ -62,6 +70,43 @@ fn multiply(engine: Engine) -> Multiply {
         Engine::Bf16 => product_bf16,
         Engine::GemmOfRounded => gemm_of_rounded,
         Engine::Gemm | Engine::Torch | Engine::TorchOfRounded => gemm,
+    }
+}
+
+/// The right factor of all tiles' products, in the order in which the engine reads it. (Each tile would pack a transposed one anew.)
+enum Shared {
+    /// Values, row after row.
+    Values {
+        values: Buffer,
+        rows: usize,
+        columns: usize,
+        multiply: Multiply,
+    },
+    Packed(PackedFactor),
+}
+
+impl Shared {
+    fn of(engine: Engine, factor: MatrixView<'_>) -> Result<Self> {
+        if engine == Engine::Bf16 {
+            return Ok(Self::Packed(PackedFactor::new(factor)));
+        }
+        let MatrixView { rows, columns, row_stride, column_stride, .. } = factor;
+        let mut values = Buffer::new(rows * columns)?;
+        values.as_mut_slice().par_chunks_mut(columns.max(1)).enumerate().for_each(|(row, out)| {
+            let from = factor.values[row * row_stride..].iter().step_by(column_stride);
+            out.iter_mut().zip(from).for_each(|(out, &value)| *out = value);
+        });
+        Ok(Self::Values { values, rows, columns, multiply: multiply(engine) })
+    }
+
+    /// `out = a × self`, by the calling thread.
+    fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
+        match self {
+            Self::Values { values, rows, columns, multiply } => {
+                multiply(out, false, a, matrix(values.as_slice(), *rows, *columns));
+            }
+            Self::Packed(factor) => factor.product(out, false, a),
+        }
     }
 }
 
@@ -105,10 +150,10 @@ pub fn forward(
     out: &mut [f32],
 ) -> Result<()> {
     let TileSizes { input, output, .. } = sizes;
-    let (tile, epilogue, multiply) = (sizes.tile(), finish.epilogue(bias)?, multiply(engine));
+    let (tile, epilogue, w) = (sizes.tile(), finish.epilogue(bias)?, Shared::of(engine, matrix(w, input, output))?);
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
         let rows = out.len() / output;
-        multiply(out, false, matrix(tile_of(x, index, tile, input), rows, input), matrix(w, input, output));
+        w.product(out, matrix(tile_of(x, index, tile, input), rows, input));
         Ok(epilogue.apply_part(index * tile, out, output)?)
     })
 }
@@ -134,6 +179,7 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
     let (tile, group, multiply) = (sizes.tile(), sizes.group(), multiply(engine));
     let TilesBackward { x, w, y, gradient, finish, .. } = to;
     let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
+    let w_transposed = to.of_input.is_some().then(|| Shared::of(engine, transposed(w, input, output))).transpose()?;
     let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
         Some(of_input) => of_input.chunks_mut((group * tile * input).max(1)).map(Some).collect(),
         None => Vec::new(),
@@ -159,8 +205,8 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
                 multiply(weight.as_mut_slice(), at > 0, transposed(x, rows, input), matrix(g, rows, output));
             }
             add_rows(g, &mut bias);
-            if let Some(of_input) = of_input.as_mut().and_then(Iterator::next) {
-                multiply(of_input, false, matrix(g, rows, output), transposed(w, input, output));
+            if let Some((of_input, w)) = of_input.as_mut().and_then(Iterator::next).zip(w_transposed.as_ref()) {
+                w.product(of_input, matrix(g, rows, output));
             }
         }
         Ok((weight, bias))
