@@ -122,6 +122,7 @@ bench-torch: wheel $(if $(GSPLIT),,build) ## time training in PyTorch with gspli
 	@python3 bench/torch/run.py $(ARGS)
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
+	cargo build --release --package gsplit-trainer --example operators
 	@python3 bench/train/run.py $(ARGS)
 
 bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parallelism and one rank (4 GB of disk, 6 GB of memory, 60 minutes)

@@ -2,22 +2,33 @@
 //! with and without gathering, each interleaved with what it is compared to. Minima over rounds, so that a busy machine
 //! shows less.
 //!
-//! Run it with `cargo run --release -p gsplit-trainer --example operators`.
+//! Run it with `cargo run --release -p gsplit-trainer --example operators`. With `-- --step DATASET OPTIONS ...`, the options of `gsplit
+//! train`, it trains instead, and then computes the products of each epoch by themselves, one after another: JSON lines with
+//! the seconds of both, of which the latter are the floor.
 
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
 
+use std::path::Path;
 use std::time::Instant;
 
+use clap::{Args, FromArgMatches};
 use gsplit_kernels::{Aggregation, Draws, HostEdges, Reduce, Stream, StreamKey, gather_rows};
-use gsplit_trainer::Dtype;
-use gsplit_trainer::operator::{Engine, Finish, Place, Products, linear};
+use gsplit_store::{Dataset, NoProgress};
+use gsplit_trainer::operator::{Engine, Finish, Place, Product, Products, linear, recorded_products, time_products};
+use gsplit_trainer::{Dtype, EpochReport, RunOptions, TrainConfig, train};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
 
 const ROUNDS: usize = 7;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, dataset, options @ ..] = &words[..]
+        && first == "--step"
+    {
+        return step(dataset, options);
+    }
     let threads = rayon::current_num_threads();
     tch::set_num_threads(threads as i32);
     println!("{threads} threads");
@@ -36,6 +47,39 @@ fn fastest(bodies: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
         }
     }
     best
+}
+
+/// Epochs on one rank, and after each the products that it computed.
+fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let prefetch =
+        clap::Arg::new("prefetch").long("prefetch").value_parser(clap::value_parser!(usize)).default_value("1");
+    let command = TrainConfig::augment_args(clap::Command::new("operators")).no_binary_name(true).arg(prefetch);
+    let matches = command.try_get_matches_from(options).unwrap_or_else(|error| error.exit());
+    let config = TrainConfig::from_arg_matches(&matches)?;
+    let prefetch = matches.get_one("prefetch").copied().unwrap_or_default();
+    let how = RunOptions { prefetch, ..RunOptions::default() };
+    let dataset = Dataset::open(Path::new(dataset))?;
+    let engine = Engine::of(config.model.dtype);
+    recorded_products();
+    // Right after each epoch: the machine is as fast then.
+    let floor = |epoch: &EpochReport| {
+        let products = recorded_products();
+        let seconds = time_products(engine, &products).map_or(f64::NAN, |taken| taken.as_secs_f64());
+        recorded_products();
+        let operations: f64 = products.iter().map(Product::operations).sum();
+        println!(
+            "{}",
+            serde_json::json!({
+                "epoch": epoch.epoch,
+                "seconds": epoch.seconds,
+                "products_s": seconds,
+                "times_products": epoch.seconds / seconds,
+                "gflops": operations / seconds / 1e9,
+            })
+        );
+    };
+    train(&dataset, &config, &how, &NoProgress, &floor)?;
+    Ok(())
 }
 
 /// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.

@@ -113,7 +113,7 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
 }
 
 /// A product, the gradient of `w`, and of `x` if it is asked for.
-fn both_ways(engine: Engine, of_x: bool, x: &Tensor, w: &Tensor, gradient: &Tensor) -> crate::Result<()> {
+pub(super) fn both_ways(engine: Engine, of_x: bool, x: &Tensor, w: &Tensor, gradient: &Tensor) -> crate::Result<()> {
     let (x, w) = (x.detach().set_requires_grad(of_x), w.detach().set_requires_grad(true));
     let y = linear(&Place::Host(engine), &x, &w, None, Finish::default())?;
     crate::autograd::backward(&y, gradient)

@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
 use super::tiles::{self, TileSizes, TilesBackward};
-use super::{Engine, Finish, filled_with_room, mismatch, shape};
+use super::{Engine, Finish, filled_with_room, floor, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
 use crate::operator::Place;
@@ -34,6 +34,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
     }
     let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
     let sizes = TileSizes { rows, input: width, output };
+    floor::note(sizes, input, weight);
     let result = match place {
         Place::Host(engine) if engine.takes_tiles() => {
             let bias = bias.map(|bias| bias.detach().contiguous());

@@ -1,0 +1,105 @@
+//! The products of a run by themselves: a step cannot take less than they do.
+//!
+//! Returns: the sizes of the products that [`linear`](super::linear) computes while a run goes on, and the seconds that products of these
+//! sizes take with nothing between them. Cost: one lock a product, while they are recorded.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tch::{Device, Kind, Tensor};
+
+use super::calibrate::both_ways;
+use super::{Engine, tiles::TileSizes};
+use crate::Result;
+
+static RECORD: Mutex<Option<Vec<Product>>> = Mutex::new(None);
+
+/// A product `x W` and its gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Rows of `x`.
+    pub rows: usize,
+    /// Values of a row of `x`.
+    pub input: usize,
+    /// Values of a row of the result.
+    pub output: usize,
+    /// Whether the gradient of `x` was asked for, beside that of `W`.
+    pub of_input: bool,
+}
+
+impl Product {
+    /// Floating-point operations, forwards and backwards.
+    pub fn operations(&self) -> f64 {
+        let products = if self.of_input { 3.0 } else { 2.0 };
+        2.0 * products * (self.rows * self.input * self.output) as f64
+    }
+}
+
+/// Notes a product, where products are recorded.
+pub(super) fn note(TileSizes { rows, input, output }: TileSizes, x: &Tensor, w: &Tensor) {
+    if w.requires_grad() {
+        let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
+        record.iter_mut().for_each(|record| record.push(Product { rows, input, output, of_input: x.requires_grad() }));
+    }
+}
+
+/// The products that were computed for training since the last call, by any thread of the process, in their order. The first call, which
+/// returns none, starts the record.
+pub fn recorded_products() -> Vec<Product> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
+}
+
+/// How long `products` take, one after another, of factors that were made before.
+///
+/// # Errors
+/// [`Error::Torch`](crate::Error::Torch) out of memory.
+pub fn time_products(engine: Engine, products: &[Product]) -> Result<Duration> {
+    let matrix =
+        |rows: usize, columns: usize| Tensor::rand([rows as i64, columns as i64], (Kind::Float, Device::Cpu)) - 0.5;
+    // Of each shape of a weight the factors with the most rows, of which a product takes the first.
+    let mut factors = HashMap::new();
+    for product in products {
+        let most = factors.entry((product.input, product.output)).or_insert(0);
+        *most = product.rows.max(*most);
+    }
+    let factors: HashMap<_, _> = factors
+        .into_iter()
+        .map(|((input, output), rows)| {
+            ((input, output), [matrix(rows, input), matrix(input, output), matrix(rows, output)])
+        })
+        .collect();
+    let started = Instant::now();
+    for product in products {
+        let [x, w, gradient] = &factors[&(product.input, product.output)];
+        let first = |matrix: &Tensor| matrix.f_narrow(0, 0, product.rows as i64);
+        both_ways(engine, product.of_input, &first(x)?, w, &first(gradient)?)?;
+    }
+    Ok(started.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::{Finish, Place, linear};
+
+    #[test]
+    fn products_for_training_are_recorded_and_can_be_timed() {
+        let place = Place::Host(Engine::Gemm);
+        let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu));
+        let (x, w) = (matrix(70, 7), matrix(7, 3).set_requires_grad(true));
+        let product = |x: &Tensor, w: &Tensor| linear(&place, x, w, None, Finish::default()).unwrap();
+        recorded_products();
+        for (x, w) in [(&x, &w), (&x, &w.detach()), (&x.copy().set_requires_grad(true), &w)] {
+            drop(product(x, w));
+        }
+        let found = recorded_products();
+        // Other tests multiply at the same time.
+        let found: Vec<Product> =
+            found.into_iter().filter(|product| (product.rows, product.input) == (70, 7)).collect();
+        let of = |of_input| Product { rows: 70, input: 7, output: 3, of_input };
+        assert_eq!(found, [of(false), of(true)]);
+        assert_eq!(found[1].operations(), 2.0 * 3.0 * 70.0 * 21.0);
+        assert!(time_products(Engine::Gemm, &found).unwrap() > Duration::ZERO);
+    }
+}
