@@ -74,7 +74,7 @@ fn multiply(engine: Engine) -> Multiply {
 }
 
 /// The right factor of all tiles' products, in the order in which the engine reads it. (Each tile would pack a transposed one anew.)
-enum Shared {
+enum RightFactor {
     /// Values, row after row.
     Values {
         values: Buffer,
@@ -85,7 +85,7 @@ enum Shared {
     Packed(PackedFactor),
 }
 
-impl Shared {
+impl RightFactor {
     fn of(engine: Engine, factor: MatrixView<'_>) -> Result<Self> {
         if engine == Engine::Bf16 {
             return Ok(Self::Packed(PackedFactor::new(factor)));
@@ -150,7 +150,8 @@ pub fn forward(
     out: &mut [f32],
 ) -> Result<()> {
     let TileSizes { input, output, .. } = sizes;
-    let (tile, epilogue, w) = (sizes.tile(), finish.epilogue(bias)?, Shared::of(engine, matrix(w, input, output))?);
+    let (tile, epilogue, w) =
+        (sizes.tile(), finish.epilogue(bias)?, RightFactor::of(engine, matrix(w, input, output))?);
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
         let rows = out.len() / output;
         w.product(out, matrix(tile_of(x, index, tile, input), rows, input));
@@ -179,7 +180,8 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
     let (tile, group, multiply) = (sizes.tile(), sizes.group(), multiply(engine));
     let TilesBackward { x, w, y, gradient, finish, .. } = to;
     let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
-    let w_transposed = to.of_input.is_some().then(|| Shared::of(engine, transposed(w, input, output))).transpose()?;
+    let w_transposed =
+        to.of_input.is_some().then(|| RightFactor::of(engine, transposed(w, input, output))).transpose()?;
     let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
         Some(of_input) => of_input.chunks_mut((group * tile * input).max(1)).map(Some).collect(),
         None => Vec::new(),
