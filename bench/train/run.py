@@ -21,7 +21,7 @@ import shutil
 import statistics
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -74,7 +74,7 @@ class Run(NamedTuple):
     peak_mib: float
     others_cpus: float
     loss: float
-    times_products: float | None
+    times_products: Optional[float]
 
 
 def one(contender, dgl, folder, model, seeds):
