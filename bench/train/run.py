@@ -30,6 +30,7 @@ from measure import MIB, ROOT, WORK, BenchError  # noqa: E402
 
 REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 GRAPHS_PY = HERE.parent / "sampling" / "graphs.py"
+OPERATORS = ROOT / "target" / "release" / "examples" / "operators"
 FANOUTS, BATCH_SIZE, HIDDEN, THREADS, ROUNDS = "15,10,5", 1024, 256, 2, 5
 PEER = "DGL 2.1.0 fused"
 CONTENDERS = {"gsplit": {}, "gsplit, prefetch 1": {}, "gsplit, bf16": {}, f"{PEER}, tuned": measure.TUNED, PEER: {}}
@@ -94,7 +95,7 @@ def one(contender, dgl, folder, model, seeds):
         words = ["train", folder, *shape, *run, "--threads", THREADS, "--json"]
         child = measure.run([measure.binary(), *words], **CONTENDERS[contender])
         said = json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]
-        floor = measure.run([measure.binary().parent / "examples" / "operators", "--step", folder, *shape, *run])
+        floor = measure.run([OPERATORS, "--step", folder, *shape, *run])
         times_products = json.loads(floor.output.splitlines()[-1])["times_products"]
         # The last mini-batch is a part of one.
         batches, seconds, edges, loss = seeds / BATCH_SIZE, said["seconds"], said["edges"], said["loss"]

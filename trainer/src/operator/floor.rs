@@ -1,7 +1,7 @@
 //! The products of a run by themselves: a step cannot take less than they do.
 //!
 //! Returns: the sizes of the products that [`linear`](super::linear) computes while a run goes on, and the seconds that products of these
-//! sizes take with nothing between them. Cost: one lock a product, while they are recorded.
+//! sizes take with nothing between them. Cost: one lock a product.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
