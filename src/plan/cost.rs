@@ -23,9 +23,9 @@
 //! ```
 //!
 //! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for gcn, sgc and resgcn, two for gin; gat and
-//! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. A linear aggregation comes before or
-//! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads
-//! rows of `h` values.
+//! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. An aggregation comes before or
+//! after the product, as the engine chooses ([`order_of_layer`]): after it, the product has as many rows as are read, and aggregation reads
+//! rows of `h` values. Gat on a CPU may aggregate first too: a row of `w` values for each edge and head, three times.
 //!
 //! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and what crosses take 2.
 //!
@@ -55,7 +55,7 @@
 
 use gsplit_partition::evaluate::{LayerWork, Work};
 use gsplit_trainer::model::held::{Batch, HeldLayer, mailed, values};
-use gsplit_trainer::model::{Order, order_of};
+use gsplit_trainer::model::{Order, order_of_layer};
 use gsplit_trainer::{Device, Dtype, ModelKind, Parallelism};
 use serde::Serialize;
 
@@ -254,6 +254,9 @@ impl Model<'_> {
             let of_edges = |width: f64, backwards: f64| self.value() * work.edges * width * (1.0 + backwards);
             let (operations, bytes) = match shape.kind {
                 ModelKind::Sgc if width == made => (0.0, of_edges(width, backwards - 1.0)),
+                ModelKind::Gat if order == Order::AggregateFirst => {
+                    (6.0 * work.vertices * width * made, of_edges(self.heads(layer) * width, backwards))
+                }
                 ModelKind::Gat | ModelKind::Gatv2 => (first(read, products_of(shape.kind)), of_edges(made, 1.0) * 2.0),
                 ModelKind::SagePool => {
                     let pooled = 2.0 * read * width * width * (1.0 + backwards);
@@ -378,9 +381,16 @@ impl Model<'_> {
     /// Whether a layer aggregates before its product or after it.
     fn order(&self, layer: usize) -> Order {
         let (work, widths) = (&self.work.layers[layer], self.shape.widths[layer]);
-        let own = if self.shape.kind == ModelKind::Sage { work.vertices } else { 0.0 };
-        let counts = [work.vertices, own, self.read(layer), work.edges].map(|count| count as usize);
-        order_of(counts, widths.map(|width| width as usize), layer + 1 < self.shape.widths.len())
+        let counts = [work.vertices, self.read(layer), work.edges].map(|count| count as usize);
+        let bottom = layer + 1 == self.shape.widths.len();
+        let projects = self.profile.device == Device::Cuda || bottom && self.way.parallelism.slices_columns();
+        let (kind, heads) = (self.shape.kind, self.heads(layer) as usize);
+        order_of_layer(kind, heads, counts, widths.map(|width| width as usize), !bottom, projects)
+    }
+
+    /// Attention heads of a layer: one of the last, whose rows are the logits.
+    fn heads(&self, layer: usize) -> f64 {
+        if layer == 0 { 1.0 } else { self.shape.heads }
     }
 
     /// The matrices of a mini-batch, on one device or on all of a host.
@@ -394,11 +404,11 @@ impl Model<'_> {
             widths: self.shape.widths[layer],
             room: layer.checked_sub(1).map_or(0.0, |above| layers[above].rows_exchanged),
             order: self.order(layer),
+            heads: self.heads(layer),
         };
         Batch {
             layers: (0..layers.len()).map(of).collect(),
             kind: self.shape.kind,
-            heads: self.shape.heads,
             ranks: self.way.ranks,
             sliced: self.way.parallelism.slices_columns(),
             ahead: !self.keeps_rows() && self.way.steps > 1,

@@ -15,7 +15,7 @@ use crate::simd::{Prefetch, ahead, dot, vectorised};
 /// Outputs of [`Attention::backward`].
 #[derive(Debug)]
 pub struct AttentionGradient<'a> {
-    /// Gradient of the rows: sources × [`Attention::dim`].
+    /// Gradient of the rows: sources × [`Attention::row_dim`].
     pub rows: &'a mut [f32],
     /// Gradient of the sources' part of the scores: sources × heads.
     pub from_source: &'a mut [f32],
@@ -53,16 +53,16 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Adds to `rows` (at least as many as `of_scores` has, × [`Attention::dim`]) what they contribute through scores that are
+    /// Adds to `rows` (at least as many as `of_scores` has, × [`Attention::row_dim`]) what they contribute through scores that are
     /// [`head_products`](super::head_products) of them with `vector`: value `h` of a row of `of_scores` times head `h`.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length.
     pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
-        let (dim, heads) = (self.dim(), self.heads);
+        let (dim, heads) = (self.row_dim(), self.heads);
         let count = of_scores.len().checked_div(heads).unwrap_or(0);
         KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
-        KernelError::check_len("vector of the heads", dim, vector.len())?;
+        KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
         let Some(rows) = rows.get_mut(..count * dim) else {
             return Err(KernelError::Length { what: "rows of the scores", expected: count * dim, got: rows.len() });
         };
@@ -89,7 +89,8 @@ impl Attention<'_> {
         of_targets: &mut [f32],
     ) {
         let (edges, dim, heads, keep) = (self.edges, self.dim(), self.heads, self.keep());
-        let row = |source: u32| &rows[source as usize * dim..][..dim];
+        let width = self.row_dim();
+        let row = |source: u32| &rows[source as usize * width..][..width];
         let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
             vectorised(
@@ -102,13 +103,12 @@ impl Attention<'_> {
                         left = rest;
                         let gradient = &gradient[target * dim..][..dim];
                         for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(width)) {
                                 prefetch.slice(row(next));
                             }
-                            let source = row(self.source(target, i)).chunks_exact(self.head_dim);
-                            let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                            for (mine, (source, gradient)) in mine.iter_mut().zip(pairs) {
-                                *mine = dot(source, gradient);
+                            let source = row(self.source(target, i));
+                            for (head, mine) in mine.iter_mut().enumerate() {
+                                *mine = dot(&source[self.part(head, width)], &gradient[self.part(head, dim)]);
                             }
                         }
                         let weights = &weights[self.start(target) * heads..][..mine.len()];
@@ -164,14 +164,15 @@ impl Attention<'_> {
         of_sources: &mut [f32],
     ) {
         let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
+        let width = self.row_dim();
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
-        let parts = (Part::rows(of_rows, dim), Part::rows(of_sources, heads));
+        let parts = (Part::rows(of_rows, width), Part::rows(of_sources, heads));
         for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
             vectorised(
                 #[inline(always)]
                 || {
                     let prefetch = Prefetch::new();
-                    let pairs = of_rows.values.chunks_exact_mut(dim).zip(of_sources.values.chunks_exact_mut(heads));
+                    let pairs = of_rows.values.chunks_exact_mut(width).zip(of_sources.values.chunks_exact_mut(heads));
                     for (source, (of_row, of_source)) in sources.zip(pairs) {
                         of_row.fill(0.0);
                         of_source.fill(0.0);

@@ -4,6 +4,8 @@
 //! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
 //! read of a row for each edge, one exponential for each edge and head.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::dropout::RowMask;
@@ -23,6 +25,8 @@ pub struct Attention<'a> {
     pub heads: usize,
     /// Width of a head.
     pub head_dim: usize,
+    /// Whether all heads read the same rows, `head_dim` wide; else each its own part of rows as wide as all heads.
+    pub shares_rows: bool,
     /// Slope of LeakyReLU below zero.
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
@@ -39,7 +43,7 @@ impl Attention<'_> {
     /// ([`Attention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
     /// sign where they are dropped.
     ///
-    /// `rows` is sources × [`Attention::dim`], `from_source` sources × heads, `from_target` targets × heads.
+    /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
@@ -51,7 +55,7 @@ impl Attention<'_> {
         out: &mut [f32],
         weights: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (edges, dim) = (self.edges, self.dim());
+        let (edges, dim, row_dim) = (self.edges, self.dim(), self.row_dim());
         self.check(rows, [from_source, from_target])?;
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
         KernelError::check_len("attention weights", self.num_weights(), weights.len())?;
@@ -60,7 +64,7 @@ impl Attention<'_> {
             return Ok(());
         }
         let keep = self.keep();
-        let row = |source: u32| &rows[source as usize * dim..][..dim];
+        let row = |source: u32| &rows[source as usize * row_dim..][..row_dim];
         let parts = (Part::rows(out, dim), Part::edges(weights, self.heads, self.own_edges() * self.heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, weights)| {
             vectorised(
@@ -86,7 +90,7 @@ impl Attention<'_> {
                         }
                         out.fill(0.0);
                         for (i, weights) in weights.chunks_exact(self.heads).enumerate() {
-                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(row_dim)) {
                                 prefetch.slice(row(next));
                             }
                             self.add_weighted(weights, keep, row(source(i)), out);
@@ -98,9 +102,20 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Width of a row: all heads together.
+    /// Width of a target's row: all heads together.
     pub fn dim(&self) -> usize {
         self.heads * self.head_dim
+    }
+
+    /// Width of a source's row.
+    pub fn row_dim(&self) -> usize {
+        if self.shares_rows { self.head_dim } else { self.dim() }
+    }
+
+    /// The part of a row of so many values that belongs to a head.
+    #[inline(always)]
+    pub(super) fn part(&self, head: usize, width: usize) -> Range<usize> {
+        part(head, self.head_dim, width)
     }
 
     /// One for each edge, self-loops included, and head.
@@ -164,9 +179,9 @@ impl Attention<'_> {
     /// Adds each head of `row`, times its factor, to the same head of `sum`.
     #[inline(always)]
     pub(super) fn add_heads(&self, factors: impl IntoIterator<Item = f32>, row: &[f32], sum: &mut [f32]) {
-        let heads = row.chunks_exact(self.head_dim).zip(sum.chunks_exact_mut(self.head_dim));
-        for (factor, (row, sum)) in factors.into_iter().zip(heads) {
-            row.add_to(factor, sum);
+        for (head, factor) in factors.into_iter().enumerate() {
+            let of_sum = self.part(head, sum.len());
+            row[self.part(head, row.len())].add_to(factor, &mut sum[of_sum]);
         }
     }
 
@@ -183,7 +198,7 @@ impl Attention<'_> {
 
     pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
-        KernelError::check_matrix("rows of the sources", sources, self.dim(), rows.len())?;
+        KernelError::check_matrix("rows of the sources", sources, self.row_dim(), rows.len())?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
         KernelError::check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
         self.check_factors()?;
@@ -194,28 +209,33 @@ impl Attention<'_> {
     }
 }
 
+/// The part of a row of `width` values that belongs to a head: all of it, where it has the values of one.
+#[inline(always)]
+fn part(head: usize, head_dim: usize, width: usize) -> Range<usize> {
+    let start = if width == head_dim { 0 } else { head * head_dim };
+    start..start + head_dim
+}
+
 /// Rows in one parallel task, and in one partial sum.
 const ROWS: usize = 256;
 
-/// Value `h` of row `r` of `out` (rows × heads) becomes the product of head `h` of row `r` of `rows` with that of `vector`,
-/// both heads · `head_dim` wide.
+/// Value `h` of row `r` of `out` (rows × heads) becomes the product of head `h` of row `r` of `rows` with that of `vector`, heads ·
+/// `head_dim` wide. Rows are as wide, or `head_dim` wide where heads share them.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length.
 pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
-    let (heads, count) = check_heads(rows, vector, head_dim)?;
-    KernelError::check_matrix("products of the heads", count, heads, out.len())?;
+    let Heads { heads, width } = Heads::of(rows, vector, head_dim, out)?;
     if vector.is_empty() {
         return Ok(());
     }
-    rows.par_chunks(ROWS * vector.len()).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
+    rows.par_chunks(ROWS * width).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
         vectorised(
             #[inline(always)]
             || {
-                for (row, out) in rows.chunks_exact(vector.len()).zip(out.chunks_exact_mut(heads)) {
-                    let pairs = row.chunks_exact(head_dim).zip(vector.chunks_exact(head_dim));
-                    for (out, (row, vector)) in out.iter_mut().zip(pairs) {
-                        *out = dot(row, vector);
+                for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(heads)) {
+                    for (head, (out, vector)) in out.iter_mut().zip(vector.chunks_exact(head_dim)).enumerate() {
+                        *out = dot(&row[part(head, head_dim, width)], vector);
                     }
                 }
             },
@@ -235,22 +255,20 @@ pub fn head_products_backward(
     head_dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    let (heads, count) = check_heads(rows, out, head_dim)?;
-    KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
+    let Heads { heads, width } = Heads::of(rows, out, head_dim, gradient)?;
     let dim = out.len();
     out.fill(0.0);
     if dim == 0 {
         return Ok(());
     }
-    let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
+    let pieces = rows.par_chunks(ROWS * width).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
         let mut sums = vec![0f32; dim];
         vectorised(
             #[inline(always)]
             || {
-                for (row, gradient) in rows.chunks_exact(dim).zip(gradient.chunks_exact(heads)) {
-                    let pairs = row.chunks_exact(head_dim).zip(sums.chunks_exact_mut(head_dim));
-                    for (&factor, (row, sum)) in gradient.iter().zip(pairs) {
-                        row.add_to(factor, sum);
+                for (row, gradient) in rows.chunks_exact(width).zip(gradient.chunks_exact(heads)) {
+                    for (head, (&factor, sum)) in gradient.iter().zip(sums.chunks_exact_mut(head_dim)).enumerate() {
+                        row[part(head, head_dim, width)].add_to(factor, sum);
                     }
                 }
             },
@@ -263,11 +281,21 @@ pub fn head_products_backward(
     Ok(())
 }
 
-/// Number of heads and of rows.
-fn check_heads(rows: &[f32], vector: &[f32], head_dim: usize) -> Result<(usize, usize), KernelError> {
-    let heads = vector.len().checked_div(head_dim).unwrap_or(0);
-    KernelError::check_matrix("vector of the heads", heads, head_dim, vector.len())?;
-    let count = rows.len().checked_div(vector.len()).unwrap_or(0);
-    KernelError::check_matrix("rows of the heads", count, vector.len(), rows.len())?;
-    Ok((heads, count))
+/// Number of heads, and width of the rows whose products with a vector are taken.
+struct Heads {
+    heads: usize,
+    width: usize,
+}
+
+impl Heads {
+    /// The ones of `rows` and a vector for which there are as many products.
+    fn of(rows: &[f32], vector: &[f32], head_dim: usize, products: &[f32]) -> Result<Self, KernelError> {
+        let heads = vector.len().checked_div(head_dim).unwrap_or(0);
+        KernelError::check_matrix("vector of the heads", heads, head_dim, vector.len())?;
+        let count = products.len().checked_div(heads).unwrap_or(0);
+        KernelError::check_matrix("products of the heads", count, heads, products.len())?;
+        let width = if rows.len() == count * head_dim { head_dim } else { vector.len() };
+        KernelError::check_matrix("rows of the heads", count, width, rows.len())?;
+        Ok(Self { heads, width })
+    }
 }

@@ -47,7 +47,8 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
             for (edge, &source) in sources.iter().enumerate() {
                 let weight = raised(source) / total * factors[edge * heads + head];
                 for column in head * op.head_dim..(head + 1) * op.head_dim {
-                    out[target * dim + column] += weight * rows[source * dim + column];
+                    let of_row = if op.shares_rows { column % op.head_dim } else { column };
+                    out[target * dim + column] += weight * rows[source * op.row_dim() + of_row];
                 }
             }
         }
@@ -55,27 +56,31 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
     out
 }
 
-fn for_each_case(mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
+fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
     let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
         let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
             for (self_loops, rate) in [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))] {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
-                let op = Attention {
-                    edges: &edges,
-                    heads,
-                    head_dim,
-                    slope: SLOPE as f32,
-                    self_loops,
-                    dropout,
-                    factors: None,
-                };
-                let scores = |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
-                let inputs = [values(1, sources * heads * head_dim), scores(2, sources), scores(3, targets)];
-                let name =
-                    format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}, dropout {rate:?}");
-                body(&name, &op, inputs);
+                for &shares_rows in rows_are_shared {
+                    let op = Attention {
+                        edges: &edges,
+                        heads,
+                        head_dim,
+                        shares_rows,
+                        slope: SLOPE as f32,
+                        self_loops,
+                        dropout,
+                        factors: None,
+                    };
+                    let scores =
+                        |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
+                    let inputs = [values(1, sources * op.row_dim()), scores(2, sources), scores(3, targets)];
+                    let heads = format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
+                    let name = format!("case {case}, {heads}, self-loops {self_loops}, dropout {rate:?}");
+                    body(&name, &op, inputs);
+                }
             }
         }
     }
@@ -111,7 +116,7 @@ fn slopes(
 
 #[test]
 fn oracle_forward_is_the_formula() {
-    for_each_case(|name, op, inputs| {
+    for_each_case(&[false, true], |name, op, inputs| {
         let (out, _) = on_any_threads(|| forward(op, &inputs));
         let wide = inputs.each_ref().map(|values| wide(values));
         assert_close(&out, &naive(op, wide.each_ref().map(|values| &values[..])), name);
@@ -120,7 +125,7 @@ fn oracle_forward_is_the_formula() {
 
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_formula() {
-    for_each_case(|name, op, inputs| {
+    for_each_case(&[false, true], |name, op, inputs| {
         let (out, weights) = forward(op, &inputs);
         let gradient = values(4, out.len());
         let found = on_any_threads(|| {
@@ -143,8 +148,10 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
 
 #[test]
 fn oracle_products_of_heads() {
-    for (rows, heads, head_dim) in [(0, 2, 3), (1, 1, 1), (700, 3, 17), (257, 4, 32)] {
-        let (matrix, vector) = (values(1, rows * heads * head_dim), values(2, heads * head_dim));
+    let shapes = [(0, 2, 3), (1, 1, 1), (700, 3, 17), (257, 4, 32)];
+    for ((rows, heads, head_dim), shared) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+        let width = if shared { head_dim } else { heads * head_dim };
+        let (matrix, vector) = (values(1, rows * width), values(2, heads * head_dim));
         let gradient = values(3, rows * heads);
         let (found, of_vector) = on_any_threads(|| {
             let (mut out, mut of_vector) = (vec![f32::NAN; rows * heads], vec![f32::NAN; vector.len()]);
@@ -153,11 +160,10 @@ fn oracle_products_of_heads() {
             (out, of_vector)
         });
         let (mut products, mut sums) = (vec![0f64; rows * heads], vec![0f64; vector.len()]);
-        for (at, &value) in matrix.iter().enumerate() {
-            let (row, column) = (at / vector.len(), at % vector.len());
-            let place = row * heads + column / head_dim;
-            products[place] += f64::from(value) * f64::from(vector[column]);
-            sums[column] += f64::from(value) * f64::from(gradient[place]);
+        for (row, column) in (0..rows).flat_map(|row| (0..vector.len()).map(move |column| (row, column))) {
+            let (value, place) = (f64::from(matrix[row * width + column % width]), row * heads + column / head_dim);
+            products[place] += value * f64::from(vector[column]);
+            sums[column] += value * f64::from(gradient[place]);
         }
         assert_close(&found, &products, "products");
         assert_close(&of_vector, &sums, "gradient of the vector");
@@ -167,8 +173,16 @@ fn oracle_products_of_heads() {
 #[test]
 fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op =
-        Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
+    let op = Attention {
+        edges: &edges,
+        heads: 1,
+        head_dim: 2,
+        slope: 0.2,
+        shares_rows: false,
+        self_loops: false,
+        dropout: None,
+        factors: None,
+    };
     let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
     op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights).unwrap();
     assert_eq!((out, weights), ([0.0, 0.0, 1.0, 2.0], [1.0]));

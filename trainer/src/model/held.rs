@@ -29,6 +29,8 @@ pub struct HeldLayer {
     pub room: f64,
     /// Whether it aggregates first.
     pub order: Order,
+    /// Its attention heads.
+    pub heads: f64,
 }
 
 /// A mini-batch.
@@ -38,8 +40,6 @@ pub struct Batch {
     pub layers: Vec<HeldLayer>,
     /// Kind of the layers.
     pub kind: ModelKind,
-    /// Attention heads.
-    pub heads: f64,
     /// Ranks in this memory.
     pub ranks: usize,
     /// Whether the bottom layer is computed by columns, each for all ranks.
@@ -78,8 +78,8 @@ impl Operator {
 }
 
 /// The operators of a layer of this `kind`, first to last. A sum that torch adds and drops at once is none.
-fn operators(kind: ModelKind, heads: f64, layer: &HeldLayer) -> Vec<Operator> {
-    let HeldLayer { vertices, edges, read, widths: [input, made], room, order, .. } = *layer;
+fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
+    let HeldLayer { vertices, edges, read, widths: [input, made], room, order, heads, .. } = *layer;
     let (rows, all) = (|values: f64| vertices * values, |values: f64| read * values);
     let result = (vertices + room) * made;
     let (product, aggregation) = (Operator::product, Operator::aggregation);
@@ -90,7 +90,12 @@ fn operators(kind: ModelKind, heads: f64, layer: &HeldLayer) -> Vec<Operator> {
         Operator { keeps: coefficients, aside: coefficients, ..aggregation(0.0, all(made)) }
     };
     match (kind, order) {
-        (ModelKind::Gat, _) => vec![product(all(made), all(input)), attention(), finish],
+        (ModelKind::Gat, Order::AggregateFirst) => {
+            let sums = heads * rows(input);
+            let attention = Operator { returns: sums, stays: true, learns: true, gradient: all(input), ..attention() };
+            vec![attention, product(result, sums)]
+        }
+        (ModelKind::Gat, Order::TransformFirst) => vec![product(all(made), all(input)), attention(), finish],
         (ModelKind::Gatv2, _) => {
             let attention = Operator { gradient: all(made) + rows(made), ..attention() };
             vec![product(all(made) + rows(made), all(input)), attention, finish]
@@ -183,7 +188,7 @@ pub fn values(batch: &Batch) -> [usize; 2] {
         held.send(layer);
         let operators = match batch.sliced && from_bottom == 0 {
             true => by_columns(batch, layer),
-            false => operators(batch.kind, batch.heads, layer),
+            false => operators(batch.kind, layer),
         };
         let taped = |operator: Operator| (operator, held.make(operator.returns), held.make(operator.keeps));
         tape.push(operators.into_iter().map(taped).collect());
@@ -227,7 +232,7 @@ pub fn values(batch: &Batch) -> [usize; 2] {
 fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
     let HeldLayer { vertices, widths: [_, made], room, .. } = *layer;
     let (ranks, partial) = (batch.ranks as f64, partial(batch, layer));
-    let mut operators = operators(batch.kind, batch.heads, layer);
+    let mut operators = operators(batch.kind, layer);
     let rest = match batch.kind {
         ModelKind::Gat | ModelKind::Gatv2 => operators.split_off(1),
         ModelKind::Gin => vec![operators.pop()].into_iter().flatten().collect(),
@@ -267,9 +272,10 @@ mod tests {
             widths: [16.0, 16.0],
             room: 0.0,
             order: Order::AggregateFirst,
+            heads: 1.0,
         };
         let layers = vec![layer(1024.0, 4096.0), layer(4096.0, 8192.0)];
-        let one = Batch { layers, kind: ModelKind::Sage, heads: 1.0, ranks: 1, sliced: false, ahead: false };
+        let one = Batch { layers, kind: ModelKind::Sage, ranks: 1, sliced: false, ahead: false };
         let row = 16 * 1024;
         // Features; rows beside sums, and what is made of them, of the bottom layer.
         let below = [8, 8, 4].map(|rows| rows * row).iter().sum::<usize>();

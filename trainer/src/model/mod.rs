@@ -73,7 +73,7 @@ pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;
 pub use input::Input;
-pub use order::{Order, order_of};
+pub use order::{Order, order_of_layer};
 pub use parameters::{Named, Parameters};
 #[cfg(test)]
 pub use score::dot;

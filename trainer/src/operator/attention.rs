@@ -20,7 +20,7 @@ const NEGATIVE_SLOPE: f32 = 0.2;
 /// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
 /// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
 /// vertices are those of the targets, zeroes some of the weights, and lets the others grow. On the host, weights are in proportion to the
-/// edges' factors.
+/// edges' factors, and rows may be `[sources, width]`: all heads then read the same.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
@@ -30,31 +30,36 @@ pub fn attention(
     rows: &Tensor,
     by_source: &Tensor,
     by_target: &Tensor,
-    bias: &Tensor,
+    bias: Option<&Tensor>,
     dropout: Option<Dropout>,
     finish: Finish,
 ) -> Result<Tensor> {
     let ((_, dim), (heads, head_dim)) = (shape("rows", rows)?, shape("attention by source", by_source)?);
-    if heads * head_dim != dim || by_target.size() != by_source.size() {
+    let shares_rows = heads > 1 && head_dim == dim && edges.on_device().is_none();
+    if !(heads * head_dim == dim || shares_rows) || by_target.size() != by_source.size() {
         let sizes = [by_source.size(), by_target.size()];
         return Err(mismatch(format!("attention by source and target of shapes {sizes:?} for rows of width {dim}")));
     }
-    let (inputs, form) = ([rows, by_source, by_target, bias], Form { heads, head_dim, dropout });
+    let inputs = ([rows, by_source, by_target], bias);
+    let form = Form { heads, head_dim, shares_rows, dropout };
     match edges.on_device() {
         None => on_host(edges, inputs, form, finish),
         Some(on_gpu) => with_row!(rows.kind(), |T| on_device::<T>(edges, on_gpu, inputs, form, finish)),
     }
 }
 
-/// [`attention`] of rows, attention by source and by target, and bias.
-fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
-    let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
+/// Rows, attention by source and by target; and the bias.
+type Inputs<'a> = ([&'a Tensor; 3], Option<&'a Tensor>);
+
+fn on_host(edges: &Arc<Edges>, (inputs, bias): Inputs<'_>, form: Form, finish: Finish) -> Result<Tensor> {
+    let [z, a_source, a_target] = inputs.map(|tensor| tensor.detach().contiguous());
+    let b = bias.map(|bias| bias.detach().contiguous());
     let (op, targets, dim) = (form.over(edges)?, edges.num_targets(), form.dim());
-    let Form { heads, head_dim, .. } = form;
+    let (row_dim, heads, head_dim) = (op.row_dim(), form.heads, form.head_dim);
     // Row t is target t's own; where there are too few rows, the operator says so.
-    let own = |values: &'_ [f32]| values.len().min(targets * dim);
+    let own = |values: &'_ [f32]| values.len().min(targets * row_dim);
     let scores = |a: &Tensor, rows: &[f32]| {
-        filled(&[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
+        filled(&[rows.len().checked_div(row_dim).unwrap_or(0), heads], |out| {
             Ok(head_products(rows, values(a)?, head_dim, out)?)
         })
     };
@@ -64,21 +69,22 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     let output = filled_with_room([targets, dim], finish.room, |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
         op.forward(values(&z)?, scores, out, weights.as_mut_slice())?;
-        Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
+        Ok(finish.epilogue(b.as_ref().map(values).transpose()?)?.apply(out, dim)?)
     })?;
     let weights = weights.into_tensor(&[op.num_weights() as i64])?;
     let result = output.shallow_clone();
     let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
-    let edges = edges.clone();
+    let (edges, with_bias) = (edges.clone(), bias.is_some());
+    let inputs: Vec<&Tensor> = inputs.into_iter().chain(bias).collect();
     attach(&inputs, &saved, output, move |gradient| {
         let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
-        let of_bias = column_sums(edges.place(), &given)?;
+        let of_bias = with_bias.then(|| column_sums(edges.place(), &given)).transpose()?;
         let (z, op) = (values(z)?, form.over(&edges)?);
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
         let mut scratch = Buffer::new(op.num_weights())?;
-        let of_rows = filled(&[edges.num_sources(), dim], |rows| {
+        let of_rows = filled(&[edges.num_sources(), row_dim], |rows| {
             let out = AttentionGradient {
                 rows: &mut *rows,
                 from_source: of_source.as_mut_slice(),
@@ -95,8 +101,8 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
             filled(&[heads, head_dim], |out| Ok(head_products_backward(rows, gradient.as_slice(), head_dim, out)?))
         };
         let by_source = of_attention(z, &of_source)?;
-        let by_target = of_attention(&z[..edges.num_targets() * dim], &of_target)?;
-        Ok([of_rows, by_source, by_target, of_bias].map(Some).into())
+        let by_target = of_attention(&z[..edges.num_targets() * row_dim], &of_target)?;
+        Ok([of_rows, by_source, by_target].into_iter().chain(of_bias).map(Some).collect())
     })
 }
 
@@ -104,11 +110,11 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
-    inputs: [&Tensor; 4],
+    (inputs, bias): Inputs<'_>,
     form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
+    let [z, a_source, a_target] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, targets, dim) = (form.over_on_gpu(edges, gpu, on_gpu)?, on_gpu.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
@@ -124,14 +130,15 @@ fn on_device<T: Row>(
         let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
         Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut weights)?)?)
     })?;
-    let output = finish.apply(edges.place(), pre_activation, Some(&b))?;
+    let output = finish.apply(edges.place(), pre_activation, bias)?;
     let result = output.shallow_clone();
     let saved = [&z, &a_source, &a_target, &from_source, &from_target, &weights, &result];
-    let edges = edges.clone();
+    let (edges, with_bias) = (edges.clone(), bias.is_some());
+    let inputs: Vec<&Tensor> = inputs.into_iter().chain(bias).collect();
     attach(&inputs, &saved, output, move |gradient| {
         let [z, a_source, a_target, from_source, from_target, weights, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
-        let of_bias = column_sums(edges.place(), &given)?;
+        let of_bias = with_bias.then(|| column_sums(edges.place(), &given)).transpose()?;
         let (gpu, device, on_gpu) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = form.over_on_gpu(&edges, gpu, on_gpu)?;
         let values = |tensor| device_values(device, tensor);
@@ -156,7 +163,7 @@ fn on_device<T: Row>(
         };
         let by_source = of_attention(rows, &of_source)?;
         let by_target = of_attention(rows.part(0, edges.num_targets() * dim)?, &of_target)?;
-        Ok([of_rows, by_source, by_target, of_bias].map(Some).into())
+        Ok([of_rows, by_source, by_target].into_iter().chain(of_bias).map(Some).collect())
     })
 }
 
@@ -164,12 +171,14 @@ fn on_device<T: Row>(
 pub(super) struct Form {
     pub heads: usize,
     pub head_dim: usize,
+    /// Whether all heads read the same rows.
+    pub shares_rows: bool,
     /// Dropout of the attention weights; its vertices start with those of the targets.
     pub dropout: Option<Dropout>,
 }
 
 impl Form {
-    /// Width of a row.
+    /// Width of a target's row.
     pub fn dim(&self) -> usize {
         self.heads * self.head_dim
     }
@@ -182,9 +191,9 @@ impl Form {
             }
             None => None,
         };
-        let Self { heads, head_dim, .. } = *self;
+        let Self { heads, head_dim, shares_rows, .. } = *self;
         let (edges, factors) = (edges.on_host()?, edges.factors());
-        Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
+        Ok(Attention { edges, heads, head_dim, shares_rows, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
     }
 
     pub fn over_on_gpu<'a>(&'a self, edges: &Edges, gpu: &Gpu, on_gpu: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {

@@ -36,7 +36,7 @@ pub fn dynamic_attention(
     if heads * head_dim != dim {
         return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", vector.size())));
     }
-    let form = Form { heads, head_dim, dropout };
+    let form = Form { heads, head_dim, shares_rows: false, dropout };
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], form, finish),
         Some(on_gpu) => {

@@ -15,14 +15,16 @@ use crate::Result;
 
 static RECORD: Mutex<Option<Vec<Product>>> = Mutex::new(None);
 
-/// A product `x W` and its gradients.
+/// A product `x W` and its gradients, of each head by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Rows of `x`.
     pub rows: usize,
-    /// Values of a row of `x`.
+    /// Heads.
+    pub heads: usize,
+    /// Values of a head in a row of `x`.
     pub input: usize,
-    /// Values of a row of the result.
+    /// Values of a head in a row of the result.
     pub output: usize,
     /// Whether the gradient of `x` was asked for, beside that of `W`.
     pub of_input: bool,
@@ -32,15 +34,15 @@ impl Product {
     /// Floating-point operations, forwards and backwards.
     pub fn operations(&self) -> f64 {
         let products = if self.of_input { 3.0 } else { 2.0 };
-        2.0 * products * (self.rows * self.input * self.output) as f64
+        2.0 * products * (self.rows * self.heads * self.input * self.output) as f64
     }
 }
 
 /// Notes a product, where products are recorded.
-pub(super) fn note(TileSizes { rows, input, output }: TileSizes, x: &Tensor, w: &Tensor) {
+pub(super) fn note(TileSizes { rows, heads, input, output }: TileSizes, x: &Tensor, w: &Tensor) {
     if w.requires_grad() {
-        let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
-        record.iter_mut().for_each(|record| record.push(Product { rows, input, output, of_input: x.requires_grad() }));
+        let product = Product { rows, heads, input, output, of_input: x.requires_grad() };
+        RECORD.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|record| record.push(product));
     }
 }
 
@@ -55,23 +57,25 @@ pub fn recorded_products() -> Vec<Product> {
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) out of memory.
 pub fn time_products(engine: Engine, products: &[Product]) -> Result<Duration> {
-    let matrix =
-        |rows: usize, columns: usize| Tensor::rand([rows as i64, columns as i64], (Kind::Float, Device::Cpu)) - 0.5;
+    let made = |shape: &[usize]| {
+        Tensor::rand(shape.iter().map(|&size| size as i64).collect::<Vec<_>>(), (Kind::Float, Device::Cpu)) - 0.5
+    };
     // Of each shape of a weight the factors with the most rows, of which a product takes the first.
     let mut factors = HashMap::new();
     for product in products {
-        let most = factors.entry((product.input, product.output)).or_insert(0);
+        let most = factors.entry([product.heads, product.input, product.output]).or_insert(0);
         *most = product.rows.max(*most);
     }
     let factors: HashMap<_, _> = factors
         .into_iter()
-        .map(|((input, output), rows)| {
-            ((input, output), [matrix(rows, input), matrix(input, output), matrix(rows, output)])
+        .map(|(weight, rows)| {
+            let [heads, input, output] = weight;
+            (weight, [made(&[rows, heads * input]), made(&weight), made(&[rows, heads * output])])
         })
         .collect();
     let started = Instant::now();
     for product in products {
-        let [x, w, gradient] = &factors[&(product.input, product.output)];
+        let [x, w, gradient] = &factors[&[product.heads, product.input, product.output]];
         let first = |matrix: &Tensor| matrix.f_narrow(0, 0, product.rows as i64);
         both_ways(engine, product.of_input, &first(x)?, w, &first(gradient)?)?;
     }
@@ -97,7 +101,7 @@ mod tests {
         // Other tests multiply at the same time.
         let found: Vec<Product> =
             found.into_iter().filter(|product| (product.rows, product.input) == (70, 7)).collect();
-        let of = |of_input| Product { rows: 70, input: 7, output: 3, of_input };
+        let of = |of_input| Product { rows: 70, heads: 1, input: 7, output: 3, of_input };
         assert_eq!(found, [of(false), of(true)]);
         assert_eq!(found[1].operations(), 2.0 * 3.0 * 70.0 * 21.0);
         assert!(time_products(Engine::Gemm, &found).unwrap() > Duration::ZERO);

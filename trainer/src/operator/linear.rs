@@ -10,7 +10,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::finish::column_sums;
+use super::finish::{biased, column_sums};
 use super::tiles::{self, TileSizes, TilesBackward};
 use super::{Engine, Finish, filled_with_room, floor, mismatch, shape};
 use crate::Result;
@@ -18,28 +18,45 @@ use crate::autograd::{Buffer, Gradient, attach, values};
 use crate::operator::Place;
 
 /// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`. `input` may be
-/// of the type that `place` computes in.
+/// of the type that `place` computes in. With a `weight` `[heads, in / heads, out / heads]` each head makes its part of a row from its
+/// part of the input's.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit, [`Error::Kernel`](crate::Error::Kernel) if bias or
 /// dropout do not.
 pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
-    let ((rows, width), (inner, output)) = (shape("input", input)?, shape("weight", weight)?);
-    if width != inner {
-        return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and [{inner}, {output}]")));
+    let ((rows, width), shape) = (shape("input", input)?, weight.size());
+    let sizes = match shape.iter().map(|&size| size as usize).collect::<Vec<_>>()[..] {
+        [input, output] => TileSizes { rows, heads: 1, input, output },
+        [heads, input, output] => TileSizes { rows, heads, input, output },
+        _ => {
+            return Err(mismatch(format!(
+                "weight: expected one matrix or one a head, got a tensor of shape {shape:?}"
+            )));
+        }
+    };
+    if width != sizes.heads * sizes.input {
+        return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and {shape:?}")));
     }
     let fits = |tensor: &Tensor| [Kind::Float, place.row_kind()].contains(&tensor.kind());
     if let Some(other) = [input, weight].into_iter().find(|tensor| !fits(tensor)) {
         return Err(mismatch(format!("a product of f32 matrices, got one of {:?}", other.kind())));
     }
+    if sizes.heads > 1 && !matches!(place, Place::Host(engine) if engine.takes_tiles()) {
+        let of_head = |head: usize| {
+            let input = input.f_narrow(1, (head * sizes.input) as i64, sizes.input as i64)?;
+            linear(place, &input, &weight.f_select(0, head as i64)?, None, Finish::default())
+        };
+        let parts = (0..sizes.heads).map(of_head).collect::<Result<Vec<_>>>()?;
+        return biased(place, &Tensor::f_cat(&parts, 1)?, bias, finish);
+    }
     let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
-    let sizes = TileSizes { rows, input: width, output };
     floor::note(sizes, input, weight);
     let result = match place {
         Place::Host(engine) if engine.takes_tiles() => {
             let bias = bias.map(|bias| bias.detach().contiguous());
             let bias = bias.as_ref().map(values).transpose()?;
-            filled_with_room([rows, output], finish.room, |out| {
+            filled_with_room([rows, sizes.heads * sizes.output], finish.room, |out| {
                 tiles::forward(*engine, sizes, values(&x)?, values(&w)?, bias, &finish, out)
             })?
         }
@@ -81,8 +98,10 @@ fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
 fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let given = gradient.output.contiguous();
-    let shapes = [vec![sizes.rows, sizes.input], vec![sizes.input, sizes.output], vec![sizes.output]];
-    let room = |(shape, &needed): (&Vec<usize>, &bool)| needed.then(|| Buffer::new(shape.iter().product())).transpose();
+    let shapes = [x.size(), w.size(), vec![(sizes.heads * sizes.output) as i64]];
+    let room = |(shape, &needed): (&Vec<i64>, &bool)| {
+        needed.then(|| Buffer::new(shape.iter().product::<i64>() as usize)).transpose()
+    };
     let mut found = shapes.iter().zip(&gradient.needed).map(room).collect::<Result<Vec<_>>>()?;
     found.resize_with(shapes.len(), || None);
     let mut places = found.iter_mut().map(|buffer| buffer.as_mut().map(Buffer::as_mut_slice));
@@ -98,10 +117,8 @@ fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradie
         of_bias: next(),
     };
     tiles::backward(engine, sizes, to)?;
-    let tensor = |(buffer, shape): (Option<Buffer>, Vec<usize>)| {
-        let shape: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
-        buffer.map(|buffer| buffer.into_tensor(&shape)).transpose()
-    };
+    let tensor =
+        |(buffer, shape): (Option<Buffer>, Vec<i64>)| buffer.map(|buffer| buffer.into_tensor(&shape)).transpose();
     found.into_iter().zip(shapes).take(gradient.needed.len()).map(tensor).collect()
 }
 

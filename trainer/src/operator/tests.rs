@@ -385,13 +385,15 @@ fn refuse(place: &Place) {
     assert!(message(linear(place, &rows, &rows, None, none())).contains("[5, 4]"));
     assert!(message(linear(place, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
     assert!(message(linear(place, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
+    assert!(message(linear(place, &rows, &rows.view([-1]), None, none())).contains("one a head"));
+    assert!(message(linear(place, &rows, &rows.view([1, 5, 4]), None, none())).contains("[1, 5, 4]"));
     let doubles = random(1, [4, 4]).to_kind(Kind::Double);
     assert!(message(linear(place, &doubles, &doubles, None, none())).contains("f32"));
     assert!(message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false)).contains("rows to aggregate"));
     assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));
     assert!(message(aggregate_max(&edges, &random(1, [4, 4]))).contains("rows of the sources"));
     let heads = random(2, [2, 2]);
-    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, bias, None, none());
+    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, Some(bias), None, none());
     assert!(message(attend(&random(1, [5, 6]), &random(1, [1, 6]).view([-1]))).contains("width 6"));
     assert!(message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1]))).contains("rows of the sources"));
     assert!(message(attend(&rows, &random(1, [1, 3]).view([-1]))).contains("bias"));
@@ -402,7 +404,7 @@ fn refuse(place: &Place) {
     assert!(message(dynamic(&rows, &rows)).contains("rows of the targets"));
     let dropping = |ids: Vec<u32>, probability| {
         let dropout = Dropout { ids: ids.into(), probability, key: StreamKey::new(1, Stream::Attention) };
-        message(attention(&edges, &rows, &heads, &heads, &bias, Some(dropout), none()))
+        message(attention(&edges, &rows, &heads, &heads, Some(&bias), Some(dropout), none()))
     };
     assert!(dropping(vec![1, 2], 0.5).contains("vertices of the targets"));
     assert!(dropping(vec![1, 2, 3], 1.0).contains("dropout"));

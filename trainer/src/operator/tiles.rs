@@ -29,10 +29,11 @@ const GROUPS: usize = 16;
 /// Values that all groups' gradients of `W` may have.
 const GROUP_VALUES: usize = 1 << 24;
 
-/// The sizes of `x W`, with rows of `input` values and of `output` values.
+/// The sizes of `x W`. Rows have `heads` parts of `input` values, and of `output` values; each has a matrix of its own in `W`.
 #[derive(Clone, Copy, Debug)]
 pub struct TileSizes {
     pub rows: usize,
+    pub heads: usize,
     pub input: usize,
     pub output: usize,
 }
@@ -48,18 +49,32 @@ impl TileSizes {
     }
 
     fn group_rows(&self) -> usize {
-        let groups = (GROUP_VALUES / (self.input * self.output).max(1)).clamp(1, GROUPS);
+        let groups = (GROUP_VALUES / self.num_weights().max(1)).clamp(1, GROUPS);
         self.rows.div_ceil(groups).max(LEAST)
+    }
+
+    /// Values of `W`.
+    fn num_weights(&self) -> usize {
+        self.heads * self.input * self.output
     }
 }
 
-/// A matrix whose rows of `columns` values follow one another, and its transpose.
+/// A matrix whose rows of `columns` values follow one another.
 fn matrix(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
     MatrixView { values, rows, columns, row_stride: columns, column_stride: 1 }
 }
 
-fn transposed(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
-    MatrixView { values, rows: columns, columns: rows, row_stride: 1, column_stride: columns }
+/// The transpose of a matrix.
+fn transposed(matrix: MatrixView<'_>) -> MatrixView<'_> {
+    let MatrixView { values, rows, columns, row_stride, column_stride } = matrix;
+    MatrixView { values, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
+}
+
+/// Part `head` of `heads` equal ones of each of `rows` rows.
+fn part(values: &[f32], head: usize, heads: usize, rows: usize) -> MatrixView<'_> {
+    let row_stride = values.len().checked_div(rows).unwrap_or(0);
+    let columns = row_stride / heads;
+    MatrixView { values: &values[(head * columns).min(values.len())..], rows, columns, row_stride, column_stride: 1 }
 }
 
 /// A product by the calling thread: `out = a × b`, or `out += a × b` with `add`.
@@ -110,6 +125,36 @@ impl RightFactor {
     }
 }
 
+/// The right factors of all tiles' products, one for each head.
+struct RightFactors {
+    heads: Vec<RightFactor>,
+    /// Values of a head in the products' rows.
+    columns: usize,
+}
+
+impl RightFactors {
+    fn of<'a>(engine: Engine, columns: usize, heads: impl Iterator<Item = MatrixView<'a>>) -> Result<Self> {
+        Ok(Self { heads: heads.map(|factor| RightFactor::of(engine, factor)).collect::<Result<_>>()?, columns })
+    }
+
+    /// Each part of `rows` rows of `out` becomes the product of that of `a` and its factor, by the calling thread.
+    fn products(&self, out: &mut [f32], a: &[f32], rows: usize) -> Result<()> {
+        if let [factor] = &self.heads[..] {
+            factor.product(out, part(a, 0, 1, rows));
+            return Ok(());
+        }
+        let mut product = Buffer::new(rows * self.columns)?;
+        for (head, factor) in self.heads.iter().enumerate() {
+            factor.product(product.as_mut_slice(), part(a, head, self.heads.len(), rows));
+            let parts = out.chunks_mut(self.columns.max(1)).skip(head).step_by(self.heads.len());
+            for (out, row) in parts.zip(product.as_slice().chunks(self.columns.max(1))) {
+                out.copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// [`product_bf16`] without instructions for bf16: f32 holds the products of rounded factors exactly.
 fn gemm_of_rounded(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     thread_local! {
@@ -139,7 +184,12 @@ fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
     &values[start..values.len().min(start + tile * width)]
 }
 
-/// `out`, `[rows, output]`, becomes the finished product of `x`, `[rows, input]`, and `w`, `[input, output]`.
+/// The matrix of each head.
+fn of_heads(w: &[f32], TileSizes { heads, input, output, .. }: TileSizes) -> impl Iterator<Item = MatrixView<'_>> {
+    (0..heads).map(move |head| matrix(&w[head * input * output..][..input * output], input, output))
+}
+
+/// `out`, `[rows, heads · output]`, becomes the finished product of `x`, `[rows, heads · input]`, and `w`, `[heads, input, output]`.
 pub fn forward(
     engine: Engine,
     sizes: TileSizes,
@@ -149,12 +199,11 @@ pub fn forward(
     finish: &Finish,
     out: &mut [f32],
 ) -> Result<()> {
-    let TileSizes { input, output, .. } = sizes;
-    let (tile, epilogue, w) =
-        (sizes.tile(), finish.epilogue(bias)?, RightFactor::of(engine, matrix(w, input, output))?);
+    let [input, output] = [sizes.input, sizes.output].map(|width| sizes.heads * width);
+    let (tile, epilogue) = (sizes.tile(), finish.epilogue(bias)?);
+    let w = RightFactors::of(engine, sizes.output, of_heads(w, sizes))?;
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
-        let rows = out.len() / output;
-        w.product(out, matrix(tile_of(x, index, tile, input), rows, input));
+        w.products(out, tile_of(x, index, tile, input), out.len() / output)?;
         Ok(epilogue.apply_part(index * tile, out, output)?)
     })
 }
@@ -163,7 +212,7 @@ pub fn forward(
 pub struct TilesBackward<'a> {
     pub x: &'a [f32],
     pub w: &'a [f32],
-    /// The finished rows and their gradient, both `[rows, output]`.
+    /// The finished rows and their gradient, both `[rows, heads · output]`.
     pub y: &'a [f32],
     pub gradient: &'a [f32],
     pub finish: &'a Finish,
@@ -176,19 +225,20 @@ pub struct TilesBackward<'a> {
 
 /// Fills in the gradients.
 pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> Result<()> {
-    let TileSizes { rows, input, output } = sizes;
+    let TileSizes { rows, heads, .. } = sizes;
+    let [input, output] = [sizes.input, sizes.output].map(|width| heads * width);
     let (tile, group, multiply) = (sizes.tile(), sizes.group(), multiply(engine));
     let TilesBackward { x, w, y, gradient, finish, .. } = to;
     let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
-    let w_transposed =
-        to.of_input.is_some().then(|| RightFactor::of(engine, transposed(w, input, output))).transpose()?;
+    let w_transposed = || RightFactors::of(engine, sizes.input, of_heads(w, sizes).map(transposed));
+    let w_transposed = to.of_input.is_some().then(w_transposed).transpose()?;
     let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
         Some(of_input) => of_input.chunks_mut((group * tile * input).max(1)).map(Some).collect(),
         None => Vec::new(),
     };
     given.resize_with(rows.div_ceil(group * tile), || None);
     let sums = given.into_par_iter().enumerate().map(|(index, of_input)| {
-        let mut weight = Buffer::new(if with_weight { input * output } else { 0 })?;
+        let mut weight = Buffer::new(if with_weight { sizes.num_weights() } else { 0 })?;
         let mut bias = vec![0f32; if with_bias { output } else { 0 }];
         let mut unfinished = Buffer::new(tile * output)?;
         let mut of_input = of_input.map(|rows| rows.chunks_mut((tile * input).max(1)));
@@ -203,12 +253,14 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
                 finish.epilogue(None)?.backward_part(index * tile, y, g, output, unfinished)?;
                 &*unfinished
             };
-            if with_weight {
-                multiply(weight.as_mut_slice(), at > 0, transposed(x, rows, input), matrix(g, rows, output));
+            // No chunks where no weights are asked for.
+            let weights = weight.as_mut_slice().chunks_mut((sizes.input * sizes.output).max(1));
+            for (head, weight) in weights.enumerate() {
+                multiply(weight, at > 0, transposed(part(x, head, heads, rows)), part(g, head, heads, rows));
             }
             add_rows(g, &mut bias);
             if let Some((of_input, w)) = of_input.as_mut().and_then(Iterator::next).zip(w_transposed.as_ref()) {
-                w.product(of_input, matrix(g, rows, output));
+                w.products(of_input, g, rows)?;
             }
         }
         Ok((weight, bias))

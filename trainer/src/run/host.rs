@@ -28,14 +28,14 @@ use crate::infer::least_room;
 use crate::job::Job;
 use crate::job::options::FeatureStorage;
 use crate::model::held::{Batch, HeldLayer, mailed, values};
-use crate::model::{Model, order_of};
+use crate::model::{Model, order_of_layer};
 use crate::operator::{Place, sharing};
 use crate::ranks::comms::Comms;
 use crate::residence::cache::{Caches, hotness::hottest, row_bytes, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::{graph_bytes, held_bytes};
 use crate::sample::{BatchSampler, Sampled, SampledLayer};
-use crate::{Error, ModelKind, Result};
+use crate::{Error, Result};
 
 /// Mini-batches that are sampled to know their size.
 const TRIED: usize = 3;
@@ -338,16 +338,18 @@ fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> 
     let layer = |(at, &[vertices, edges, read, received]): (usize, &[u64; 4])| {
         let index = layers - 1 - at;
         let widths = [index.checked_sub(1).map_or(job.features.dim(), |below| model.width(below)), model.width(index)];
-        let own = if config.model.kind == ModelKind::Sage { vertices } else { 0 };
-        let order = order_of([vertices, own, read, edges].map(|count| count as usize), widths, index > 0);
+        let heads = if at == 0 { 1 } else { config.model.heads };
+        let (sizes, by_columns) = ([vertices, read, edges], index == 0 && config.parallelism.slices_columns());
+        let sizes = sizes.map(|count| count as usize);
+        let order = order_of_layer(config.model.kind, heads, sizes, widths, index > 0, by_columns);
         let [vertices, edges, read, received] = [vertices, edges, read, received].map(|count| count as f64);
         let room = at.checked_sub(1).map_or(0.0, |above| counts[above][3] as f64);
-        HeldLayer { vertices, edges, read, received, widths: widths.map(|width| width as f64), room, order }
+        let (widths, heads) = (widths.map(|width| width as f64), heads as f64);
+        HeldLayer { vertices, edges, read, received, widths, room, order, heads }
     };
     let batch = Batch {
         layers: counts.iter().enumerate().map(layer).collect(),
         kind: config.model.kind,
-        heads: config.model.heads as f64,
         ranks: here.len(),
         sliced: config.parallelism.slices_columns(),
         ahead: false,

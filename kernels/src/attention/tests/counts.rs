@@ -49,7 +49,7 @@ fn oracle_an_edge_that_counts_twice_is_two_edges() {
             let form = (heads, head_dim, SLOPE as f32, true);
             let op = |edges, factors| {
                 let (heads, head_dim, slope, self_loops) = form;
-                Attention { edges, heads, head_dim, slope, self_loops, dropout: None, factors }
+                Attention { edges, heads, head_dim, shares_rows: false, slope, self_loops, dropout: None, factors }
             };
             let (counted, plain) = (op(&few, Some(&factors[..])), op(&many, None));
             let dim = heads * head_dim;

@@ -13,7 +13,7 @@ fn few() -> HostEdges {
 }
 
 fn over<'a>(edges: &'a HostEdges, dropout: Option<(&'a [u32], f32, StreamKey)>) -> Attention<'a> {
-    Attention { edges, heads: 2, head_dim: 3, slope: 0.2, self_loops: true, dropout, factors: None }
+    Attention { edges, heads: 2, head_dim: 3, slope: 0.2, shares_rows: false, self_loops: true, dropout, factors: None }
 }
 
 fn inputs() -> [Vec<f32>; 3] {
@@ -74,6 +74,7 @@ fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
         self_loops: false,
         dropout: Some((&ids, 0.5, KEY)),
         factors: None,
+        shares_rows: false,
     };
     let inputs = [values(1, 8), values(2, 8), values(3, 16)];
     let (_, weights) = forward(&op, &inputs);

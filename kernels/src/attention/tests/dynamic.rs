@@ -52,6 +52,7 @@ fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
                     self_loops,
                     dropout,
                     factors: None,
+                    shares_rows: false,
                 };
                 let dim = heads * head_dim;
                 let vector = values(3, dim).iter().map(|value| 4.0 * value).collect();
@@ -114,8 +115,16 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
 #[test]
 fn wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op =
-        Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
+    let op = Attention {
+        edges: &edges,
+        heads: 1,
+        head_dim: 2,
+        slope: 0.2,
+        shares_rows: false,
+        self_loops: false,
+        dropout: None,
+        factors: None,
+    };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
     let good = DynamicRows { sources: &[1.0, 2.0, 3.0, 4.0], targets: &[0.0; 4], vector: &[1.0; 2] };

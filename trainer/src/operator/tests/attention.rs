@@ -91,19 +91,27 @@ fn leaky(x: Tensor) -> Tensor {
 
 #[test]
 fn oracle_attention() {
-    for case in Case::all() {
-        let rows = with_zeros(1, [case.edges.num_sources(), case.width()]);
+    let cases = [false, true].into_iter().flat_map(|shares_rows| Case::all().map(move |case| (case, shares_rows)));
+    for (case, shares_rows) in cases {
+        if shares_rows && (case.heads == 1 || case.edges.on_device().is_some()) {
+            continue;
+        }
+        let width = if shares_rows { case.dim } else { case.width() };
+        let rows = with_zeros(1, [case.edges.num_sources(), width]);
+        let wide = |rows: &Tensor| if shares_rows { rows.repeat([1, case.heads as i64]) } else { rows.shallow_clone() };
         let [from_source, from_target] = [2, 3].map(|seed| random(seed, [case.heads, case.dim]) * 3.0);
         let torchs = |t: &[Tensor]| {
-            let score = |a: &Tensor| (case.split(&t[0]) * a).sum_dim_intlist(-1, false, Kind::Double);
+            let rows = wide(&t[0]);
+            let score = |a: &Tensor| (case.split(&rows) * a).sum_dim_intlist(-1, false, Kind::Double);
             let score = score(&t[1]).index_select(0, &case.from) + score(&t[2]).index_select(0, &case.to);
-            case.attended(&leaky(score), &t[0], &t[3])
+            case.attended(&leaky(score), &rows, &t[3])
         };
         for (what, bias, finish, finished) in case.finishes() {
             let inputs = [rows.copy(), from_source.copy(), from_target.copy(), bias];
             let dropout = || case.dropout.clone();
-            let ours = |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], &t[3], dropout(), finish.clone());
-            compare(&what, &inputs, &ours, &|t| finished(torchs(t)));
+            let ours =
+                |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], Some(&t[3]), dropout(), finish.clone());
+            compare(&format!("{what}, shared rows {shares_rows}"), &inputs, &ours, &|t| finished(torchs(t)));
         }
     }
 }
@@ -146,7 +154,7 @@ fn rounded_rows_are_attended_to_as_those_of_f32() {
                 (rows.each_ref().map(|rows| leaf(rows, kind)), vectors.each_ref().map(|v| leaf(v, Kind::Float)));
             let y = match dynamic {
                 true => dynamic_attention(&edges, &x, &own, &v, &b, dropout, finish).unwrap(),
-                false => attention(&edges, &x, &v, &w, &b, dropout, finish).unwrap(),
+                false => attention(&edges, &x, &v, &w, Some(&b), dropout, finish).unwrap(),
             };
             backward(&y, &gradient.to_kind(y.kind())).unwrap();
             let last = if dynamic { own.grad() } else { w.grad() };

@@ -2,6 +2,23 @@
 
 use super::*;
 
+#[test]
+fn oracle_products_of_heads() {
+    for (rows, heads, input, output) in [(300, 2, 33, 17), (1100, 3, 8, 1), (0, 2, 5, 3), (6, 2, 0, 4)] {
+        let weight = random(2, [heads * input, output]).view([heads as i64, input as i64, output as i64]);
+        let inputs = [with_zeros(1, [rows, heads * input]), weight, random(3, [1, heads * output]).view([-1])];
+        for place in &all_places() {
+            let (finish, torchs) = finish(Activation::Relu, 0.3, [rows, heads * output]);
+            let of_torch = |t: &[Tensor]| {
+                let part = |head: i64| t[0].narrow(1, head * input as i64, input as i64).matmul(&t[1].select(0, head));
+                torchs(Tensor::cat(&(0..heads as i64).map(part).collect::<Vec<_>>(), 1) + &t[2])
+            };
+            let ours = |t: &[Tensor]| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone());
+            compare(&format!("{place:?}, {rows} rows, {heads} heads"), &inputs, &ours, &of_torch);
+        }
+    }
+}
+
 /// A layer's rows and gradients: enough rows for several groups of tiles, the last ones ragged.
 fn tall_product(place: &Place, rows: usize) -> Vec<Vec<f32>> {
     let [x, w] = [(1, [rows, 70]), (2, [70, 50])].map(|(seed, size)| random(seed, size).set_requires_grad(true));
