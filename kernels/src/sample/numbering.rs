@@ -23,13 +23,12 @@ use super::segment::Segment;
 use crate::error::KernelError;
 use crate::id_map::IdMap;
 use crate::prefetch::prefetch;
+use crate::simd::vectorised;
 
 /// Vertices of a word of [`Bits::ranks`].
 const PER_RANK: usize = 32;
 /// Vertices by which bits and slots are fetched ahead.
 const AHEAD: usize = 16;
-/// Positions that are fetched before the first is read.
-const GROUP: usize = 64;
 
 /// Numbers by counting bits.
 #[derive(Default)]
@@ -102,9 +101,9 @@ impl Bits {
         }
         let this = &*self;
         each(tasks, |(segment, (first, above), (position, fresh))| {
-            this.positions_of(above, |i, place| place.store((first + i) as u32, Relaxed));
+            this.place(first, above);
             keep_first(segment, fresh);
-            this.positions_of(fresh, |i, place| place.store((position + i) as u32, Relaxed));
+            this.place(position, fresh);
         });
 
         let mut tasks = Vec::with_capacity(segments.len());
@@ -115,8 +114,29 @@ impl Bits {
             rest = others;
         }
         each(tasks, |(segment, local)| {
-            this.positions_of(&segment.sources, |i, place| local[i] = place.load(Relaxed));
+            vectorised(
+                #[inline(always)]
+                || {
+                    let positions = &this.positions[..];
+                    for (local, rank) in local.iter_mut().zip(this.ranks_of(&segment.sources)) {
+                        *local = positions[rank].load(Relaxed);
+                    }
+                },
+            );
         });
+    }
+
+    /// Gives `members` the positions from `first` on.
+    fn place(&self, first: usize, members: &[u32]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                let positions = &self.positions[..];
+                for (position, rank) in (first as u32..).zip(self.ranks_of(members)) {
+                    positions[rank].store(position, Relaxed);
+                }
+            },
+        );
     }
 
     /// Leaves in each segment's bitmap the vertices that are new there and in no earlier one, adds them to the members,
@@ -166,31 +186,22 @@ impl Bits {
         (0..num_segments).map(|i| swept.iter().map(|(kept, _)| kept[i]).sum()).collect()
     }
 
-    /// Visits the place of each member's position, with the member's index in `members`. Places are fetched a group at
-    /// a time.
-    #[inline]
-    fn positions_of(&self, members: &[u32], mut visit: impl FnMut(usize, &AtomicU32)) {
-        let mut ranks = [0; GROUP];
-        for (first, group) in (0..).step_by(GROUP).zip(members.chunks(GROUP)) {
-            for (i, (&v, rank)) in group.iter().zip(&mut ranks).enumerate() {
-                if let Some(&later) = members.get(first + i + AHEAD) {
-                    prefetch(&self.ranks, later as usize / PER_RANK);
+    /// How many members come before each of `members`. Bits are fetched ahead; of what is read by the ranks, the
+    /// processor has enough on its way by itself.
+    #[inline(always)]
+    fn ranks_of(&self, members: &[u32]) -> impl Iterator<Item = usize> {
+        let ranks = &self.ranks[..];
+        members.iter().enumerate().map(
+            #[inline(always)]
+            move |(i, &v)| {
+                if let Some(&later) = members.get(i + AHEAD) {
+                    prefetch(ranks, later as usize / PER_RANK);
                 }
-                *rank = self.rank(v);
-                prefetch(&self.positions, *rank);
-            }
-            for (i, &rank) in ranks.iter().enumerate().take(group.len()) {
-                visit(first + i, &self.positions[rank]);
-            }
-        }
-    }
-
-    /// How many members come before the member `v`.
-    #[inline]
-    fn rank(&self, v: u32) -> usize {
-        let word = self.ranks[v as usize / PER_RANK];
-        let before = word as u32 & ((1u32 << (v % PER_RANK as u32)) - 1);
-        (word >> 32) as usize + before.count_ones() as usize
+                let word = ranks[v as usize / PER_RANK];
+                let before = word as u32 & ((1u32 << (v % PER_RANK as u32)) - 1);
+                (word >> 32) as usize + before.count_ones() as usize
+            },
+        )
     }
 }
 
