@@ -180,30 +180,34 @@ impl Sampler {
         }
         let Self { mixed, segments, bits, sparse, num_vertices, .. } = self;
         let segments = &mut segments[..num_segments];
-        let members = match dense {
-            true => Some(bits.members(mixed, *num_vertices)?),
-            false => {
-                sparse.add(mixed, *num_vertices)?;
-                None
+        let sample = || {
+            let members = match dense {
+                true => Some(bits.members(mixed, *num_vertices)?),
+                false => {
+                    sparse.add(mixed, *num_vertices)?;
+                    None
+                }
+            };
+            let frontier = Frontier { graph, mixed, members, draw, key };
+            let keep = matches!(edges, EdgeIds::Keep);
+            match edges {
+                EdgeIds::Drop => frontier.draw(segments, || Nothing)?,
+                EdgeIds::Keep => frontier.draw(segments, || Keep)?,
+                EdgeIds::Count(counters) => {
+                    let counts = counters.edges(graph)?;
+                    frontier.draw(segments, || counts)?;
+                }
             }
+            write_edges(segments, mixed.len(), keep, layer)?;
+            if dense {
+                bits.number(segments, mixed, &mut layer.local);
+            } else {
+                sparse.number(segments, mixed, &mut layer.local);
+            }
+            Ok(())
         };
-        let frontier = Frontier { graph, mixed, members, draw, key };
-        let keep = matches!(edges, EdgeIds::Keep);
-        match edges {
-            EdgeIds::Drop => frontier.draw(segments, || Nothing)?,
-            EdgeIds::Keep => frontier.draw(segments, || Keep)?,
-            EdgeIds::Count(counters) => {
-                let counts = counters.edges(graph)?;
-                frontier.draw(segments, || counts)?;
-            }
-        }
-        write_edges(segments, mixed.len(), keep, layer)?;
-        if dense {
-            bits.number(segments, mixed, &mut layer.local);
-        } else {
-            sparse.number(segments, mixed, &mut layer.local);
-        }
-        Ok(())
+        // On a thread of the pool: any other would be put to sleep and woken again for each parallel part.
+        if num_segments > 1 { rayon::scope(|_| sample()) } else { sample() }
     }
 }
 
