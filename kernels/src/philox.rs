@@ -28,14 +28,15 @@ pub(crate) fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// [`philox4x32_10`] of `N` counters whose second words are `c1`, word by word. Lanes are as wide as the products, so that
-/// the compiler makes vectors of them.
+/// [`philox4x32_10`] of `N` counters, word by word, each in the lower half of its lane. Lanes are as wide as the products, so
+/// that the compiler makes vectors of them.
 #[inline(always)]
-pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], second: [u32; N], key: [u32; 2]) -> [[u32; N]; 4] {
+pub(crate) fn philox_lanes<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u64; N]; 4] {
     let [mut k0, mut k1] = key;
-    let wide = |word: u32| [u64::from(word); N];
-    let [mut c0, mut c1, mut c2, mut c3] = [wide(c0), wide(0), wide(c2), wide(c3)];
-    c1.iter_mut().zip(second).for_each(|(c1, second)| *c1 = u64::from(second));
+    let [mut c0, mut c1, mut c2, mut c3] = [[0u64; N]; 4];
+    for lane in 0..N {
+        [c0[lane], c1[lane], c2[lane], c3[lane]] = counters.map(|words| u64::from(words[lane]));
+    }
     for _ in 0..10 {
         for lane in 0..N {
             // The upper halves of c1 and c3 hold rubbish, which the products do not see.
@@ -49,11 +50,7 @@ pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], second: [u32;
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
-    let mut words = [[0; N]; 4];
-    for (words, lanes) in words.iter_mut().zip([c0, c1, c2, c3]) {
-        words.iter_mut().zip(lanes).for_each(|(word, lane)| *word = lane as u32);
-    }
-    words
+    [c0, c1, c2, c3]
 }
 
 /// Purpose of random numbers. Streams of one seed never meet. The numbers are part of every result: never change one.
@@ -150,7 +147,23 @@ impl StreamKey {
     pub(crate) fn blocks<const N: usize>(&self, item: u32, first: u16) -> [[u32; N]; 4] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
         let second = std::array::from_fn(|i| what | u32::from(first.wrapping_add(i as u16)));
-        philox_lanes([item, self.step, self.epoch], second, [self.seed as u32, (self.seed >> 32) as u32])
+        let mut words = [[0; N]; 4];
+        for (words, lanes) in words.iter_mut().zip(self.lanes([item; N], second)) {
+            words.iter_mut().zip(lanes).for_each(|(word, lane)| *word = lane as u32);
+        }
+        words
+    }
+
+    /// [`StreamKey::block`] of `N` items: word `w` of item `i` is the lower half of `[w][i]`.
+    #[inline(always)]
+    pub(crate) fn block_of<const N: usize>(&self, items: [u32; N], block: u16) -> [[u64; N]; 4] {
+        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
+        self.lanes(items, [what | u32::from(block); N])
+    }
+
+    #[inline(always)]
+    fn lanes<const N: usize>(&self, first: [u32; N], second: [u32; N]) -> [[u64; N]; 4] {
+        philox_lanes([first, second, [self.step; N], [self.epoch; N]], [self.seed as u32, (self.seed >> 32) as u32])
     }
 
     /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the other.

@@ -4,6 +4,7 @@ use super::{ExcludedEdges, Fanout, VertexSet};
 use crate::error::KernelError;
 use crate::id_map::IdMap;
 use crate::philox::StreamKey;
+use crate::prefetch::prefetch;
 
 /// Draw of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
 /// ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of vertices.
@@ -41,6 +42,11 @@ impl<'a> Draw<'a> {
         Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
 
+    /// Whether no edge is excluded.
+    pub(super) fn excludes_none(&self) -> bool {
+        self.excluded.is_none()
+    }
+
     /// The in-edges of `vertex` that are excluded, ascending.
     #[inline]
     pub(super) fn excluded_of(&self, vertex: Vertex) -> &'a [u64] {
@@ -62,10 +68,56 @@ pub trait DrawVertex: Sync {
         scratch: &mut Scratch,
         picks: &mut Picks,
     ) -> Result<Kept, KernelError>;
+
+    /// [`draw`](Self::draw) for each of up to [`GROUP`] vertices, into as many of `kept`. Begins to fetch what is picked of
+    /// `indices`.
+    #[inline]
+    fn draw_group(
+        &self,
+        indices: &[u32],
+        vertices: &[Vertex],
+        key: &StreamKey,
+        scratch: &mut Scratch,
+        picks: &mut Picks,
+        kept: &mut [Kept; GROUP],
+    ) -> Result<(), KernelError> {
+        draw_each(self, indices, vertices, key, scratch, picks, kept)
+    }
 }
 
+/// [`DrawVertex::draw_group`], one vertex after another.
+#[inline]
+pub(super) fn draw_each(
+    by: &(impl DrawVertex + ?Sized),
+    indices: &[u32],
+    vertices: &[Vertex],
+    key: &StreamKey,
+    scratch: &mut Scratch,
+    picks: &mut Picks,
+    kept: &mut [Kept; GROUP],
+) -> Result<(), KernelError> {
+    for (&vertex, kept) in vertices.iter().zip(kept) {
+        *kept = by.draw(vertex, key, scratch, picks)?;
+        if let Kept::Picked(count) = *kept {
+            fetch(indices, vertex.start, picks.last(count as usize));
+        }
+    }
+    Ok(())
+}
+
+/// Begins to fetch the `picks` of a vertex whose first in-edge is `start`.
+#[inline(always)]
+pub(super) fn fetch(indices: &[u32], start: u64, picks: &[u32]) {
+    for &offset in picks {
+        prefetch(indices, start as usize + offset as usize);
+    }
+}
+
+/// Vertices whose edges are drawn before the first of these is read.
+pub(super) const GROUP: usize = 32;
+
 /// A vertex to draw for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Vertex {
     /// The vertex.
     pub id: u32,
@@ -97,7 +149,7 @@ pub struct Scratch {
     pub(super) factors: Vec<f32>,
 }
 
-/// Lanes that [`Picks::lanes`] hands out at once.
+/// Picks that are ordered side by side.
 pub(super) const LANES: usize = 16;
 
 /// Picked in-edges, as offsets from the first one of their vertex.
@@ -132,20 +184,6 @@ impl Picks {
             self.grow();
         }
         &mut self.offsets[from..self.len]
-    }
-
-    /// The next `count` places and further ones that belong to nobody, [`LANES`] in all: what has a fixed size is
-    /// cheaper to fill.
-    #[inline]
-    pub(super) fn lanes(&mut self, count: usize) -> &mut [u32; LANES] {
-        debug_assert!(count <= LANES);
-        let from = self.len;
-        self.len += count;
-        if self.offsets.len() < from + LANES {
-            self.grow();
-        }
-        let (lanes, _) = self.offsets[from..].as_chunks_mut();
-        &mut lanes[0]
     }
 
     #[cold]

@@ -3,20 +3,19 @@
 //! Returns: the number of edges of each vertex, their sources, and, where asked for, the sources that the mixed
 //! frontier so far does not hold, once each, in order of first occurrence.
 //! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the
-//! first is read; the degrees of the next group are fetched meanwhile. What is new is told by one bit a vertex, without
-//! branches. Of a graph that is read from disk ([`Graph::reading_ahead`]), the pages of thousands of vertices are asked for
-//! before the first of these is drawn: a draw is a function of its vertex, so it is made once more to know them.
+//! first is read; meanwhile the degrees of the next group are fetched, and what is new in the group before is told by
+//! one bit a vertex, without branches. Of a graph that is read from disk ([`Graph::reading_ahead`]), the pages of
+//! thousands of vertices are asked for before the first of these is drawn: a draw is a function of its vertex, so it is
+//! made once more to know them.
 //! Cost: one cache miss for each few edges of a vertex, most of them waited for together.
 
 use super::Graph;
-use super::draw::{DrawVertex, Kept, Picks, Scratch, Vertex};
+use super::draw::{DrawVertex, GROUP, Kept, Picks, Scratch, Vertex};
 use super::record::Record;
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::prefetch::{page_of, prefetch};
 
-/// Vertices whose edges are drawn before the first of these is read.
-const GROUP: usize = 32;
 /// Vertices whose pages are asked for before the first of these is read: a multiple of [`GROUP`].
 const WINDOW: usize = 2048;
 /// Edges of one cache line.
@@ -40,6 +39,8 @@ pub(super) struct Segment {
     /// The first `num_fresh` ones are the sources that set their bit.
     pub fresh: Vec<u32>,
     pub num_fresh: usize,
+    /// Sources whose bits are set, where `seen` is wanted.
+    marked: usize,
     picks: Picks,
     scratch: Scratch,
 }
@@ -62,10 +63,9 @@ impl Segment {
         self.factors.clear();
         self.scratch.factors.clear();
         self.num_fresh = 0;
-        if let Some(members) = members {
-            self.seen.clear();
-            self.seen.extend_from_slice(members);
-        }
+        self.marked = 0;
+        self.seen.clear();
+        self.seen.extend_from_slice(members.unwrap_or_default());
         for vertex in frontier.iter().take(GROUP) {
             prefetch(graph.indptr, *vertex as usize);
         }
@@ -78,12 +78,9 @@ impl Segment {
                 self.read_ahead(graph, &later[..WINDOW.min(later.len())], draw, key)?;
             }
             let next = frontier.get((i + 1) * GROUP..).unwrap_or_default();
-            let from = self.sources.len();
             self.draw_group(graph, group, next, draw, key, record)?;
-            if members.is_some() {
-                self.mark(from);
-            }
         }
+        self.mark();
         match self.factors.is_empty() {
             true => std::mem::swap(&mut self.factors, &mut self.scratch.factors),
             false => self.factors.iter_mut().zip(&self.scratch.factors).for_each(|(factor, draw)| *factor *= draw),
@@ -134,7 +131,7 @@ impl Segment {
     ) -> Result<(), KernelError> {
         // Translating an address that is new to the processor can take as long as fetching what is there. In a loop
         // that does nothing else, several are on their way at a time.
-        let mut vertices = [Vertex { id: 0, start: 0, degree: 0 }; GROUP];
+        let mut vertices = [Vertex::default(); GROUP];
         for (&v, vertex) in group.iter().zip(&mut vertices) {
             *vertex = look_up(graph, v)?;
             for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)] {
@@ -147,32 +144,45 @@ impl Segment {
             record.expect_vertex(later);
         }
         let mut drawn = [Kept::All; GROUP];
+        let vertices = &vertices[..group.len()];
         self.picks.clear();
-        for (&vertex, drawn) in vertices.iter().zip(&mut drawn).take(group.len()) {
-            let from = self.picks.as_slice().len();
-            let kept = draw.draw(vertex, key, &mut self.scratch, &mut self.picks)?;
-            let fetch = |offset: u32| {
-                let edge = vertex.start + u64::from(offset);
-                prefetch(graph.drawn(), edge as usize);
-                record.expect(edge);
-            };
-            match kept {
-                Kept::All => (0..vertex.degree.min(4 * LINE as u32)).step_by(LINE).for_each(fetch),
-                Kept::Picked(_) => self.picks.as_slice()[from..].iter().copied().for_each(fetch),
-            }
-            *drawn = kept;
-            self.counts.push(match kept {
-                Kept::All => vertex.degree,
-                Kept::Picked(count) => count,
-            });
-        }
+        draw.draw_group(graph.drawn(), vertices, key, &mut self.scratch, &mut self.picks, &mut drawn)?;
         let mut picks = self.picks.as_slice();
+        let mut total = 0;
+        for (vertex, &kept) in vertices.iter().zip(&drawn) {
+            let count = match kept {
+                Kept::All => {
+                    for offset in (LINE..vertex.degree.min(4 * LINE as u32) as usize).step_by(LINE) {
+                        prefetch(graph.drawn(), vertex.start as usize + offset);
+                        record.expect(vertex.start + offset as u64);
+                    }
+                    vertex.degree
+                }
+                Kept::Picked(count) => {
+                    let (mine, others) = picks.split_at(count as usize);
+                    mine.iter().for_each(|&offset| record.expect(vertex.start + u64::from(offset)));
+                    picks = others;
+                    count
+                }
+            };
+            self.counts.push(count);
+            total += count as usize;
+        }
+        self.mark();
+        let mut picks = self.picks.as_slice();
+        let mut at = self.sources.len();
+        let end = at + total;
+        self.sources.resize(end + LINE, 0);
         let counts = &self.counts[self.counts.len() - group.len()..];
         for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts) {
             match kept {
                 Kept::All => {
                     let all = start as usize..start as usize + count as usize;
-                    self.sources.extend_from_slice(&graph.drawn()[all.clone()]);
+                    match graph.drawn()[all.start..].first_chunk::<LINE>() {
+                        // One line, whatever the number, is copied without a branch.
+                        Some(line) if count as usize <= LINE => self.sources[at..][..LINE].copy_from_slice(line),
+                        _ => self.sources[at..][..count as usize].copy_from_slice(&graph.drawn()[all.clone()]),
+                    }
                     if let Some(factors) = graph.factors() {
                         self.factors.extend_from_slice(&factors[all]);
                     }
@@ -181,7 +191,9 @@ impl Segment {
                 Kept::Picked(_) => {
                     let (mine, others) = picks.split_at(count as usize);
                     let indices = &graph.drawn()[start as usize..];
-                    self.sources.extend(mine.iter().map(|&offset| indices[offset as usize]));
+                    for (source, &offset) in self.sources[at..].iter_mut().zip(mine) {
+                        *source = indices[offset as usize];
+                    }
                     if let Some(factors) = graph.factors() {
                         let factors = &factors[start as usize..];
                         self.factors.extend(mine.iter().map(|&offset| factors[offset as usize]));
@@ -190,24 +202,30 @@ impl Segment {
                     picks = others;
                 }
             }
+            at += count as usize;
         }
+        self.sources.truncate(end);
         Ok(())
     }
 
-    /// Sets the bits of the sources from `from` on.
+    /// Sets the bits of the sources that are read, if they are wanted.
     #[inline]
-    fn mark(&mut self, from: usize) {
-        let sources = &self.sources[from..];
+    fn mark(&mut self) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let sources = &self.sources[self.marked..];
+        self.marked = self.sources.len();
         if self.fresh.len() < self.num_fresh + sources.len() {
             self.fresh.resize(2 * (self.num_fresh + sources.len()), 0);
         }
         let fresh = &mut self.fresh[self.num_fresh..self.num_fresh + sources.len()];
-        let mut found = 0;
+        let (mut found, seen) = (0, &mut self.seen[..]);
         for (i, &source) in sources.iter().enumerate() {
             if let Some(&later) = sources.get(i + AHEAD) {
-                prefetch(&self.seen, later as usize / 64);
+                prefetch(seen, later as usize / 64);
             }
-            let word = &mut self.seen[source as usize / 64];
+            let word = &mut seen[source as usize / 64];
             let is_new = *word >> (source % 64) & 1 ^ 1;
             *word |= 1 << (source % 64);
             // Written in any case, and kept where it is new.

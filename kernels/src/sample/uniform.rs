@@ -4,20 +4,26 @@
 //! Idea: Floyd's algorithm needs one draw a pick, whatever the degree, and a set of the picks so far. Up to 16 picks of
 //! up to 64 edges that set is one word, which holds the picks in order as well; of up to 1024, sixteen words, and the
 //! picks are ordered by counting for each the smaller ones, which takes no branches; of more, where a pick that repeats
-//! is rare, all are drawn first and compared with each other. Beyond 16 picks the earlier ones are searched, beyond 64
-//! in a hash table.
+//! is rare, the same count tells whether one does. Random words are made, and sets of one word filled, for eight vertices
+//! side by side. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
 //! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
 //! Cost: O(picks) for the usual fanouts.
 
 use super::Fanout;
-use super::draw::{Draw, DrawVertex, Kept, LANES, Picks, Scratch, Vertex};
+use super::draw::{Draw, DrawVertex, GROUP, Kept, LANES, Picks, Scratch, Vertex, draw_each, fetch};
 use super::excluded::skip;
 use crate::error::KernelError;
 use crate::id_map::IdMap;
 use crate::philox::{BLOCKS, Draws, StreamKey};
+use crate::simd::vectorised;
 
 /// Below this, searching the picks so far beats any set.
 const SCAN_UP_TO: usize = 64;
+/// In-edges up to which lanes that hold no pick can be told from those that do.
+const MOST: u32 = i32::MAX as u32 - LANES as u32;
+/// Vertices that are drawn for side by side.
+const SIDE_BY_SIDE: usize = 8;
+const _: () = assert!(GROUP.is_multiple_of(SIDE_BY_SIDE));
 /// Words of the set of up to 1024 edges.
 const SET_WORDS: usize = 16;
 
@@ -53,10 +59,131 @@ impl DrawVertex for Uniform<'_> {
         }
         Ok(Kept::Picked(count))
     }
+
+    #[inline]
+    fn draw_group(
+        &self,
+        indices: &[u32],
+        vertices: &[Vertex],
+        key: &StreamKey,
+        scratch: &mut Scratch,
+        picks: &mut Picks,
+        kept: &mut [Kept; GROUP],
+    ) -> Result<(), KernelError> {
+        let Self(to_draw) = self;
+        match to_draw.fanout {
+            Fanout::Take(fanout)
+                if fanout as usize <= LANES
+                    && to_draw.excludes_none()
+                    && vertices.iter().all(|vertex| vertex.degree <= MOST) =>
+            {
+                draw_side_by_side(fanout, indices, vertices, key, picks, kept);
+                Ok(())
+            }
+            _ => draw_each(self, indices, vertices, key, scratch, picks, kept),
+        }
+    }
+}
+
+/// A vertex to draw for, and its place among those of its group.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    id: u32,
+    n: u32,
+    start: u64,
+    place: usize,
+}
+
+/// Draws up to [`LANES`] in-edges of each vertex, which has up to [`MOST`].
+fn draw_side_by_side(
+    fanout: u32,
+    indices: &[u32],
+    vertices: &[Vertex],
+    key: &StreamKey,
+    picks: &mut Picks,
+    kept: &mut [Kept; GROUP],
+) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let count = fanout as usize;
+            // Those of one word, and the others.
+            let (mut few, mut many) = ([Lane::default(); GROUP], [Lane::default(); GROUP]);
+            let (mut num_few, mut num_many) = (0, 0);
+            for (vertex, kept) in vertices.iter().zip(kept) {
+                let n = vertex.degree;
+                let lane = Lane { id: vertex.id, n, start: vertex.start, place: num_few + num_many };
+                *kept = if n <= fanout { Kept::All } else { Kept::Picked(fanout) };
+                // Written in any case, and kept where it is to be drawn for.
+                few[num_few] = lane;
+                many[num_many] = lane;
+                num_few += usize::from(n > fanout && n <= u64::BITS);
+                num_many += usize::from(n > fanout && n > u64::BITS);
+            }
+            let mut drawn = [[0; SIDE_BY_SIDE]; LANES];
+            let places = picks.places((num_few + num_many) * count);
+            for (lanes, first) in few.as_chunks().0.iter().zip((0..num_few).step_by(SIDE_BY_SIDE)) {
+                draw_lanes(lanes, count, key, &mut drawn);
+                let (mut sets, mut last) = ([0u64; SIDE_BY_SIDE], lowest(lanes, count));
+                for drawn in &drawn[..count] {
+                    for lane in 0..SIDE_BY_SIDE {
+                        // All ones where the pick repeats.
+                        let repeats = 0u64.wrapping_sub(sets[lane] >> (drawn[lane] & 63) & 1);
+                        let pick = drawn[lane] ^ ((drawn[lane] ^ last[lane]) & repeats);
+                        sets[lane] |= 1 << (pick & 63);
+                        last[lane] = last[lane].wrapping_add(1);
+                    }
+                }
+                for (lane, set) in lanes.iter().zip(sets).take(num_few - first) {
+                    let places = &mut places[lane.place * count..][..count];
+                    write_set(set, places);
+                    fetch(indices, lane.start, places);
+                }
+            }
+            for (lanes, first) in many.as_chunks().0.iter().zip((0..num_many).step_by(SIDE_BY_SIDE)) {
+                draw_lanes(lanes, count, key, &mut drawn);
+                for (i, lane) in lanes.iter().enumerate().take(num_many - first) {
+                    let drawn = std::array::from_fn(|step| drawn[step][i] as u32);
+                    let places = &mut places[lane.place * count..][..count];
+                    settle(drawn, lane.n, places);
+                    fetch(indices, lane.start, places);
+                }
+            }
+        },
+    );
+}
+
+/// The candidates that are not among the last `count`.
+#[inline(always)]
+fn lowest(lanes: &[Lane; SIDE_BY_SIDE], count: usize) -> [u64; SIDE_BY_SIDE] {
+    let mut lowest = [0; SIDE_BY_SIDE];
+    for lane in 0..SIDE_BY_SIDE {
+        lowest[lane] = u64::from(lanes[lane].n).wrapping_sub(count as u64);
+    }
+    lowest
+}
+
+/// The first draw of each pick of Floyd's algorithm: pick `i` of lane `j` is `[i][j]`.
+#[inline(always)]
+fn draw_lanes(lanes: &[Lane; SIDE_BY_SIDE], count: usize, key: &StreamKey, drawn: &mut [[u64; SIDE_BY_SIDE]; LANES]) {
+    let mut items = [0; SIDE_BY_SIDE];
+    for lane in 0..SIDE_BY_SIDE {
+        items[lane] = lanes[lane].id;
+    }
+    let mut last = lowest(lanes, count);
+    for (block, drawn) in (0..count.div_ceil(4)).zip(drawn.as_chunks_mut::<4>().0) {
+        let words = key.block_of(items, block as u16);
+        for w in 0..4 {
+            for lane in 0..SIDE_BY_SIDE {
+                last[lane] = last[lane].wrapping_add(1);
+                drawn[w][lane] = ((words[w][lane] & 0xFFFF_FFFF) * (last[lane] & 0xFFFF_FFFF)) >> 32;
+            }
+        }
+    }
 }
 
 /// An integer in `0..n` from a word, as [`Draws::below`] has it.
-#[inline]
+#[inline(always)]
 fn below(word: u32, n: u32) -> u32 {
     ((u64::from(word) * u64::from(n)) >> 32) as u32
 }
@@ -64,29 +191,40 @@ fn below(word: u32, n: u32) -> u32 {
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.
 #[inline]
 pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut Picks) {
-    // Lanes that hold no pick are numbered from the top, above all picks.
-    if count > LANES || n > i32::MAX as u32 - LANES as u32 {
+    if count > LANES || n > MOST {
         return floyd_many(n, key, id, seen, picks.places(count));
     }
-    let words = key.words(id, 0);
     const { assert!(4 * BLOCKS == LANES) };
-    let lowest = n - count as u32;
+    let (words, lowest) = (key.words(id, 0), n - count as u32);
     if n <= u64::BITS {
         let mut set = 0u64;
         for (word, last) in words.into_iter().zip(lowest..n) {
             let bit = 1u64 << below(word, last + 1);
             set |= if set & bit == 0 { bit } else { 1 << last };
         }
-        for place in &mut picks.lanes(count)[..count] {
-            *place = set.trailing_zeros();
-            set &= set.wrapping_sub(1);
-        }
-        return;
+        return write_set(set, picks.places(count));
     }
-    let mut drawn: [u32; LANES] = std::array::from_fn(|lane| {
-        let pick = below(words[lane], lowest + lane as u32 + 1);
-        if lane < count { pick } else { i32::MAX as u32 - lane as u32 }
-    });
+    let drawn = std::array::from_fn(|lane| below(words[lane], lowest + lane as u32 + 1));
+    settle(drawn, n, picks.places(count));
+}
+
+/// Writes the members of a set, as many as there are places.
+#[inline(always)]
+fn write_set(mut set: u64, places: &mut [u32]) {
+    for place in places {
+        *place = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
+    }
+}
+
+/// Writes to `picks` what `drawn` has as many of, ascending; the last candidates take the places of those that repeat.
+#[inline(always)]
+fn settle(mut drawn: [u32; LANES], n: u32, picks: &mut [u32]) {
+    let lowest = n - picks.len() as u32;
+    // Lanes that hold no pick are numbered from the top, above all picks.
+    for (lane, drawn) in drawn.iter_mut().enumerate() {
+        *drawn = if lane < picks.len() { *drawn } else { i32::MAX as u32 - lane as u32 };
+    }
     if n <= u64::BITS * SET_WORDS as u32 {
         let mut set = [0u64; SET_WORDS];
         for (pick, last) in drawn.iter_mut().zip(lowest..n) {
@@ -94,40 +232,32 @@ pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut I
             *pick = if is_in { last } else { *pick };
             set[(*pick / 64) as usize % SET_WORDS] |= 1 << (*pick % 64);
         }
-    } else if any_equal(&drawn) {
-        for (i, last) in (0..count).zip(lowest..) {
+    }
+    let mut smaller = count_smaller(&drawn);
+    // Of two that are equal, neither is smaller.
+    if smaller.iter().sum::<i32>() < (LANES * (LANES - 1) / 2) as i32 {
+        for (i, last) in (0..picks.len()).zip(lowest..) {
             if drawn[..i].contains(&drawn[i]) {
                 drawn[i] = last;
             }
         }
+        smaller = count_smaller(&drawn);
     }
-    order(&drawn, picks.lanes(count));
+    for lane in 0..picks.len().min(LANES) {
+        picks[smaller[lane] as usize] = drawn[lane];
+    }
 }
 
-/// Whether two lanes are equal.
-#[inline]
-fn any_equal(lanes: &[u32; LANES]) -> bool {
-    let mut equal = [0i32; LANES];
+/// How many of `lanes`, numbers below 2^31, are smaller than each.
+#[inline(always)]
+fn count_smaller(lanes: &[u32; LANES]) -> [i32; LANES] {
+    let mut smaller = [0; LANES];
     for other in lanes {
-        for (equal, lane) in equal.iter_mut().zip(lanes) {
-            *equal += i32::from(lane == other);
+        for (smaller, lane) in smaller.iter_mut().zip(lanes) {
+            *smaller += i32::from((*other as i32) < *lane as i32);
         }
     }
-    equal.iter().sum::<i32>() > LANES as i32
-}
-
-/// Writes distinct numbers below 2^31 in ascending order: each to the place that is the number of smaller ones.
-#[inline]
-fn order(lanes: &[u32; LANES], places: &mut [u32; LANES]) {
-    let mut smaller = [0i32; LANES];
-    for &other in lanes {
-        for (smaller, &lane) in smaller.iter_mut().zip(lanes) {
-            *smaller += i32::from((other as i32) < lane as i32);
-        }
-    }
-    for (&lane, &smaller) in lanes.iter().zip(&smaller) {
-        places[smaller as usize % LANES] = lane;
-    }
+    smaller
 }
 
 /// [`floyd`] for many picks, or for more edges than lanes can tell apart.
