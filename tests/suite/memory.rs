@@ -82,6 +82,40 @@ fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     assert!(first["rows_from_disk"].as_u64().unwrap() > 0 && first["bytes_from_disk"].as_u64().unwrap() > 0, "{first}");
 }
 
+/// Pages that a process has touched for the first time.
+fn page_faults(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let behind_name = stat.rsplit_once(") ").unwrap().1;
+    behind_name.split(' ').nth(7).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_mini_batch_takes_the_memory_of_those_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 6000);
+    for model in ["sage", "gat"] {
+        let words = "train ds --parallelism single --layers 2 --fanouts 10,5 --hidden 64 --heads 2 --batch-size 256 --eval-every 0";
+        let rest = ["--model", model, "--epochs", "100000", "--quiet", "--log", model];
+        let mut child = command(folder, &[&words.split(' ').collect::<Vec<_>>(), &rest[..]].concat()).spawn().unwrap();
+        let log = folder.join(model);
+        let epochs = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count() as u64);
+        let mut after = |number: u64| {
+            while epochs() < number {
+                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (epochs(), page_faults(child.id()))
+        };
+        let ((first, before), (last, now)) = (after(3), after(9));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Of 12 mini-batches, each of which takes over a thousand pages.
+        let an_epoch = (now - before) / (last - first);
+        assert!(an_epoch < 300, "{model}: {an_epoch} page faults an epoch");
+    }
+}
+
 #[test]
 fn partitions_keep_to_a_budget_or_name_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -105,51 +105,58 @@ impl Epilogue<'_> {
         let values = (ROWS * dim).max(1);
         let parts = rows.par_chunks(values).zip(gradient.par_chunks(values)).zip(out.par_chunks_mut(values));
         let parts = parts.enumerate();
-        parts
-            .try_for_each(|(piece, ((rows, gradient), out))| self.backward_part(piece * ROWS, rows, gradient, dim, out))
+        parts.try_for_each(|(piece, ((rows, gradient), out))| {
+            self.backward_part(piece * ROWS, [rows, gradient], dim, out, &mut [])
+        })
     }
 
-    /// [`Epilogue::backward`] of a part of the rows, from row `first` on, by the calling thread alone.
+    /// [`Epilogue::backward`] of a part of the rows, of which these are rows and gradient, from row `first` on, by the calling thread
+    /// alone. The gradients of the product are added to `sums`, `dim` values; of none, nothing is added.
     ///
     /// # Errors
     /// As [`Epilogue::apply`].
     pub fn backward_part(
         &self,
         first: usize,
-        rows: &[f32],
-        gradient: &[f32],
+        [rows, gradient]: [&[f32]; 2],
         dim: usize,
         out: &mut [f32],
+        sums: &mut [f32],
     ) -> Result<(), KernelError> {
         let count = rows.len().checked_div(dim).unwrap_or(0);
         KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        KernelError::check_len("sums of the gradients", if sums.is_empty() { 0 } else { dim }, sums.len())?;
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a value that was 0 is not a dropped one.
         let mask = if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
         vectorised(
             #[inline(always)]
             || {
-                let triples = out.iter_mut().zip(gradient).zip(rows);
-                match self.activation {
-                    Activation::Identity => out.copy_from_slice(gradient),
-                    Activation::Relu => {
-                        for ((out, &gradient), &value) in triples {
-                            // A NaN passes, as it did forwards.
-                            *out = if value <= 0.0 { 0.0 } else { keep * gradient };
+                let parts = out.chunks_mut(dim.max(1)).zip(gradient.chunks(dim.max(1))).zip(rows.chunks(dim.max(1)));
+                for (i, ((out, gradient), rows)) in parts.enumerate() {
+                    let triples = out.iter_mut().zip(gradient).zip(rows);
+                    match self.activation {
+                        Activation::Identity => out.copy_from_slice(gradient),
+                        Activation::Relu => {
+                            for ((out, &gradient), &value) in triples {
+                                // A NaN passes, as it did forwards.
+                                *out = if value <= 0.0 { 0.0 } else { keep * gradient };
+                            }
+                        }
+                        Activation::Elu => {
+                            for ((out, &gradient), &value) in triples {
+                                // Below zero the derivative is e^x: the value before dropout, and 1.
+                                *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
+                            }
                         }
                     }
-                    Activation::Elu => {
-                        for ((out, &gradient), &value) in triples {
-                            // Below zero the derivative is e^x: the value before dropout, and 1.
-                            *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
-                        }
+                    if let Some((ids, mask)) = &mask {
+                        mask.multiply(ids[i], out);
                     }
-                }
-                if let Some((ids, mask)) = &mask {
-                    for (row, &id) in out.chunks_exact_mut(dim).zip(*ids) {
-                        mask.multiply(id, row);
+                    if !sums.is_empty() {
+                        (&*out).add_to(1.0, sums);
                     }
                 }
             },

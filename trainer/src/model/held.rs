@@ -3,7 +3,7 @@
 //!
 //! A layer is a chain of operators. Forward makes what each returns; backward goes from the last to the first, and each makes the gradient
 //! of what it read, then drops what it was given and what it kept. So the largest moment is found, and what lies free beside it: a pool
-//! keeps free pieces up to a quarter above its largest moment, and gives a piece only to what fills half of it.
+//! keeps free pieces up to a third above its largest moment, and gives a piece only to what fills half of it.
 //!
 //! Counted for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the driver have pools of their own; there the
 //! largest moment alone counts. Not counted: vectors of a value a row, gradients of parameters, and what the loss takes.

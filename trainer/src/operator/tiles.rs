@@ -247,10 +247,11 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
                 .map(|(values, width)| tile_of(values, index, tile, width));
             let rows = y.len() / output.max(1);
             let g = if finish.is_none() {
+                add_rows(g, &mut bias);
                 g
             } else {
                 let unfinished = &mut unfinished.as_mut_slice()[..y.len()];
-                finish.epilogue(None)?.backward_part(index * tile, y, g, output, unfinished)?;
+                finish.epilogue(None)?.backward_part(index * tile, [y, g], output, unfinished, &mut bias)?;
                 &*unfinished
             };
             // No chunks where no weights are asked for.
@@ -258,7 +259,6 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
             for (head, weight) in weights.enumerate() {
                 multiply(weight, at > 0, transposed(part(x, head, heads, rows)), part(g, head, heads, rows));
             }
-            add_rows(g, &mut bias);
             if let Some((of_input, w)) = of_input.as_mut().and_then(Iterator::next).zip(w_transposed.as_ref()) {
                 w.products(of_input, g, rows)?;
             }
