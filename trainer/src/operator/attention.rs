@@ -49,9 +49,9 @@ pub fn attention(
 }
 
 /// Rows, attention by source and by target; and the bias.
-type Inputs<'a> = ([&'a Tensor; 3], Option<&'a Tensor>);
+type AttentionInputs<'a> = ([&'a Tensor; 3], Option<&'a Tensor>);
 
-fn on_host(edges: &Arc<Edges>, (inputs, bias): Inputs<'_>, form: Form, finish: Finish) -> Result<Tensor> {
+fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, finish: Finish) -> Result<Tensor> {
     let [z, a_source, a_target] = inputs.map(|tensor| tensor.detach().contiguous());
     let b = bias.map(|bias| bias.detach().contiguous());
     let (op, targets, dim) = (form.over(edges)?, edges.num_targets(), form.dim());
@@ -110,7 +110,7 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): Inputs<'_>, form: Form, finish: F
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
-    (inputs, bias): Inputs<'_>,
+    (inputs, bias): AttentionInputs<'_>,
     form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
