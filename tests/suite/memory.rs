@@ -112,7 +112,7 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
         child.wait().unwrap();
         // Of 12 mini-batches, each of which takes over a thousand pages.
         let an_epoch = (now - before) / (last - first);
-        assert!(an_epoch < 300, "{model}: {an_epoch} page faults an epoch");
+        assert!(an_epoch < 60, "{model}: {an_epoch} page faults an epoch");
     }
 }
 
