@@ -3,8 +3,8 @@
 //! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest free piece of memory
 //! that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one. Sizes come in
 //! eighths of a power of two, so that mini-batches of about the same size ask for the same. Free pieces go, those
-//! that lay longest first, when with what is in use they are more than a third above the most that was ever in use. (With a quarter, two
-//! matrices of each mini-batch found no piece.)
+//! that lay longest first, when with what is in use they are more than a third above the most that was ever in use. With a quarter,
+//! two matrices of each mini-batch found no piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

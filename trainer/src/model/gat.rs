@@ -2,8 +2,8 @@
 //! z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each head; h'(v) = Σ softmax(score) z(u) + b.
 //! The heads' results are concatenated. In training, dropout may take some of the attention weights (section 3.3).
 //!
-//! Scores and sums are linear in z, so the rows h themselves may be scored, by W a, and summed, before the product with W, which then
-//! has as many rows as targets, not as sources. Which comes first is a matter of cost ([`attention_order_of`]).
+//! Scores and sums are linear in z. So the rows h themselves may be scored, by W a, and summed; the product with W comes after, and has as
+//! many rows as targets, not as sources. What costs less comes first ([`attention_order_of`]).
 
 use std::ops::Range;
 
