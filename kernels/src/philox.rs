@@ -167,7 +167,7 @@ impl StreamKey {
     }
 
     /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the other.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn words(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
         let lanes = self.blocks::<BLOCKS>(item, first);
         std::array::from_fn(|i| lanes[i % 4][i / 4])

@@ -86,7 +86,7 @@ pub trait DrawVertex: Sync {
 }
 
 /// [`DrawVertex::draw_group`], one vertex after another.
-#[inline]
+#[inline(always)]
 pub(super) fn draw_each(
     by: &(impl DrawVertex + ?Sized),
     indices: &[u32],
@@ -170,13 +170,13 @@ impl Picks {
     }
 
     /// The last `count` picks.
-    #[inline]
+    #[inline(always)]
     pub(super) fn last(&mut self, count: usize) -> &mut [u32] {
         &mut self.offsets[self.len - count..self.len]
     }
 
     /// The next `count` places, to be filled.
-    #[inline]
+    #[inline(always)]
     pub(super) fn places(&mut self, count: usize) -> &mut [u32] {
         let from = self.len;
         self.len += count;

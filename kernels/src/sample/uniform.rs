@@ -4,8 +4,9 @@
 //! Idea: Floyd's algorithm needs one draw a pick, whatever the degree, and a set of the picks so far. Up to 16 picks of
 //! up to 64 edges that set is one word, which holds the picks in order as well; of up to 1024, sixteen words, and the
 //! picks are ordered by counting for each the smaller ones, which takes no branches; of more, where a pick that repeats
-//! is rare, the same count tells whether one does. Random words are made, and sets of one word filled, for eight vertices
-//! side by side. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
+//! is rare, the same count tells whether one does. With AVX-512, random words are made, and sets of one word filled, for eight vertices
+//! side by side. Shorter vectors are filled by four blocks of words of one vertex, which is faster there. Beyond 16 picks the earlier ones
+//! are searched, beyond 64 in a hash table.
 //! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
 //! Cost: O(picks) for the usual fanouts.
 
@@ -14,6 +15,7 @@ use super::draw::{Draw, DrawVertex, GROUP, Kept, LANES, Picks, Scratch, Vertex, 
 use super::excluded::skip;
 use crate::error::KernelError;
 use crate::id_map::IdMap;
+use crate::machine::has_avx512;
 use crate::philox::{BLOCKS, Draws, StreamKey};
 use crate::simd::vectorised;
 
@@ -33,7 +35,7 @@ pub(super) struct Uniform<'a>(pub Draw<'a>);
 impl DrawVertex for Uniform<'_> {
     const READS_ALL: bool = false;
 
-    #[inline]
+    #[inline(always)]
     fn draw(
         &self,
         vertex: Vertex,
@@ -74,13 +76,17 @@ impl DrawVertex for Uniform<'_> {
         match to_draw.fanout {
             Fanout::Take(fanout)
                 if fanout as usize <= LANES
+                    && has_avx512()
                     && to_draw.excludes_none()
                     && vertices.iter().all(|vertex| vertex.degree <= MOST) =>
             {
                 draw_side_by_side(fanout, indices, vertices, key, picks, kept);
                 Ok(())
             }
-            _ => draw_each(self, indices, vertices, key, scratch, picks, kept),
+            _ => vectorised(
+                #[inline(always)]
+                || draw_each(self, indices, vertices, key, scratch, picks, kept),
+            ),
         }
     }
 }
@@ -189,7 +195,7 @@ fn below(word: u32, n: u32) -> u32 {
 }
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.
-#[inline]
+#[inline(always)]
 pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut Picks) {
     if count > LANES || n > MOST {
         return floyd_many(n, key, id, seen, picks.places(count));
@@ -281,4 +287,31 @@ fn floyd_many(n: u32, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut [u
         }
     }
     picks.sort_unstable();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::philox::Stream;
+
+    /// Both ways of drawing for a group, of which a processor takes one, pick the same in-edges.
+    #[test]
+    fn vertices_side_by_side_have_the_same_picks_as_one_after_another() {
+        let degrees = [0, 1, 4, 15, 16, 17, 40, 63, 64, 65, 300, 1023, 1024, 1025, 5000, 70_000];
+        for fanout in 1..=LANES as u32 {
+            for (num_vertices, key) in
+                [1, 7, 8, 9, GROUP].into_iter().zip((0..).map(|seed| StreamKey::new(seed, Stream::Sample)))
+            {
+                let vertex = |id: u32| Vertex { id, start: 0, degree: degrees[(id + fanout) as usize % degrees.len()] };
+                let vertices: Vec<Vertex> = (0..num_vertices as u32).map(vertex).collect();
+                let draw = Uniform(Draw::new(Fanout::Take(fanout)));
+                let [mut one, mut other] = [Picks::default(), Picks::default()];
+                let [mut kept, mut kept_other] = [[Kept::All; GROUP]; 2];
+                draw_each(&draw, &[], &vertices, &key, &mut Scratch::default(), &mut one, &mut kept).unwrap();
+                draw_side_by_side(fanout, &[], &vertices, &key, &mut other, &mut kept_other);
+                assert_eq!(kept, kept_other, "fanout {fanout}, {num_vertices} vertices, {key:?}");
+                assert_eq!(one.as_slice(), other.as_slice(), "fanout {fanout}, {num_vertices} vertices, {key:?}");
+            }
+        }
+    }
 }
