@@ -65,26 +65,22 @@ impl PackedFactor {
         }
     }
 
-    /// `out = a × self`, or `out += a × self` with `add`, by the calling thread alone, as [`product_bf16`].
+    /// `out = a × self`, by the calling thread alone, as [`product_bf16`].
     ///
     /// # Panics
     /// As [`product_bf16`].
-    pub fn product(&self, out: &mut [f32], add: bool, a: MatrixView<'_>) {
-        if !is_product(out, add, a, (self.rows, self.columns)) {
+    pub fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
+        let (rows, columns) = (self.rows, self.columns);
+        if !is_product(out, false, a, (rows, columns)) {
             return;
         }
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             // SAFETY: the processor has what the function is compiled for.
-            return unsafe { x86::product(Tiles::load().as_ref(), out, add, a, &self.packed) };
+            return unsafe { x86::product(Tiles::load().as_ref(), out, false, a, &self.packed) };
         }
-        let (rows, columns) = (self.rows, self.columns);
-        term_by_term(
-            out,
-            add,
-            a,
-            MatrixView { values: &self.values, rows, columns, row_stride: columns, column_stride: 1 },
-        );
+        let values = MatrixView { values: &self.values, rows, columns, row_stride: columns, column_stride: 1 };
+        term_by_term(out, false, a, values);
     }
 }
 
@@ -162,8 +158,10 @@ mod tests {
             multiply(&mut out);
             out
         };
-        let mut found =
-            vec![by(&|out| product_bf16(out, add, a, b)), by(&|out| PackedFactor::new(b).product(out, add, a))];
+        let mut found = vec![by(&|out| product_bf16(out, add, a, b))];
+        if !add {
+            found.push(by(&|out| PackedFactor::new(b).product(out, a)));
+        }
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             // SAFETY: the processor has what the function is compiled for.

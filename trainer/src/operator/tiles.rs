@@ -120,7 +120,7 @@ impl RightFactor {
             Self::Values { values, rows, columns, multiply } => {
                 multiply(out, false, a, matrix(values.as_slice(), *rows, *columns));
             }
-            Self::Packed(factor) => factor.product(out, false, a),
+            Self::Packed(factor) => factor.product(out, a),
         }
     }
 }
