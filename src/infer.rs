@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::Dataset;
 use gsplit_store::staging::{Target, recover};
+use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::{InferConfig, Predict, Recommended, ids_beside, infer};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ Examples:
 Ctrl-C leaves nothing behind: files appear when they are whole.")]
 pub struct Args {
     /// Dataset directory
-    #[arg(required_unless_present = "nodes", conflicts_with = "nodes")]
+    #[arg(conflicts_with = "nodes")]
     dataset: Option<PathBuf>,
     /// Tables in its place.
     #[command(flatten)]
@@ -74,7 +74,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     check_outputs(&args, dataset)?;
     let memory = args.memory.unwrap_or_default().total();
     let stop = stop_gently(|| "nothing was written".into());
-    let summary = infer(dataset, &args.config, memory, Some(stop), ui).map_err(as_usage)?;
+    let summary = infer(dataset, &args.config, memory, Some(stop), ui);
+    let summary = summary.map_err(|error| args.tables.named(as_usage(error), dataset))?;
     let seconds = started.elapsed().as_secs_f64();
     ui.say(format_args!(
         "{}: {} vertices by {} after epoch {}{} ({seconds:.2} s{})",
@@ -99,13 +100,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             ui.say(format_args!("{what}: {}", file.display()));
         }
     }
-    let named = args.config.predict.unwrap_or_default() == Predict::Class
-        && args.config.out.as_ref().is_none_or(|out| out.extension().is_some_and(|end| end == "parquet"));
-    if let Some(names) = summary.class_names.as_ref().filter(|_| !named) {
-        ui.say(format_args!(
-            "  numbers of classes, which --predict class has by name in .parquet: {}",
-            numbered_classes(names)
-        ));
+    let is_parquet = args.config.out.as_ref().is_some_and(|out| out.extension().is_some_and(|end| end == "parquet"));
+    let has_names = is_parquet && !summary.multi_label && args.config.predict.unwrap_or_default() == Predict::Class;
+    if let Some(names) = summary.class_names.as_ref().filter(|_| args.config.out.is_some() && !has_names) {
+        ui.say(format_args!("  classes by number: {}", numbered_classes(names)));
+    }
+    if summary.scores.iter().any(|(_, score)| score.is_some_and(f64::is_nan)) {
+        ui.note("warning: a score is no number: features or the model have values that are none");
     }
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     ui.json(&json!({

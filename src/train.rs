@@ -1,13 +1,13 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, Progress};
+use gsplit_store::{Dataset, Presample, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
     CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
@@ -26,7 +26,7 @@ use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::{ConfigFile, Places, words_to_toml};
-pub use open::{HELP_ALL, brief, grouped};
+pub use open::{HELP_ALL, brief, grouped, leaves_layers_to_fanouts};
 
 mod cache_room;
 mod config_file;
@@ -261,25 +261,31 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
-    if args.trial.is_some() && (args.checkpoint.is_some() || config.parallelism.cooperates()) {
-        let problem = "it keeps nothing, and cooperative mini-batches are made once, all of them";
-        return Err(usage(format!("--trial: {problem}: leave it out, or --checkpoint")));
+    if args.trial.is_some() && args.checkpoint.is_some() {
+        return Err(usage("--trial keeps nothing: leave it out, or --checkpoint"));
+    }
+    if args.trial.is_some() && config.parallelism.cooperates() {
+        return Err(usage(
+            "--trial: --parallelism cooperative makes all its mini-batches before the first: leave it out",
+        ));
     }
     let dataset = args.dataset.as_deref().context("a dataset is needed")?;
     if processes.is_none_or(Processes::leads) {
         check_outputs(&args, dataset)?;
     }
     let dataset = Dataset::open(dataset)?;
+    // Caches and rows that stay in memory alone read it, which not every run has; a mistyped key is told all the same.
+    args.presample.as_deref().map(|key| Presample::open(&dataset, key)).transpose()?;
     let config = &config.of_labels(&dataset, ui).map_err(in_place)?;
     ui.table(format_args!(
-        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
+        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {}{}, {}",
         dataset.name(),
         dataset.num_vertices(),
         dataset.topology().num_edges(),
         config.model.kind,
         config.model.layers,
         config.model.hidden,
-        config.num_ranks(),
+        if config.num_ranks() == 1 { "one rank".into() } else { format!("{} ranks", config.num_ranks()) },
         if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
         config.parallelism,
     ));
@@ -328,17 +334,16 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
     }
     // The header comes when nothing is left that could be refused before the first epoch.
-    let shown = Mutex::new(None);
-    let show = |epoch: &EpochReport| {
-        let mut best = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if best.is_none() {
+    let shown = OnceLock::new();
+    let show = |epochs: &[EpochReport]| {
+        let Some((epoch, before)) = epochs.split_last() else { return };
+        if shown.set(()).is_ok() {
             ui.table(format_args!("{}{}", header(), if reads_disk(epoch) { disk_header() } else { String::new() }));
             let baseline = options.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
-        let before = best.unwrap_or(f64::NEG_INFINITY);
+        let before = before.iter().filter_map(EpochReport::merit).fold(f64::NEG_INFINITY, f64::max);
         let is_best = epoch.merit().is_some_and(|merit| merit > before);
-        *best = Some(epoch.merit().unwrap_or(before).max(before));
         let of_disk = if reads_disk(epoch) { disk_row(epoch) } else { String::new() };
         ui.table(format_args!("{}{of_disk}{}", row(epoch), if is_best { " *" } else { "" }));
     };
@@ -431,7 +436,7 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
             Some(format!("{began}: no better valid metric in {patience} evaluations up to epoch {done} of {all}"))
         }
         (false, true) => {
-            Some(format!("nothing to do: the checkpoint is after epoch {done} of {all}; raise --epochs to go on"))
+            Some(format!("nothing to do: the checkpoint is after epoch {done}, --epochs is {all}: raise it to go on"))
         }
         (false, false) => None,
     }

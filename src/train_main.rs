@@ -123,7 +123,17 @@ fn main() -> ExitCode {
 /// Parses `line`, with the options of the file that `train --config` or `run --config` names; of train, then with those of `--preset`, then with those that
 /// follow from the others.
 fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
-    let (cli, given) = parsed(&line);
+    let (mut cli, given) = parsed(&line);
+    let shape = match &mut cli.command {
+        TrainerCommand::Plan(args) => Some((&mut args.model, &args.fanouts)),
+        TrainerCommand::Compare(args) => Some((&mut args.systems.setting.model, &args.systems.setting.fanouts)),
+        _ => None,
+    };
+    if let (Some((model, fanouts)), Some((_, given))) = (shape, given.subcommand())
+        && train::leaves_layers_to_fanouts(given)
+    {
+        model.layers = fanouts.len();
+    }
     let mut command = command();
     command.build();
     if let (TrainerCommand::Run(args), Some(matches)) = (&cli.command, given.subcommand_matches("run")) {
@@ -202,6 +212,41 @@ mod tests {
             _ => unreachable!(),
         });
         checked.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_fanout_is_a_layer_in_plans_and_comparisons() {
+        let layers = |line: &str| {
+            let cli = completed(line.split_whitespace().map(OsString::from).collect()).unwrap();
+            match cli.command {
+                TrainerCommand::Plan(args) => args.model.layers,
+                TrainerCommand::Compare(args) => args.systems.setting.model.layers,
+                _ => unreachable!(),
+            }
+        };
+        for command in ["plan", "compare"] {
+            let line = format!("gsplit {command} ds");
+            assert_eq!(layers(&line), 3, "{command}");
+            assert_eq!(layers(&format!("{line} --fanouts 5,5")), 2, "{command}");
+            assert_eq!(layers(&format!("{line} --fanouts 5,5 --layers 4")), 4, "{command}");
+        }
+    }
+
+    #[test]
+    fn options_that_nothing_reads_are_refused() {
+        for (words, told) in [
+            (&["--heads", "8"][..], "--heads 8: there is no attention"),
+            (
+                &["--parallelism", "single", "--partition", "four"],
+                "--partition four: --parallelism single reads no partition",
+            ),
+            (&["--parallelism", "data", "--ranks", "2", "--partition", "two"], "--parallelism data reads no partition"),
+            (&["--eval-negatives", "50"], "--eval-negatives is for links"),
+            (&["--negatives", "2", "--task", "regression"], "--negatives is for links"),
+        ] {
+            let said = complaint(words);
+            assert!(said.contains(told), "{said}");
+        }
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "OPTION=N,...")]
     over: Option<Over>,
     #[command(flatten)]
-    systems: SideBySide,
+    pub systems: SideBySide,
     /// Draw seconds by phase of every system into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,

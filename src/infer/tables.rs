@@ -20,6 +20,12 @@ pub struct NewTables {
     /// Table of the edges among them
     #[arg(long, value_name = "FILE", requires = "nodes")]
     edges: Option<PathBuf>,
+    /// With --edges, the column with the vertex that an edge comes from [default: as in training]
+    #[arg(long, value_name = "COLUMN", requires = "edges")]
+    source_column: Option<String>,
+    /// With --edges, the column with the vertex that an edge leads to [default: as in training]
+    #[arg(long, value_name = "COLUMN", requires = "edges")]
+    target_column: Option<String>,
     /// With --nodes, categories that training did not see: refuse them, or take them for other
     #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "nodes")]
     unseen: Option<Unseen>,
@@ -45,6 +51,15 @@ impl NewTables {
         Some([self.nodes.as_deref()?, self.edges.as_deref()?])
     }
 
+    /// `error` about `dataset`, with the table of edges in its place where it is these tables'.
+    pub fn named(&self, error: anyhow::Error, dataset: &Dataset) -> anyhow::Error {
+        let (place, text) = (dataset.path().display().to_string(), error.to_string());
+        match &self.edges {
+            Some(edges) if text.contains(&place) => anyhow::anyhow!(text.replace(&place, &edges.display().to_string())),
+            _ => error,
+        }
+    }
+
     /// Converts them by the recipe of `checkpoint`, beside the output `out`.
     pub fn convert(
         &self,
@@ -65,6 +80,8 @@ impl NewTables {
         let mut options = ConvertOptions::default();
         options.read.nodes = Some(nodes.clone());
         options.read.memory = memory;
+        options.read.source_column = self.source_column.clone();
+        options.read.target_column = self.target_column.clone();
         let table = &mut options.read.node_table;
         table.recipe = Some(checkpoint.to_path_buf());
         (table.unseen, table.fill, table.missing_rows) = (self.unseen, self.fill, self.missing_rows);

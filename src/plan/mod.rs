@@ -76,10 +76,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     #[command(flatten)]
-    model: ModelConfig,
+    pub model: ModelConfig,
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
     #[arg(long, default_value = "15,10,5")]
-    fanouts: Fanouts,
+    pub fanouts: Fanouts,
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     batch_size: usize,

@@ -80,7 +80,7 @@ impl Args {
     pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
         let config = &self.config;
         let mut follow = Vec::new();
-        if is_open(given, "layers") && !is_open(given, "fanouts") {
+        if leaves_layers_to_fanouts(given) {
             follow.push(format!("--layers={}", config.fanouts.len()));
         }
         let gpus = match (config.device, &self.gpus) {
@@ -103,6 +103,11 @@ impl Args {
         }
         follow
     }
+}
+
+/// Whether `given` names fanouts, and layers follow: one for each.
+pub fn leaves_layers_to_fanouts(given: &ArgMatches) -> bool {
+    is_open(given, "layers") && !is_open(given, "fanouts")
 }
 
 /// Whether `given` has no value for the option `flag` that somebody chose.

@@ -137,9 +137,10 @@ impl<S> EpochReport<S> {
         self.valid.map(|score| if self.scores_are_errors { -score } else { score })
     }
 
-    /// The best epoch of `history` by the valid split, of equals the first; `None` when nothing was evaluated.
+    /// The best epoch of `history` by the valid split, of equals the first; `None` when no score is a number.
     pub fn best(history: &[Self]) -> Option<&Self> {
-        let scored = history.iter().filter_map(|report| Some((report, report.merit()?)));
+        let scored =
+            history.iter().filter_map(|report| Some((report, report.merit().filter(|merit| !merit.is_nan())?)));
         scored.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(report, _)| report)
     }
 }

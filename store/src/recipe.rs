@@ -95,9 +95,18 @@ pub struct LeftOut {
 }
 
 /// Treatment of the edges, as the options of `gsplit convert` say it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeRecipe {
+    /// Column of a table that was named as the source of an edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_column: Option<String>,
+    /// Column of a table that was named as the target of an edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_column: Option<String>,
+    /// Column of a table that was named as the weight of an edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_weights: Option<String>,
     /// The reverse of every edge was added.
     pub symmetrise: bool,
     /// Edges from a vertex to itself were left out.
@@ -106,6 +115,24 @@ pub struct EdgeRecipe {
     pub keep_duplicates: bool,
     /// Weights of merged edges were added up.
     pub sum_weights: bool,
+}
+
+impl EdgeRecipe {
+    /// The first treatment that was another in training.
+    pub fn difference(&self, trained: &Self) -> Option<String> {
+        let flags = |edges: &Self| {
+            [
+                ("--symmetrise", edges.symmetrise),
+                ("--drop-self-loops", edges.drop_self_loops),
+                ("--keep-duplicates", edges.keep_duplicates),
+                ("--sum-weights", edges.sum_weights),
+            ]
+        };
+        let ((flag, here), _) = flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;
+        let (with, without) = (format!("with {flag}"), format!("without {flag}"));
+        let (here, there) = if here { (with, without) } else { (without, with) };
+        Some(format!("its edges were converted {here}, those of the training {there}"))
+    }
 }
 
 impl FeatureRecipe {

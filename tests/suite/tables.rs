@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{fails, ok};
+use crate::support::{fails, gsplit, ok};
 
 /// Makes the tables of this kind by the benchmark's script; returns the name of the label.
 fn made(folder: &Path, kind: &str, rows: u32) -> String {
@@ -112,4 +112,52 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     ok(folder, &["convert", "edges.csv", "--nodes", "moved.csv", "--out", "same", "--recipe", "o/dataset"]);
     ok(folder, &["infer", "same", "--checkpoint", "o/checkpoint", "--predict", "logits", "--out", "again.npy"]);
     assert_eq!(read("again.npy"), read("old.npy"));
+}
+
+#[test]
+fn new_tables_are_read_as_those_of_the_training_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, rows: &dyn Fn(u32) -> String, header: &str| {
+        let rows: String = (0..60).map(|v| rows(v) + "\n").collect();
+        fs::write(folder.join(name), format!("{header}\n{rows}")).unwrap();
+    };
+    let team = |v: u32| ["red", "blue", "green"][v as usize % 3];
+    write("nodes.csv", &|v| format!("{v},{}.5,{}", v % 7, team(v)), "id,age,team");
+    write("edges.csv", &|v| format!("{v},{},{},{}.5", (v + 1) % 60, (v * 7) % 60, 1 + v % 4), "who,whom,other,amount");
+    write("bare.csv", &|v| format!("{v},{},{}", (v + 1) % 60, (v * 7) % 60), "who,whom,other");
+    let ends = ["--source-column", "who", "--target-column", "whom", "--edge-weights", "amount"];
+    let nodes = ["--nodes", "nodes.csv", "--label-column", "team", "--random-split", "0.5,0.3,0.2", "--out", "ds"];
+    ok(folder, &[&["convert", "edges.csv"], &ends[..], &nodes].concat());
+    let train = "train ds --layers 1 --fanouts 4 --hidden 4 --epochs 2 --draw-by weight --checkpoint run";
+    ok(folder, &train.split(' ').collect::<Vec<_>>());
+
+    let read = |name: &str| fs::read(folder.join(name)).unwrap();
+    let logits = ["--checkpoint", "run", "--predict", "logits", "--force", "--out"];
+    let told = ok(folder, &[&["infer", "ds"], &logits[..], &["old.npy"]].concat());
+    assert!(told.contains("classes by number: 0 blue, 1 green, 2 red"), "{told}");
+    let of = |edges| ["infer", "--nodes", "nodes.csv", "--edges", edges];
+    ok(folder, &[&of("edges.csv"), &logits[..], &["new.npy"]].concat());
+    assert_eq!(read("new.npy"), read("old.npy"), "ends and weights are those of the training");
+    let others = ["others.npy", "--source-column", "who", "--target-column", "other"];
+    ok(folder, &[&of("edges.csv"), &logits[..], &others].concat());
+    assert!(read("others.npy") != read("old.npy"), "options come first");
+
+    let line = fails(folder, &[&of("bare.csv"), &logits[..], &["q.npy"]].concat(), 1);
+    assert!(line.starts_with("error: bare.csv: has no column `amount`"), "{line}");
+    let line = fails(folder, &["infer", "--checkpoint", "run"], 2);
+    assert!(line.contains("DATASET, or --nodes and --edges"), "{line}");
+    let line = fails(folder, &["infer", "ds", "--checkpoint", "run", "--epoch", "7"], 2);
+    assert!(line.ends_with("choose of 1, 2"), "{line}");
+
+    // Classes are compared by their names.
+    let number = |v: u32| format!("{v},{}.5,{}", v % 7, v % 3);
+    write("numbers.csv", &number, "id,age,team");
+    let nodes =
+        ["--nodes", "numbers.csv", "--label-column", "team", "--random-split", "0.5,0.3,0.2", "--out", "by-number"];
+    ok(folder, &[&["convert", "edges.csv"], &ends[..], &nodes].concat());
+    let output = gsplit(folder, &["infer", "by-number", "--checkpoint", "run"]);
+    let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(said.contains("not scored: the dataset's classes have no names, and the model's have some"), "{said}");
+    assert!(!told.contains("accuracy"), "{told}");
 }

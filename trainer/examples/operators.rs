@@ -62,7 +62,8 @@ fn step(dataset: &str, options: &[String]) -> Result<(), Box<dyn std::error::Err
     let engine = Engine::of(config.model.dtype);
     recorded_products();
     // Right after each epoch: the machine is as fast then.
-    let floor = |epoch: &EpochReport| {
+    let floor = |epochs: &[EpochReport]| {
+        let Some(epoch) = epochs.last() else { return };
         let products = recorded_products();
         let seconds = time_products(engine, &products).map_or(f64::NAN, |taken| taken.as_secs_f64());
         recorded_products();

@@ -107,7 +107,7 @@ pub fn run(
     dataset: &Dataset,
     flags: &str,
     checkpoint: Option<PathBuf>,
-    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+    on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
     let options = RunOptions { layer: Some(layer()), checkpoint, ..RunOptions::default() };
     let flags = format!("--layers 2 --fanouts 10,5 --hidden 64 {flags}");
@@ -126,7 +126,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (dataset, checkpoint) = dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
     let dataset = Dataset::open(&dataset)?;
     let flags = "--parallelism data --ranks 2 --norm layer --residual";
-    run(&dataset, flags, Some(checkpoint.clone()), &|epoch| {
+    run(&dataset, flags, Some(checkpoint.clone()), &|epochs| {
+        let Some(epoch) = epochs.last() else { return };
         println!("epoch {}: loss {:.4}, valid {:?}", epoch.epoch, epoch.loss, epoch.valid);
     })?;
     let classes = checkpoint.join("classes.npy");

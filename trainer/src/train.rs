@@ -23,13 +23,14 @@ use crate::run::setup::{Run, with_run};
 use crate::run::{forecast, locality};
 use crate::{Error, Result, TrainConfig};
 
-/// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
+/// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0, with all epochs so far, those before a
+/// resume included.
 pub fn train(
     dataset: &Dataset,
     config: &TrainConfig,
     options: &RunOptions,
     progress: &dyn Progress,
-    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+    on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
     // The others may wait for this one in what they prepare together.
     let fail = |error: &Error| options.process.iter().for_each(|process| process.fail(&error.to_string()));
@@ -52,7 +53,7 @@ struct Epochs {
 }
 
 /// Trains all epochs on one rank. Collective.
-fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)) -> Result<Epochs> {
+fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Sync)) -> Result<Epochs> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
     set_torch_threads(run.compute_threads / run.here().len());
     if job.options.process.is_some() {
@@ -164,14 +165,14 @@ fn keep(
     run: &Run<'_>,
     (reports, scores): (&[EpochReport], Option<&ModelScores>),
     (model, optimizer): (&Model, &Optimizer),
-    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+    on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<()> {
     if let Some(folder) = &run.job.options.checkpoint {
         checkpoint::save(folder, (reports, scores), run.job, &run.inputs, model.parameters(), optimizer)?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;
-    on_epoch(report);
+    on_epoch(reports);
     Ok(())
 }
 

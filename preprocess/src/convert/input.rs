@@ -24,7 +24,7 @@ use crate::{Error, Result, read};
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let of_node_table = options.read.node_table.first_given();
     let fill = options.read.node_table.fill;
-    let is_table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
+    let is_table = is_table(format);
     let fills_edges = is_table && !raw.edges.columns().is_empty() && fill != Some(Fill::Mean);
     let weighted = raw.edges.columns().iter().any(|column| column.name == "weight");
     let refused = [
@@ -114,6 +114,27 @@ fn open_graph(
     Ok((format, raw))
 }
 
+/// `options` for the graph at `path` with the columns of edges that its recipe has, if that is a table and names none itself.
+fn as_trained(path: &Path, options: &ConvertOptions) -> Result<ConvertOptions> {
+    let mut options = options.clone();
+    let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
+    let edges = Recipe::read(folder)?.edges;
+    let format = options.format.map_or_else(|| detect(path, options.read.text()), Ok);
+    if format.is_ok_and(is_table) {
+        let read = &mut options.read;
+        if read.source_column.is_none() && read.target_column.is_none() {
+            (read.source_column, read.target_column) = (edges.source_column, edges.target_column);
+        }
+        read.edge_weights = read.edge_weights.take().or(edges.edge_weights);
+    }
+    Ok(options)
+}
+
+/// Whether a graph in `format` is a table of edges.
+fn is_table(format: Format) -> bool {
+    matches!(format, Format::Csv | Format::Parquet | Format::Arrow)
+}
+
 /// The treatment of the edges of `raw`: as the recipe says, or the options, or what the edges of a table look like.
 fn build_of(
     path: &Path,
@@ -131,7 +152,7 @@ fn build_of(
             sum_weights: edges.sum_weights,
         });
     }
-    let is_table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
+    let is_table = is_table(format);
     let is_said = options.build.symmetrise || options.directed;
     if is_said || !is_table || raw.node_ids.is_none() || raw.edges.has_two_kinds() || raw.links.is_some() {
         return Ok(options.build);
@@ -154,8 +175,8 @@ pub struct Input {
     pub format: Format,
     /// The opened graph.
     pub raw: Raw,
-    /// Treatment of its edges.
-    pub build: BuildOptions,
+    /// The options, with the treatment of its edges that they and a recipe left open.
+    pub options: ConvertOptions,
     /// The members of an archive. They are removed when the graph is closed.
     pub unpacked: Option<Unpacked>,
 }
@@ -166,6 +187,7 @@ impl Input {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
+        let mut options = as_trained(path, options)?;
         read::foreign::refuse_address(path)?;
         options.read.nodes.as_deref().map_or(Ok(()), read::foreign::refuse_address)?;
         let path = &read::named(path);
@@ -180,23 +202,27 @@ impl Input {
             None => None,
         };
         let root = unpacked.as_ref().map(Unpacked::root);
-        let (format, mut raw) = open_graph(root.as_deref().unwrap_or(path), unpacked.is_some(), options, progress)?;
+        let (format, mut raw) = open_graph(root.as_deref().unwrap_or(path), unpacked.is_some(), &options, progress)?;
         if let Some(root) = root {
             // The archive is what is recorded.
             raw.files.retain(|file| !file.starts_with(&root));
             raw.files.insert(0, path.clone());
         }
-        let mut build = build_of(path, format, &raw, options, progress)?;
+        let mut build = build_of(path, format, &raw, &options, progress)?;
         build.sum_weights |= options.read.edge_weights.is_some() && !build.keep_duplicates;
         if let Some(recipe) = &mut raw.recipe {
             recipe.edges = EdgeRecipe {
+                source_column: options.read.source_column.clone(),
+                target_column: options.read.target_column.clone(),
+                edge_weights: options.read.edge_weights.clone(),
                 symmetrise: build.symmetrise,
                 drop_self_loops: build.drop_self_loops,
                 keep_duplicates: build.keep_duplicates,
                 sum_weights: build.sum_weights,
             };
         }
-        Ok(Self { path: path.to_path_buf(), format, raw, build, unpacked })
+        options.build = build;
+        Ok(Self { path: path.to_path_buf(), format, raw, options, unpacked })
     }
 
     /// Names the input where only the graph as a whole is known to be wrong.

@@ -138,7 +138,7 @@ fn convert_named(
     progress: &Decisions<'_>,
 ) -> Result<(Dataset, Outcome)> {
     let input = Input::open(source, out, options, progress)?;
-    let options = &ConvertOptions { build: input.build, ..options.clone() };
+    let options = &input.options;
     let mut provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
         staging::tidy(&dataset_target(out));

@@ -73,8 +73,7 @@ pub struct Plan {
 /// removed again.
 pub fn plan(source: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Plan> {
     let shown = Decisions::new(progress, source, out);
-    let planned = Input::open(source, out, options, &shown)
-        .and_then(|input| of(&input, out, &ConvertOptions { build: input.build, ..options.clone() }));
+    let planned = Input::open(source, out, options, &shown).and_then(|input| of(&input, out, &input.options));
     planned.map_err(|error| as_named(error, out, source))
 }
 

@@ -184,8 +184,15 @@ impl TrainConfig {
         self.num_ranks() / self.groups.max(1)
     }
 
-    /// Refuses options that contradict each other.
+    /// Refuses options that contradict each other, and those that nothing would read.
     pub fn check(&self) -> Result<()> {
+        self.check_values()?;
+        let unread = self.model.unread_problem().or_else(|| self.task.unread_problem()).or_else(|| self.map_problem());
+        unread.map_or(Ok(()), |problem| Err(Error::Option(problem)))
+    }
+
+    /// Refuses options that contradict each other. Checkpoints may hold some that nothing reads.
+    pub(crate) fn check_values(&self) -> Result<()> {
         let (fanouts, layers) = (self.fanouts.len(), self.model.layers);
         let problem = if fanouts != layers && !self.parallelism.cooperates() {
             format!(
@@ -315,6 +322,7 @@ impl TrainConfig {
             schedule: self.schedule.effective(self.epochs),
             draw: self.draw.effective(),
             task: self.task.effective(),
+            model: ModelConfig { norm: Some(self.model.norm()), ..self.model.clone() },
             ..self.clone()
         }
     }
@@ -322,7 +330,8 @@ impl TrainConfig {
     /// Names the first option whose change would make a resumed run another run. The number of epochs may grow, where the
     /// learning rate does not depend on it; evaluation and early stopping change nothing, but for the plateau schedule,
     /// which goes by the evaluations; parallelism and ranks would change the order of sums, so the resumed losses would
-    /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, elsewhere.)
+    /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, and
+    /// the metric by the labels' default, elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
         if let Some(exchange) = other.exchange.as_ref().filter(|exchange| *exchange != "rows") {
             return Some(format!("trained with --exchange {exchange}, and now rows alone cross between ranks"));
@@ -342,17 +351,17 @@ impl TrainConfig {
                 patience: None,
                 min_delta: 0.0,
                 partition: None,
+                task: TaskConfig { metric: None, ..effective.task.clone() },
                 model,
                 ..effective
             }
         };
         let [mine, theirs] = [self, other].map(|config| neutral(config).options());
-        mine.iter().find(|&(name, option)| theirs.get(name).map(|theirs| &theirs.value) != Some(&option.value)).map(
-            |(name, option)| {
-                let theirs = theirs.get(name).map_or(&serde_json::Value::Null, |theirs| &theirs.value);
-                format!("--{name} is {}, the checkpoint has {theirs}", option.value)
-            },
-        )
+        let their = |name: &str| theirs.get(name).map_or(&serde_json::Value::Null, |theirs| &theirs.value);
+        let differing = mine.iter().filter(|(name, option)| *their(name) != option.value);
+        // An option that one of the two does not have follows from another.
+        let first = differing.min_by_key(|(name, option)| option.value.is_null() || their(name).is_null());
+        first.map(|(name, option)| format!("--{name} is {}, the checkpoint has {}", option.value, their(name)))
     }
 
     /// The options by their names on the command line.

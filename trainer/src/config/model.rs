@@ -97,6 +97,9 @@ pub enum FeatureNorm {
     Row,
 }
 
+/// Attention heads that are not asked for.
+const DEFAULT_HEADS: usize = 4;
+
 /// A model's shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +114,7 @@ pub struct ModelConfig {
     #[arg(long, default_value_t = 256)]
     pub hidden: usize,
     /// Attention heads of GAT's and GATv2's hidden layers, a divisor of --hidden; a layer that returns logits has one
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = DEFAULT_HEADS)]
     pub heads: usize,
     /// Share of the hidden values that dropout zeroes
     #[arg(long, default_value_t = 0.5)]
@@ -166,9 +169,6 @@ impl ModelConfig {
             Some(format!("--input-dropout {}: expected at least 0 and below 1", self.input_dropout))
         } else if !(0.0..1.0).contains(&self.attention_dropout) {
             Some(format!("--attention-dropout {}: expected at least 0 and below 1", self.attention_dropout))
-        } else if self.attention_dropout > 0.0 && !attends {
-            let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
-            Some(format!("--attention-dropout {}: {problem}", self.attention_dropout))
         } else if self.kind == ModelKind::Sgc && extras {
             let options = "--norm, --residual and --jumping-knowledge";
             Some(format!("--model sgc has no hidden layers for {options}: leave them out, or choose gcn"))
@@ -177,5 +177,14 @@ impl ModelConfig {
         } else {
             None
         }
+    }
+
+    /// The problem with an option for attention where there is none, if any.
+    pub(super) fn unread_problem(&self) -> Option<String> {
+        let dropout = (self.attention_dropout > 0.0).then(|| format!("--attention-dropout {}", self.attention_dropout));
+        let option = dropout.or_else(|| (self.heads != DEFAULT_HEADS).then(|| format!("--heads {}", self.heads)));
+        let option = option.filter(|_| !self.kind.attends())?;
+        let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
+        Some(format!("{option}: {problem}"))
     }
 }

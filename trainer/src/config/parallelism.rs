@@ -117,6 +117,15 @@ impl std::fmt::Display for Parallelism {
 }
 
 impl TrainConfig {
+    /// The problem with a partition map that nothing would read, if one is named.
+    pub(super) fn map_problem(&self) -> Option<String> {
+        let (key, parallelism) = (self.partition.as_ref()?, self.parallelism);
+        let is_read = parallelism.needs_map() || parallelism == Parallelism::Auto;
+        (!is_read).then(|| {
+            format!("--partition {key}: --parallelism {parallelism} reads no partition: leave it out, or choose split or owned")
+        })
+    }
+
     /// The problem with computing by columns of the features, where it is asked for, if any.
     pub(super) fn columns_problem(&self) -> Option<String> {
         if !self.parallelism.slices_columns() {

@@ -180,6 +180,16 @@ impl TaskConfig {
         HeldOut { valid: self.valid_edges, test: self.test_edges, seed: self.edge_seed }
     }
 
+    /// The problem with an option that is set and for links alone, if links are not learnt.
+    pub(super) fn unread_problem(&self) -> Option<String> {
+        let default = Self::default();
+        let of_loss =
+            [("--scorer", self.scorer != default.scorer), ("--negatives", self.negatives != default.negatives)];
+        let of_loss = of_loss.into_iter().find(|(_, is_set)| *is_set).map(|(option, _)| option);
+        let option = of_loss.or_else(|| self.of_own_split(true)).filter(|_| !self.is_link())?;
+        Some(format!("{option} is for links: leave it out, or choose --task link"))
+    }
+
     /// The first option that is set and without effect on a split of links that came with the dataset, with negatives or not.
     pub(crate) fn of_own_split(&self, with_negatives: bool) -> Option<&'static str> {
         let default = Self::default();
@@ -190,6 +200,14 @@ impl TaskConfig {
             ("--eval-negatives", with_negatives && self.eval_negatives != default.eval_negatives),
         ];
         options.into_iter().find(|(_, set)| *set).map(|(option, _)| option)
+    }
+
+    /// The problem with the metric where held-out edges are ranked among drawn pairs, if any.
+    pub(crate) fn ranking_problem(&self) -> Option<String> {
+        let (Metric::Hits(first), among) = (self.metric?, self.eval_negatives) else { return None };
+        (first as usize > among).then(|| {
+            format!("--metric hits@{first}: always 1 among --eval-negatives {among} pairs: choose more of them, or a smaller K")
+        })
     }
 
     /// The problem with these options, if any.
@@ -232,9 +250,6 @@ impl TaskConfig {
             }
         }
         match (self.kind, &self.loss, &self.class_weights) {
-            (None | Some(Node | Regression), ..) if self.scorer != ScorerKind::Dot => {
-                Some("--scorer mlp: scores links: choose it with --task link".to_string())
-            }
             (Some(Node | Link), Some(_), _) => {
                 Some("--loss is for numbers: leave it out, or choose --task regression".to_string())
             }

@@ -142,6 +142,8 @@ pub struct InferSummary {
     pub spilled: bool,
     /// Names of the classes, where those of the training had names.
     pub class_names: Option<Vec<String>>,
+    /// Whether a vertex can have several classes.
+    pub multi_label: bool,
     /// Metric of the scores.
     pub metric: Option<Metric>,
     /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
@@ -167,7 +169,7 @@ pub fn infer(
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
     let places = places(config, trained.config().model.dtype)?;
     let features = features(dataset, config, (&places[0], memory), stop)?;
-    trained.check_recipe(dataset)?;
+    trained.check_recipe(dataset, progress)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
@@ -234,6 +236,7 @@ pub fn infer(
         vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
         spilled: pass.spills(),
         class_names: trained.class_names().map(<[String]>::to_vec),
+        multi_label: trained.several(),
         metric,
         scores: scores.map(|scores| scores.finish().scores).unwrap_or_default(),
         recommendations,
@@ -306,6 +309,11 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
                 "--out: the model was trained on links and predicts no classes: pass --top K, or write its rows with --embeddings",
             );
         }
+        (TaskKind::Link, None, None) => {
+            return refused(
+                "the model was trained on links: write what it recommends with --top K and --out, or its rows with --embeddings",
+            );
+        }
         (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
         (TaskKind::Node | TaskKind::Regression, ..) => {}
     }
@@ -367,8 +375,13 @@ fn labels(
         return Ok(None);
     }
     let names = dataset.manifest().class_names.as_deref();
-    if names.zip(trained.class_names()).is_some_and(|(here, trained)| here != trained) {
-        progress.note("not scored: the dataset's classes have other names than the model's");
+    if names != trained.class_names() {
+        let problem = match (names, trained.class_names()) {
+            (Some(_), Some(_)) => "have other names than the model's",
+            (Some(_), None) => "have names, and the model's have none",
+            (None, _) => "have no names, and the model's have some",
+        };
+        progress.note(&format!("not scored: the dataset's classes {problem}"));
         return Ok(None);
     }
     let labels = scale.into_iter().fold(labels, Labels::on);

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use gsplit_store::{Dataset, Error as StoreError, checksum_file, document};
+use gsplit_store::{Dataset, Error as StoreError, Progress, checksum_file, document};
 
 use crate::config::TrainConfig;
 use crate::metric::labels::TargetScale;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
 use crate::report::EpochReport;
-use crate::report::checkpoint::{Checkpoint, best, newest, of_epoch, restore_parameters};
+use crate::report::checkpoint::{Checkpoint, best, epochs, newest, of_epoch, restore_parameters};
 use crate::{Error, Result};
 
 /// The file with the parameters.
@@ -75,9 +75,12 @@ impl Trained {
                 (_, Some(ChosenEpoch::Best)) => {
                     format!("--epoch best: no epoch in {place} is the best, without a valid split: choose last")
                 }
-                (_, Some(ChosenEpoch::Number(epoch))) => format!(
-                    "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose best or last"
-                ),
+                (_, Some(ChosenEpoch::Number(epoch))) => {
+                    let kept = epochs(folder).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    format!(
+                        "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose of {kept}"
+                    )
+                }
             }));
         };
         let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
@@ -150,16 +153,20 @@ impl Trained {
     /// [`Error::Data`] if the file has other tensors than the configuration says; [`Error::Option`] if that is no
     /// configuration, or one for which there is not the memory.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
-        self.config().check()?;
+        self.config().check_values()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
         let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
         restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
         Ok(model)
     }
 
-    /// Refuses a dataset whose features do not mean what those of the training did, where both are from tables.
-    pub fn check_recipe(&self, dataset: &Dataset) -> Result<()> {
+    /// Refuses a dataset whose features do not mean what those of the training did, where both are from tables, and notes where its edges
+    /// were treated otherwise.
+    pub fn check_recipe(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<()> {
         let recipes = dataset.manifest().recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
+        if let Some(difference) = recipes.and_then(|(here, trained)| here.edges.difference(&trained.edges)) {
+            progress.note(&format!("warning: {}: {difference}: predictions may suffer", dataset.path().display()));
+        }
         let Some(difference) = recipes.and_then(|(here, trained)| here.difference(trained)) else { return Ok(()) };
         let (place, folder) = (dataset.path().display(), self.path.display());
         let remedy =

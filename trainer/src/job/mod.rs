@@ -10,7 +10,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_sample::{Frontiers, Seeds};
 use gsplit_store::memory::Memory;
-use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
+use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
 use crate::config::{ModelKind, TrainConfig};
 use crate::error::check_stop;
@@ -89,7 +89,10 @@ impl Artifacts {
                         }
                         LinkSplit::given(links, topology)?
                     }
-                    None => LinkSplit::new(&whole, config.task.held_out())?,
+                    None => {
+                        config.task.ranking_problem().map_or(Ok(()), |problem| Err(Error::Option(problem)))?;
+                        LinkSplit::new(&whole, config.task.held_out())?
+                    }
                 };
                 Some(split.of_kinds(dataset.kinds()?))
             }
@@ -140,6 +143,7 @@ impl<'a> Job<'a> {
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
         if let Some(links) = &artifacts.links {
+            let task = Task::Links(links);
             return Ok(Self {
                 dataset,
                 artifacts,
@@ -149,9 +153,9 @@ impl<'a> Job<'a> {
                 whole,
                 features,
                 room: None,
-                task: Task::Links(links),
                 outputs: config.model.hidden,
-                metric: Metric::of_links(config.task.metric, links.links().map(Links::info))?,
+                metric: task.metric(config.task.metric)?,
+                task,
                 train: Items::Borrowed(&links.train),
                 valid: None,
                 test: None,
@@ -160,15 +164,14 @@ impl<'a> Job<'a> {
             });
         }
         let labels = Labels::open(dataset)?;
-        let metric = config.task.metric.unwrap_or_else(|| Metric::of(&labels));
-        metric.check(&labels)?;
-        let train = train_split(dataset, &labels)?;
+        let (train, outputs) = (train_split(dataset, &labels)?, labels.outputs());
         let processes = options.process.as_ref().filter(|_| dataset.shard().is_some());
         let shards = processes.map(|process| process.comms().all());
         let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
             true => dataset.split(split).map(Some),
             false => Ok(None),
         };
+        let task = Task::Nodes(NodeTask::new(dataset, labels, &config.task, &train, shards)?.into());
         Ok(Self {
             dataset,
             artifacts,
@@ -178,9 +181,9 @@ impl<'a> Job<'a> {
             whole,
             features,
             room: None,
-            outputs: labels.outputs(),
-            metric,
-            task: Task::Nodes(NodeTask::new(dataset, labels, &config.task, &train, shards)?.into()),
+            outputs,
+            metric: task.metric(config.task.metric)?,
+            task,
             train: Items::Mapped(train),
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,

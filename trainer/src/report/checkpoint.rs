@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Recipe, checksum_file};
+use gsplit_store::{
+    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe, checksum_file,
+};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
@@ -294,13 +296,17 @@ fn check_links(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it. `None` before the first one: a
+/// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one: a
 /// job that is started again and again has one command line.
-pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Option<Resume>> {
+pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
     let Some((_, path)) = found(folder).pop() else { return Ok(None) };
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
-    checkpoint.made_from.check(&path, dataset).map_err(unusable)?;
-    if let Some(difference) = config.difference(&checkpoint.config) {
+    checkpoint.made_from.check(&path, job.dataset).map_err(unusable)?;
+    let difference = job.config.difference(&checkpoint.config).or_else(|| {
+        let then = job.task.metric(checkpoint.config.task.metric).ok()?;
+        (job.metric != then).then(|| format!("--metric is {}, the checkpoint has {then}", job.metric))
+    });
+    if let Some(difference) = difference {
         let place = path.display();
         return Err(Error::Option(format!(
             "{place}: {difference}: resume with the same options, or start another --checkpoint"
@@ -308,6 +314,12 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
     }
     if let Some(difference) = inputs.difference(&checkpoint.inputs) {
         return Err(Error::Option(format!("{}: {difference}", path.display())));
+    }
+    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.eval_fanouts);
+    if before != now {
+        let [before, now] = [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
+        progress
+            .note(&format!("note: evaluations drew --eval-fanouts {before} until now, and draw {now} from here on"));
     }
     for (name, record) in &checkpoint.files {
         let (bytes, checksum) = checksum_file(&path.join(name)).map_err(unusable)?;
@@ -381,6 +393,11 @@ pub fn best(folder: &Path) -> Option<PathBuf> {
         of_epoch(folder, EpochReport::best(&newest.history)?.epoch)
     };
     linked.filter(|path| path.exists()).or_else(told)
+}
+
+/// The epochs whose checkpoints are in `folder`, in order.
+pub fn epochs(folder: &Path) -> Vec<u32> {
+    found(folder).into_iter().map(|(epoch, _)| epoch).collect()
 }
 
 /// The checkpoint after `epoch` of the run in `folder`, if it is there.

@@ -42,10 +42,12 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
 
 /// Note after the last epoch of `reports`, if the valid score was the highest there.
 pub fn rising(reports: &[EpochReport]) -> Option<String> {
-    let last = reports.last()?.epoch;
-    let is_rising =
-        EpochReport::best(reports).is_some_and(|best| best.epoch == last) && evaluations(reports).count() > 1;
-    is_rising.then(|| format!("note: the last epoch was the best, still rising: train longer, --epochs {}", 2 * last))
+    let last = reports.last()?;
+    let is_best = EpochReport::best(reports).is_some_and(|best| best.epoch == last.epoch);
+    let way = if last.scores_are_errors { "its error still falling" } else { "its score still rising" };
+    let more = 2 * last.epoch;
+    (is_best && evaluations(reports).count() > 1)
+        .then(|| format!("note: the last epoch was the best, {way}: train longer, --epochs {more}"))
 }
 
 /// The three columns with the largest values in the train split, of those that have large ones, with these.

@@ -218,7 +218,7 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
 fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
     let options = job.options;
     let resume = match (&options.checkpoint, options.resume) {
-        (Some(folder), true) => checkpoint::find(folder, job.dataset, inputs, job.config)?,
+        (Some(folder), true) => checkpoint::find(folder, job, inputs, progress)?,
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,

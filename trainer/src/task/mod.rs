@@ -11,10 +11,12 @@ pub use links::{LinkBatch, LinkSplit, is_known};
 pub use nodes::{NodeTargets, NodeTask};
 
 use gsplit_kernels::Communicator;
+use gsplit_store::Links;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::Result;
+use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::model::{DropoutKey, Model};
 
@@ -32,6 +34,20 @@ impl Task<'_> {
         match self {
             Self::Nodes(task) => Some(&task.labels),
             Self::Links(_) => None,
+        }
+    }
+
+    /// The metric that is `asked` for, else the one that the labels or links call for.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if it is not defined for them.
+    pub fn metric(&self, asked: Option<Metric>) -> Result<Metric> {
+        match self {
+            Self::Nodes(task) => {
+                let metric = asked.unwrap_or_else(|| Metric::of(&task.labels));
+                metric.check(&task.labels).map(|()| metric)
+            }
+            Self::Links(links) => Metric::of_links(asked, links.links().map(Links::info)),
         }
     }
 }

@@ -313,7 +313,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
             kind: model,
             layers: 3,
             hidden: 8,
-            heads: 2,
+            heads: if model.attends() { 2 } else { 4 },
             dropout: 0.4,
             input_dropout: 0.0,
             attention_dropout: if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 },

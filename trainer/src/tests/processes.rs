@@ -187,7 +187,7 @@ fn work_of_the_first_rank_alone_does_not_count() {
     let fixture = dataset(74, 120, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 2);
     let options = RunOptions { timeout: Some(Duration::from_millis(1500)), ..RunOptions::default() };
-    let slow = |_: &crate::EpochReport| thread::sleep(Duration::from_millis(2500));
+    let slow = |_: &[crate::EpochReport]| thread::sleep(Duration::from_millis(2500));
     let summary = crate::train(&fixture.dataset, &config, &options, &gsplit_store::NoProgress, &slow).unwrap();
     assert_eq!(summary.epochs.len(), 2);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use gsplit_store::NoProgress;
+use gsplit_store::{NoProgress, Notes};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use crate::config::{
@@ -52,6 +52,39 @@ fn a_resumed_run_continues_exactly() {
         let logged: Vec<u32> =
             log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
         assert_eq!(logged, [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn defaults_may_be_spelled_out_on_a_resume() {
+    let fixture = dataset(23, 200, 5);
+    let begun = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.epochs = 1);
+    run(&fixture, &begun, &options(&fixture, false)).unwrap();
+    let spelled = changed(&begun, |config| {
+        config.epochs = 2;
+        config.model.norm = Some(NormKind::None);
+        config.task.metric = Some("accuracy".parse().unwrap());
+        config.eval_fanouts = Some("2,2,2".parse().unwrap());
+    });
+    let told = Notes::default();
+    let resumed = train(&fixture.dataset, &spelled, &options(&fixture, true), &told, &|_| {}).unwrap();
+    assert_eq!((resumed.resumed_after, resumed.epochs.len()), (1, 1));
+    let told = told.lines().join("\n");
+    assert!(told.contains("evaluations drew --eval-fanouts all until now, and draw 2,2,2 from here on"), "{told}");
+    for (change, told) in [
+        (
+            &(|config: &mut TrainConfig| config.task.metric = Some("macro-f1".parse().unwrap()))
+                as &dyn Fn(&mut TrainConfig),
+            "--metric is macro-f1, the checkpoint has accuracy",
+        ),
+        (&|config| config.model.norm = Some(NormKind::Layer), "--norm is \"layer\", the checkpoint has \"none\""),
+        (
+            &|config| config.schedule.kind = ScheduleKind::Cosine,
+            "--schedule is \"cosine\", the checkpoint has \"constant\"",
+        ),
+    ] {
+        let message = run(&fixture, &changed(&spelled, change), &options(&fixture, true)).unwrap_err().to_string();
+        assert!(message.contains(told), "{message}");
     }
 }
 
@@ -317,7 +350,7 @@ fn what_cannot_be_kept_is_not_begun() {
     std::fs::write(&file, "precious").unwrap();
     for checkpoint in [file.clone(), file.join("below")] {
         let options = RunOptions { checkpoint: Some(checkpoint), ..options(&fixture, false) };
-        let begun = |_: &EpochReport| panic!("an epoch was run");
+        let begun = |_: &[EpochReport]| panic!("an epoch was run");
         let message = train(&fixture.dataset, &config, &options, &NoProgress, &begun).unwrap_err().to_string();
         assert!(message.contains("file") && message.contains("name another path"), "{message}");
     }

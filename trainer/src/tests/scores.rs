@@ -161,7 +161,12 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
         (1..).zip(valid).map(|(epoch, &valid)| EpochReport { epoch, valid, ..EpochReport::default() }).collect()
     };
     let rising = |valid: &[Option<f64>]| notes::rising(&reports(valid));
-    assert!(rising(&[Some(0.1), Some(0.2), Some(0.3)]).unwrap().ends_with("--epochs 6"));
+    assert!(rising(&[Some(0.1), Some(0.2), Some(0.3)]).unwrap().ends_with("still rising: train longer, --epochs 6"));
+    let mut errors = reports(&[Some(3.0), Some(2.0)]);
+    errors.iter_mut().for_each(|report| report.scores_are_errors = true);
+    assert!(notes::rising(&errors).unwrap().contains("its error still falling"));
+    let no_number = reports(&[Some(f64::NAN), Some(0.1), Some(f64::NAN)]);
+    assert_eq!(EpochReport::best(&no_number).map(|best| best.epoch), Some(2));
     for still in [&[Some(0.3), Some(0.2)][..], &[Some(0.2), Some(0.2)], &[Some(0.5)], &[None, None], &[]] {
         assert_eq!(rising(still), None, "{still:?}");
     }
@@ -193,7 +198,7 @@ fn the_best_epoch_predicts_unless_another_is_chosen() {
     assert_eq!(with(folder.join("best"), None), of_best);
     assert_eq!(with(folder.join(format!("epoch-{:05}", last.epoch)), None), of_last);
     let refused = with(folder.clone(), Some("9999")).unwrap_err();
-    assert!(refused.contains("--epoch 9999: not in") && refused.contains("choose best or last"), "{refused}");
+    assert!(refused.contains("--epoch 9999: not in") && refused.contains("are kept: choose of "), "{refused}");
     let refused = with(folder.join("best"), Some("last")).unwrap_err();
     assert!(refused.contains("is of one epoch already"), "{refused}");
     // A file system without links.

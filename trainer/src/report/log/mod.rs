@@ -36,9 +36,11 @@ impl Logs {
         }
         if let Some(path) = &options.log_csv {
             let (step, epoch) = (json(&StepRecord::default()), json(&EpochReport::default()));
+            // Records of mini-batches that the log has from before the resume stay, and need their columns.
+            let had_steps = || gsplit_store::read_text(path).is_ok_and(|text| text.starts_with("step,epoch,"));
+            let has_steps = options.log_every > 0 || !history.is_empty() && had_steps();
             // The number of the step stands first.
-            let records =
-                if options.log_every > 0 { vec![r#"{"step": null}"#.into(), epoch, step] } else { vec![epoch] };
+            let records = if has_steps { vec![r#"{"step": null}"#.into(), epoch, step] } else { vec![epoch] };
             text.push(TextLog::create(path, Format::csv(&records), history)?);
         }
         let (mut events, mut step_events) = (None, None);

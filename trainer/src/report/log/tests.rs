@@ -225,13 +225,17 @@ fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
     assert!(after_two.1.lines().all(|line| width(line) == width(names)));
     assert!(after_two.1.lines().nth(1).unwrap().starts_with("5,1,0.2,") && after_two.0.lines().count() == 6);
 
+    // A resume without --log-every keeps what the log has.
+    drop(Logs::start(&RunOptions { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20).unwrap());
+    assert_eq!(both(), after_two);
+
     // Another run's epoch, though of the same number: its mini-batches are not ours.
     let other = EpochReport { loss: 7.0, ..report(1) };
     drop(Logs::start(&options, &[other], 10).unwrap());
     assert_eq!((both().0.lines().count(), both().1.lines().count()), (1, 2));
-    // Without records of mini-batches the columns are others: nothing of the old file fits under them.
-    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[report(1)], 10).unwrap());
-    assert!(read("a.csv").starts_with("epoch,loss,") && read("a.csv").lines().count() == 2);
+    // A new run without records of mini-batches has no columns for them.
+    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[], 0).unwrap());
+    assert!(read("a.csv").starts_with("epoch,loss,") && read("a.csv").lines().count() == 1);
 }
 
 #[test]
