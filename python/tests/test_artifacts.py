@@ -39,6 +39,17 @@ def test_partition(golden: gsplit.Dataset) -> None:
         partition.vertices(2)
 
 
+def test_what_was_tried_is_named_so_and_never_listed(golden: gsplit.Dataset) -> None:
+    (golden.path / "tried").mkdir()
+    shutil.move(golden.path / "partition", golden.path / "tried/partition")
+    assert golden.partitions == []
+    assert golden.partition("tried/two").part_sizes == (4, 2)
+    with pytest.raises(gsplit.DatasetError, match="has no partition `two`"):
+        golden.partition("two")
+    with pytest.raises(gsplit.DatasetError, match="has no partition `tried/three`"):
+        golden.partition("tried/three")
+
+
 def test_an_absent_key_names_those_there_are(golden: gsplit.Dataset) -> None:
     with pytest.raises(gsplit.DatasetError, match="has no presample `x`; there are fan; or run `gsplit presample`"):
         golden.presample("x")

@@ -3,6 +3,8 @@
 //! One that is there already is found whatever its name. The others are made, stored in the dataset's cache (`tried/`), and found the next
 //! time.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use gsplit_kernels::Gpu;
 use gsplit_partition::placement::{Demand, PlaceOptions, expected_loads, place};
@@ -75,10 +77,10 @@ fn numbered(key: &str) -> impl Iterator<Item = String> {
     (2..).map(move |number: u32| format!("{key}-{number}"))
 }
 
-/// The key that the map `name` of the cache would have as the dataset's own.
-pub fn own_key(dataset: &Dataset, name: &str) -> String {
+/// The key that the artifact `name` of the cache would have as the dataset's own, which lie in the `folder` of their key.
+pub fn own_key(name: &str, folder: impl Fn(&str) -> PathBuf) -> String {
     let bare = bare_key(name);
-    let is_free = |key: &String| !PartitionMap::folder(dataset, key).exists();
+    let is_free = |key: &String| !folder(key).exists();
     [bare.to_string()].into_iter().chain(numbered(bare)).find(is_free).unwrap_or_default()
 }
 

@@ -86,7 +86,7 @@ pub fn choose(
     let found = question.candidates(dataset, ui)?;
     if let Some(name) = found.presample.as_ref().map(Presample::key).filter(|key| bare_key(key) != *key) {
         // Ranks the rows that stay in memory, in the trials as in the run.
-        Presample::keep(dataset, name, bare_key(name))?;
+        Presample::keep(dataset, name, &own_key(name, |key| Presample::folder(dataset, key)))?;
     }
     let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
@@ -125,7 +125,7 @@ pub fn choose(
     let (mut config, mut words) = (chosen.applied(config), chosen.options.join(" "));
     if let Some(name) = chosen.partition.as_deref().filter(|key| bare_key(key) != *key) {
         // A run goes on with it, whatever becomes of the cache.
-        let key = own_key(dataset, name);
+        let key = own_key(name, |key| PartitionMap::folder(dataset, key));
         PartitionMap::keep(dataset, name, &key)?;
         words = words.replace(name, &key);
         config.partition = Some(key);

@@ -374,4 +374,14 @@ fn a_machine_is_measured_and_a_run_chooses_by_it() {
     }
     let named = json(folder, &words(&format!("{named} --epochs 2")));
     assert_eq!(losses(&named)[1], losses(&second)[0]);
+
+    // A presample of the user's own may have the key that auto would keep its own by.
+    let kept: Vec<_> = fs::read_dir(folder.join("ds/presample")).unwrap().map(|entry| entry.unwrap()).collect();
+    let key = kept[0].file_name().into_string().unwrap();
+    fs::remove_dir_all(kept[0].path()).unwrap();
+    fs::remove_dir_all(folder.join("ds/tried")).unwrap();
+    ok(folder, &words(&format!("presample ds --fanouts 2,2 --epochs 1 --key {key}")));
+    let own = fs::read(folder.join(format!("ds/presample/{key}/input.npy"))).unwrap();
+    ok(folder, &words(&format!("train ds {SMALL} --threads 2 --parallelism auto --ranks 2 --epochs 1")));
+    assert!(fs::read(folder.join(format!("ds/presample/{key}/input.npy"))).unwrap() == own);
 }

@@ -124,10 +124,12 @@ def open_partition(dataset: Path, manifest: Document, key: str) -> Partition:
 
 def _open(dataset: Path, manifest: Document, kind: str, key: str) -> tuple[Path, Document]:
     known = keys(dataset, kind)
-    if key not in known:
+    folder = dataset / kind / key
+    if key in (f"tried/{name}" for name in keys(dataset / "tried", kind)):
+        folder = dataset / "tried" / kind / key.removeprefix("tried/")
+    elif key not in known:
         there = f"there are {', '.join(known)}; or " if known else ""
         raise DatasetError(dataset, f"has no {kind} `{key}`", f"{there}run `gsplit {kind}`")
-    folder = dataset / kind / key
     meta = _document.read(folder / f"{kind}.json", f"gsplit-{kind}", FORMAT_VERSION)
     made_from = meta.section("made_from")
     train = made_from.content.get("train")

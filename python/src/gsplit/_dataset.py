@@ -203,7 +203,7 @@ class Dataset:
         return _artifacts.keys(self.path, "partition")
 
     def partition(self, key: str) -> Partition:
-        """The partition `key`. One of another graph is refused."""
+        """The partition `key`; `tried/KEY` is one that `plan` or `compare` made. One of another graph is refused."""
         return _artifacts.open_partition(self.path, self._manifest, key)
 
     def to_scipy(self, values: str | None = None) -> Any:
