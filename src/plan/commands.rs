@@ -22,7 +22,8 @@ pub fn commands(plan: &Ranked<'_>, presample: Option<&Presample>, dataset: &Data
         commands.push(format!("gsplit presample {path}{} --key {key}", drawn(&presample.meta().config)));
     }
     if let Some(name) = map {
-        let (found, key) = (PartitionMap::open(dataset, name)?, own_key(name, |key| PartitionMap::folder(dataset, key)));
+        let (found, key) =
+            (PartitionMap::open(dataset, name)?, own_key(name, |key| PartitionMap::folder(dataset, key)));
         options = options.replace(name, &key);
         let meta = found.meta();
         let with = meta.made_from.presample.as_ref().map_or(String::new(), |(key, _)| format!(" --presample {key}"));

@@ -3,7 +3,7 @@
 //! Returns: vertex v + 1's line lists every vertex that an edge joins it with, in either direction, ascending, counted from
 //! 1; self-loops are dropped and each neighbour stands once. Where the edges have a column `weight`, format 001: the weight
 //! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
-//! rounded to the nearest integer, at least 1.
+//! rounded to the nearest integer, at least 1. Where vertices have weights of their own, they begin the line (format 010 or 011).
 //! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Those are gathered for a
 //! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
 //! Cost: a scan of the indices for each range, and a first one that counts; in memory 8 bytes a vertex, and for a range
@@ -13,7 +13,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Unit, VERTEX_WEIGHT, VertexLoads};
 use rayon::prelude::*;
 
 use super::Written;
@@ -42,7 +42,7 @@ pub(super) fn write(
 ) -> Result<Written> {
     let topology = source.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
-    let weights = source.weights()?;
+    let (weights, loads) = (source.weights()?, loads(source)?);
     let starts = out_starts(source, progress)?;
     let entry = if weights.is_some() { 12 } else { 4 };
     let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
@@ -59,19 +59,33 @@ pub(super) fn write(
             for v in vertices {
                 out.line(source, v, weights.as_ref(), &mut line)?;
                 neighbours.fetch_add(line.len() as u64, Relaxed);
-                push_line(text, &line, weights.is_some());
+                loads.iter().for_each(|load| push_number(text, load.values[v]));
+                for &(u, weight) in &line {
+                    push_number(text, u64::from(u) + 1);
+                    if weights.is_some() {
+                        push_number(text, weight);
+                    }
+                }
+                end_line(text);
             }
             Ok(())
         })?;
     }
     let edges = neighbours.into_inner() / 2;
     let mut file = sink.finish()?;
-    let header = format!("{n} {edges}{}", if weights.is_some() { " 001" } else { "" });
+    let header = match (loads.len(), weights.is_some()) {
+        (0, false) => format!("{n} {edges}"),
+        (0, true) => format!("{n} {edges} 001"),
+        (each, weighted) => format!("{n} {edges} 01{} {each}", u8::from(weighted)),
+    };
     let header = format!("{header:width$}\n", width = HEADER - 1);
     let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
     say(source, m as u64, edges, progress);
-    let holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    let named = &source.dataset().manifest().vertex_weights;
+    holds.extend(named.iter().map(|name| source.node_part(name)));
+    holds.extend((named.is_empty() && !loads.is_empty()).then(|| source.node_part(VERTEX_WEIGHT)));
     Ok(Written { num_edges: edges, holds })
 }
 
@@ -213,16 +227,26 @@ fn rounded(sum: f64, (u, _): (u32, u64), v: usize) -> Result<u32> {
     )))
 }
 
-fn push_line(text: &mut Vec<u8>, line: &[(u32, u32)], weighted: bool) {
-    for (i, &(u, weight)) in line.iter().enumerate() {
-        if i > 0 {
-            text.push(b' ');
-        }
-        push_int(text, u64::from(u) + 1);
-        if weighted {
-            text.push(b' ');
-            push_int(text, weight);
+/// The weights of the vertices, as METIS takes them.
+fn loads(source: &Source<'_>) -> Result<Vec<VertexLoads>> {
+    let loads = source.dataset().vertex_weights()?;
+    for VertexLoads { name, values } in &loads {
+        if let Some(v) = values.iter().position(|&weight| f64::from(weight) > LARGEST) {
+            let problem = format!("vertex {v} has {name} {}, METIS takes 0 to {LARGEST}", values[v]);
+            return Err(Error::input(source.dataset().path(), problem));
         }
     }
+    Ok(loads)
+}
+
+/// Appends `number` and a blank.
+fn push_number(text: &mut Vec<u8>, number: impl Into<u64>) {
+    push_int(text, number.into());
+    text.push(b' ');
+}
+
+/// Ends a line of numbers.
+fn end_line(text: &mut Vec<u8>) {
+    text.pop_if(|byte| *byte == b' ');
     text.push(b'\n');
 }

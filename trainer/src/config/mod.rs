@@ -322,7 +322,7 @@ impl TrainConfig {
             schedule: self.schedule.effective(self.epochs),
             draw: self.draw.effective(),
             task: self.task.effective(),
-            model: ModelConfig { norm: Some(self.model.norm()), ..self.model.clone() },
+            model: self.model.effective(),
             ..self.clone()
         }
     }

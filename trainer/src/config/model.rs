@@ -179,6 +179,12 @@ impl ModelConfig {
         }
     }
 
+    /// This shape with what is left open filled in, and the heads at their default where nothing attends.
+    pub(super) fn effective(&self) -> Self {
+        let heads = if self.kind.attends() { self.heads } else { DEFAULT_HEADS };
+        Self { norm: Some(self.norm()), heads, ..self.clone() }
+    }
+
     /// The problem with an option for attention where there is none, if any.
     pub(super) fn unread_problem(&self) -> Option<String> {
         let dropout = (self.attention_dropout > 0.0).then(|| format!("--attention-dropout {}", self.attention_dropout));

@@ -72,6 +72,35 @@ fn oracle_metis_is_the_undirected_simple_graph() {
 }
 
 #[test]
+fn a_metis_file_with_weights_comes_back_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (name, text) in [
+        ("both.graph", "4 2 011 2\n5 0 2 7\n1 2 1 7 3 4\n9 9 2 4\n0 3\n"),
+        ("loads.graph", "3 1 010 1\n8 2\n6 1\n4\n"),
+        ("edges.graph", "2 1 001\n2 3\n1 3\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+        let options = crate::convert::ConvertOptions::default();
+        let made = crate::convert::convert(&at(name), &at(&format!("{name}.ds")), &options, false, &NoProgress);
+        let (dataset, _) = made.unwrap();
+        let told = Notes::default();
+        export(
+            &dataset,
+            ExportFormat::Metis,
+            &at("again"),
+            &ExportOptions { force: true, ..Default::default() },
+            &told,
+        )
+        .unwrap();
+        let again: Vec<String> = lines(&at("again")).iter().map(|line| line.trim_end().to_string()).collect();
+        assert_eq!(again, text.lines().collect::<Vec<_>>(), "{name}");
+        let told = told.lines().join("\n");
+        assert!(!told.contains("vertex_weight"), "nothing is left out: {told}");
+    }
+}
+
+#[test]
 fn oracle_matrix_market_has_every_edge() {
     for kind in [Kind::Bare, Kind::Single] {
         let example = example(kind, 70, 500, 5);
