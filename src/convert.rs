@@ -136,7 +136,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
         return None;
     }
     let (topology, n) = (dataset.topology(), dataset.num_vertices());
-    let first = dataset.original_ids().ok()?.map_or(0, |ids| ids.first().copied().unwrap_or(0));
+    let first = dataset.original_ids().ok()?.filter(|_| n > 0).map_or(0, |ids| ids.get(0));
     let is_target = |v: usize| !topology.in_neighbours(v as u32).is_empty();
     let targets = (0..n).take_while(|&v| is_target(v)).count();
     if first > 1 || targets < 2 || (targets..n).any(is_target) {

@@ -169,6 +169,9 @@ fn say_columns(manifest: &DatasetManifest, ui: &Ui) {
     if manifest.string_ids {
         ui.say("  ids       strings in the input, kept");
     }
+    if manifest.first_id > 0 {
+        ui.say(format!("  ids       count from {}, as in the input", manifest.first_id));
+    }
 }
 
 fn describe_columns(columns: &Columns) -> String {
@@ -196,6 +199,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "columns": manifest.columns,
         "edge_columns": manifest.edge_columns,
         "string_ids": manifest.string_ids,
+        "first_id": manifest.first_id,
         "links": manifest.links,
         "recipe": manifest.recipe,
         "splits": splits_json(&splits),

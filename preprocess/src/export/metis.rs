@@ -71,7 +71,8 @@ pub(super) fn write(
     let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
     say(source, m as u64, edges, progress);
-    let holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    holds.extend(source.part_from_one());
     Ok(Written { num_edges: edges, holds })
 }
 

@@ -1,6 +1,7 @@
 mod archives;
 mod bad_input;
 mod downloads;
+mod from_one;
 mod golden;
 mod links;
 mod meaning;

@@ -47,7 +47,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Resu
         text: TextPieces::of(path),
         arcs: AtomicU64::new(0),
     };
-    Ok(Raw::of(arcs, Ids::Dense(Some(header.num_vertices)), vec![path.to_path_buf()]))
+    Ok(Raw::of(arcs, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]))
 }
 
 /// The line `p KIND N M`.
@@ -119,7 +119,7 @@ impl Arcs {
         let words: Vec<&[u8]> = fields(line).take(5).collect();
         let n = self.header.num_vertices;
         let id = |word| match unsigned(word) {
-            Some(id @ 1..) if id <= n => Ok(id - 1),
+            Some(id @ 1..) if id <= n => Ok(id),
             _ => Err(format!("expected a vertex from 1 to {n}, found {}", shown(word))),
         };
         match (&words[..], self.header.is_directed) {
@@ -224,7 +224,7 @@ mod tests {
     fn edges_of_colouring_have_both_directions() {
         let raw = read("c x\r\n\r\np edge 3 2\r\nn 1 7\r\ne 1 2\r\ne 3 3\r\n", false).unwrap();
         let (edges, values) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges, values.len(), raw.ids), (vec![(0, 1), (1, 0), (2, 2)], 0, Ids::Dense(Some(3))));
+        assert_eq!((edges, values.len(), raw.ids), (vec![(1, 2), (2, 1), (3, 3)], 0, Ids::FromOne(3)));
     }
 
     #[test]
@@ -249,6 +249,6 @@ mod tests {
             assert!(message.contains("x.gr") && message.contains(part), "{content:?}: {message}");
         }
         let raw = read("p sp 3 2\na 1 2 3\n", true).unwrap();
-        assert_eq!(read_edges(&*raw.edges).unwrap().0, [(0, 1)]);
+        assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2)]);
     }
 }

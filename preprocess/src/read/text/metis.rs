@@ -55,7 +55,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progres
         vertices: Mutex::new(HashMap::new()),
         bytes_done: AtomicU64::new(0),
     };
-    let mut raw = Raw::of(lists, Ids::Dense(Some(header.num_vertices)), vec![path.to_path_buf()]);
+    let mut raw = Raw::of(lists, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]);
     let column = |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
     if !raw.edges.columns().is_empty() {
         progress.note(&format!(
@@ -221,7 +221,7 @@ impl AdjacencyLists {
         }
         while let Some(field) = fields.next() {
             match unsigned(field) {
-                Some(neighbour @ 1..) if neighbour <= n => batch.push(vertex, neighbour - 1),
+                Some(neighbour @ 1..) if neighbour <= n => batch.push(vertex + 1, neighbour),
                 _ => return Err(format!("expected a neighbour from 1 to {n}, found {}", shown(field))),
             }
             if self.header.edge_weights {

@@ -17,11 +17,11 @@ fn golden_inputs() {
     assert!(recognises(&plain, &std::fs::read(&plain).unwrap()));
     assert!(!recognises(Path::new("x.graph"), b"\x00\x01") && !recognises(Path::new("x.txt"), b"2 1\n"));
     let raw = read(&plain).unwrap();
-    assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.ids), (both_ways(), Ids::Dense(Some(6))));
+    assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.ids), (from_one(&both_ways()), Ids::FromOne(6)));
     let raw = read(&data("metis/weighted.graph")).unwrap();
     let (edges, values) = read_edges(&*raw.edges).unwrap();
-    let weights: Vec<i64> = edges.iter().map(|&(u, v)| (u * v + 1) as i64).collect();
-    assert_eq!((edges, values), (both_ways(), i64s(&weights)));
+    let weights: Vec<i64> = both_ways().iter().map(|&(u, v)| (u * v + 1) as i64).collect();
+    assert_eq!((edges, values), (from_one(&both_ways()), i64s(&weights)));
     let columns: Vec<_> = raw.columns.iter().map(|c| (c.name(), c.width(), numbers(&**c))).collect();
     let size: Vec<f64> = (0..6).map(|v| f64::from(10 + v)).collect();
     let weight: Vec<f64> = (0..6).flat_map(|v| [f64::from(v), f64::from(2 * v)]).collect();
@@ -45,7 +45,7 @@ fn vertices_keep_their_numbers_over_many_pieces() {
     std::fs::write(&path, &text).unwrap();
     assert!(text.len() > 2 * crate::edges::TEXT_PER_PIECE);
     let expected: Vec<(u64, u64)> = (0..n).flat_map(|v| [(v, (v + n - 1) % n), (v, (v + 1) % n)]).collect();
-    assert!(read_edges(&*read(&path).unwrap().edges).unwrap().0 == expected);
+    assert!(read_edges(&*read(&path).unwrap().edges).unwrap().0 == from_one(&expected));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn real_meshes() {
         assert!(recognises(&path, &std::fs::read(&path).unwrap()[..4096]));
         let raw = read(&path).unwrap();
         let (mut edges, _) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges.len(), raw.ids), (2 * m, Ids::Dense(Some(n))));
+        assert_eq!((edges.len(), raw.ids), (2 * m, Ids::FromOne(n)));
         let mut mirrored: Vec<(u64, u64)> = edges.iter().map(|&(u, v)| (v, u)).collect();
         edges.sort();
         mirrored.sort();
