@@ -51,6 +51,7 @@ impl IdMap {
     pub fn unknown(&self, id: u64) -> String {
         match self {
             Self::Named(..) => "an id".into(),
+            Self::Counted(first @ 1..) => format!("{id} (ids count from {first})"),
             _ => id.to_string(),
         }
     }

@@ -231,9 +231,16 @@ impl Shared {
             edges: self.edges.load(Relaxed),
             largest: self.end.load(Relaxed).checked_sub(1),
             distinct: counted.map(Presence::len),
+            has_zero: counted.is_none_or(Presence::has_zero),
         };
         let ending = build.source.finish(&seen)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
+        if let Some(last) = ending.last_id {
+            const SOME: usize = 1 << 16;
+            (1..=last)
+                .step_by(SOME)
+                .try_for_each(|id| self.see(&(id..=last).take(SOME).collect::<Vec<_>>()).map(drop))?;
+        }
         if !ending.first.is_empty() {
             let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()), self.first);
             self.take(0, &ending.first, &mut bucketer)?;

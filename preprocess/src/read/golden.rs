@@ -59,7 +59,7 @@ pub fn read_edges(source: &dyn EdgeSource) -> Result<EdgesAndValues> {
             batches.iter().flat_map(|(_, b)| b.sources.iter().copied().zip(b.targets.iter().copied())).collect();
         let values = batches.iter().flat_map(|(_, b)| b.values.clone()).collect::<Vec<u8>>();
         let largest = edges.iter().map(|&(u, v)| u.max(v)).max();
-        source.finish(&Seen { edges: edges.len() as u64, largest, distinct: None })?;
+        source.finish(&Seen { edges: edges.len() as u64, largest, distinct: None, has_zero: true })?;
         match &first {
             None => first = Some((edges, values)),
             Some(before) => assert!(*before == (edges, values), "another pass reads the same"),

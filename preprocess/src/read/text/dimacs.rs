@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::field::{shown, unsigned};
+use super::field::{counted, shown, unsigned};
 use super::value::integer;
 use super::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT};
@@ -178,7 +178,8 @@ impl EdgeSource for Arcs {
         let (promised, found) = (self.header.num_lines, self.arcs.load(Relaxed));
         if promised != found && !self.ignore_header {
             let problem = format!(
-                "promises {promised} edges, {found} follow: truncated or damaged, download it again or pass --ignore-header"
+                "promises {}, {found} follow: truncated or damaged, download it again or pass --ignore-header",
+                counted(promised, "edge")
             );
             return Err(Error::line(&self.path, self.header.line, problem));
         }
@@ -235,7 +236,7 @@ mod tests {
             ("p max 3 1\na 1 2 3\n", "line 1: expected `p sp VERTICES ARCS`"),
             ("p sp 3 2\na 1 2 3\n", "line 1: promises 2 edges, 1 follow"),
             ("p sp 3 18446744073709551615\na 1 2 3\n", "line 1: promises 18446744073709551615 edges, 1 follow"),
-            ("p sp 3 1\na 1 2 3\na 1 3 3\n", "line 1: promises 1 edges, 2 follow"),
+            ("p sp 3 1\na 1 2 3\na 1 3 3\n", "line 1: promises 1 edge, 2 follow"),
             ("p sp 3 1\nc x\na 0 2 3\n", "line 3: expected a vertex from 1 to 3, found `0`"),
             ("p sp 3 1\na 1 4 3\n", "line 2: expected a vertex from 1 to 3, found `4`"),
             ("p sp 3 1\na 1 -1 3\n", "found `-1`"),

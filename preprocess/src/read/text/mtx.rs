@@ -230,8 +230,9 @@ impl EdgeSource for MatrixEntries {
     fn finish(&self, _seen: &Seen) -> Result<Ending> {
         let (promised, found) = (self.header.num_entries, self.entries.load(Relaxed));
         if promised != found {
+            let entries = if promised == 1 { "entry" } else { "entries" };
             let problem =
-                format!("promises {promised} entries, {found} follow: truncated or damaged, download it again");
+                format!("promises {promised} {entries}, {found} follow: truncated or damaged, download it again");
             return Err(Error::line(&self.path, self.header.line, problem));
         }
         Ok(Ending { num_vertices: Some(self.num_vertices()), ..Ending::default() })
@@ -314,7 +315,7 @@ mod tests {
             (format!("{general}% x\n3 4 1\n"), &["line 3", "3 rows and 4 columns", "square"]),
             (format!("{general}3 3\n"), &["line 2", "expected `ROWS COLUMNS ENTRIES`"]),
             (format!("{general}3 3 2\n1 1 1\n"), &["line 2", "promises 2 entries, 1 follow"]),
-            (format!("{general}3 3 1\n1 1 1\n1 2 1\n"), &["line 2", "promises 1 entries, 2 follow"]),
+            (format!("{general}3 3 1\n1 1 1\n1 2 1\n"), &["line 2", "promises 1 entry, 2 follow"]),
             (format!("{general}3 3 1\n\n0 1 1\n"), &["line 4", "from 1 to 3, found `0`"]),
             (format!("{general}3 3 1\n4 1 1\n"), &["line 3", "from 1 to 3, found `4`"]),
             (format!("{general}3 3 1\n1 -1 1\n"), &["found `-1`"]),

@@ -82,6 +82,24 @@ fn bad_lines() {
 }
 
 #[test]
+fn edges_at_one_end_alone_are_refused_with_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.graph");
+    // Two edges, by the header; four directed ones, two of which have no reverse.
+    std::fs::write(&path, "4 2\n2 3\n1 4\n\n\n").unwrap();
+    let message = problem(read(&path));
+    let expected = "x.graph, line 1: edges are listed at one end alone: 3 entries name a larger vertex than their line's, 1 a smaller one: METIS";
+    assert!(message.contains(expected) && message.contains("pass --ignore-header"), "{message}");
+    let raw = open(&path, WantedColumns::default(), true, &gsplit_store::NoProgress).unwrap();
+    assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2), (1, 3), (2, 1), (2, 4)]);
+    let notes = raw.edges.finish(&Seen { edges: 4, ..Seen::default() }).unwrap().decisions;
+    assert!(notes[0].ends_with("1 a smaller one: entries are taken for directed edges"), "{notes:?}");
+    // Loops are their own reverse, and edges that are listed twice are so at both ends.
+    std::fs::write(&path, "2 3\n1 2 2 1\n1 1\n").unwrap();
+    read_edges(&*read(&path).unwrap().edges).unwrap();
+}
+
+#[test]
 fn real_meshes() {
     for (name, n, m) in [("4elt", 15_606, 45_878), ("wing", 62_032, 121_544)] {
         let Some(path) = real(&format!("metis-graphs/{name}.graph")) else { return };
