@@ -239,6 +239,12 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     };
     let built = build.run(writer, progress)?;
     build.clean_up()?;
+    if built.num_vertices == 0 {
+        return Err(Error::Graph("no edges and no vertices: expected at least one edge; was the file cut?".into()));
+    }
+    if built.edges_read == 0 {
+        progress.note("note: no edges in the input: all vertices are alone");
+    }
     let facts = writer.facts_mut();
     facts.extend(raw.facts.clone());
     facts.insert("edges_read".into(), built.edges_read);

@@ -8,7 +8,7 @@ use super::bad_input::message;
 use super::*;
 
 /// Options as the command line gives them.
-fn options(words: &str) -> ConvertOptions {
+pub(super) fn options(words: &str) -> ConvertOptions {
     let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
     let matches = command.try_get_matches_from(words.split(' ').filter(|word| !word.is_empty())).unwrap();
     ConvertOptions::from_arg_matches(&matches).unwrap()
@@ -52,9 +52,9 @@ fn graph(dataset: &Dataset) -> String {
 }
 
 /// Name of the file, its content, options, and the graph; or, after `error: `, what the line says.
-type Case = (&'static str, &'static str, &'static str, &'static str);
+pub(super) type Case = (&'static str, &'static str, &'static str, &'static str);
 
-fn check(cases: &[Case]) {
+pub(super) fn check(cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for (number, &(name, content, words, expected)) in cases.iter().enumerate() {
         let path = folder.path().join(number.to_string()).join(name);

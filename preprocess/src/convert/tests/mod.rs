@@ -1,5 +1,6 @@
 mod archives;
 mod bad_input;
+mod cells;
 mod downloads;
 mod from_one;
 mod golden;
