@@ -7,6 +7,7 @@ use gsplit_store::{Progress, Recipe};
 
 use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
+use super::text::field::counted;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -199,6 +200,7 @@ pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{num_vertices} vertices and only {borne_out} edges: expected an edge for every 64 vertices; check the counts and ids"
+        "{num_vertices} vertices and only {}: expected an edge for every 64 vertices; check the counts and ids",
+        counted(borne_out, "edge")
     ))
 }
