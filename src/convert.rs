@@ -9,7 +9,7 @@ use gsplit_preprocess::memory::shown;
 use gsplit_store::{Dataset, Progress, Split, shell_path};
 use serde_json::json;
 
-use crate::describe::report;
+use crate::describe::{number_of, report};
 use crate::headings;
 use crate::outputs::Outputs;
 use crate::ui::{self, Ui};
@@ -120,8 +120,9 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let found = positions.iter().filter(|at| reciprocal(at)).count();
     (found * 100 < sampled * FEW_RECIPROCAL).then(|| {
         let (input, out) = (shell_path(&args.input), shell_path(&args.out));
+        let edges = number_of(sampled as u64, "edge", "edges");
         format!(
-            "note: {} % of {sampled} edges looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
+            "note: {} % of {edges} looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
              --symmetrise --force`, with the options given now",
             found * 100 / sampled
         )
@@ -136,7 +137,7 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
         return None;
     }
     let (topology, n) = (dataset.topology(), dataset.num_vertices());
-    let first = dataset.original_ids().ok()?.map_or(0, |ids| ids.first().copied().unwrap_or(0));
+    let first = dataset.original_ids().ok()?.filter(|_| n > 0).map_or(0, |ids| ids.get(0));
     let is_target = |v: usize| !topology.in_neighbours(v as u32).is_empty();
     let targets = (0..n).take_while(|&v| is_target(v)).count();
     if first > 1 || targets < 2 || (targets..n).any(is_target) {
@@ -172,7 +173,8 @@ fn lacks_note(dataset: &Dataset) -> Option<String> {
 
 fn show(plan: &Plan, ui: &Ui) {
     ui.json(&json!({ "plan": plan, "memory": plan.memory(), "disk": plan.disk(), "seconds": plan.seconds() }));
-    ui.say(format_args!("{}: about {} vertices, {} edges", plan.format, plan.num_vertices, plan.num_edges));
+    let edges = number_of(plan.num_edges, "edge", "edges");
+    ui.say(format_args!("{}: about {}, {edges}", plan.format, number_of(plan.num_vertices, "vertex", "vertices")));
     ui.say(format_args!("  {:<24} {:>10} {:>10} {:>10} {:>8}", "stage", "memory", "output", "scratch", "seconds"));
     for stage in &plan.stages {
         let [memory, output, scratch] = [stage.memory, stage.output, stage.scratch].map(shown);

@@ -15,6 +15,11 @@ pub fn splits_json(splits: &[(Split, usize)]) -> Value {
     splits.iter().map(|(split, size)| (split.name().to_string(), json!(size))).collect::<Map<_, _>>().into()
 }
 
+/// `count` things, by the word for one or that for several.
+pub fn number_of(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// Says the size of the graph, then features, labels and splits, one line each.
 pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     let manifest = dataset.manifest();
@@ -27,10 +32,10 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         + &counted("self_loops_dropped", "self-loops dropped")
         + &counted("weights_missing", "edges without a weight (NaN)");
     ui.say(format_args!(
-        "{}: {} vertices, {} edges{changes}",
+        "{}: {}, {}{changes}",
         dataset.name(),
-        manifest.num_vertices,
-        manifest.num_edges
+        number_of(manifest.num_vertices, "vertex", "vertices"),
+        number_of(manifest.num_edges, "edge", "edges")
     ));
     if let Some(shard) = dataset.shard() {
         let origin = dataset.fingerprint();
@@ -169,6 +174,9 @@ fn say_columns(manifest: &DatasetManifest, ui: &Ui) {
     if manifest.string_ids {
         ui.say("  ids       strings in the input, kept");
     }
+    if manifest.first_id > 0 {
+        ui.say(format!("  ids       count from {}, as in the input", manifest.first_id));
+    }
 }
 
 fn describe_columns(columns: &Columns) -> String {
@@ -196,6 +204,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "columns": manifest.columns,
         "edge_columns": manifest.edge_columns,
         "string_ids": manifest.string_ids,
+        "first_id": manifest.first_id,
         "links": manifest.links,
         "recipe": manifest.recipe,
         "splits": splits_json(&splits),

@@ -229,10 +229,10 @@ fn in_order(path: &Path, rows: Rows, dataset: &Dataset) -> Result<Vec<u16>> {
 
 /// The row of each vertex's original id.
 fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16>> {
-    let Some(ids) = dataset.original_ids()? else {
+    let Some(ids) = dataset.listed_ids()? else {
         let why = match dataset.manifest().string_ids {
             true => "the ids of the raw input were strings; bring the parts into the order of the dataset's vertices",
-            false => "the dataset kept the ids of the raw input; leave it out",
+            false => "vertices are in the order of the raw input's ids already; leave it out",
         };
         return Err(Error::Option(format!("--by-original-id: {why}")));
     };
@@ -369,6 +369,6 @@ mod tests {
             ImportOptions { import: Some(file.clone()), by_original_id: false }.read(&dataset, None).unwrap_err();
         assert!(message.to_string().ends_with("pass --by-original-id"), "{message}");
         let message = import(b"0\n1\n", 2, None, true).unwrap_err().to_string();
-        assert!(message.contains("--by-original-id: the dataset kept the ids"), "{message}");
+        assert!(message.contains("--by-original-id: vertices are in the order"), "{message}");
     }
 }

@@ -62,6 +62,8 @@ def test_original_ids(golden: gsplit.Dataset, tmp_path: Path) -> None:
     texts = np.frombuffer(ids.chunk(0).buffers()[2], np.uint8)
     assert lies_in(texts, tmp_path / "strings/nodes/original_id.arrow")
     assert gsplit.open(six.write(tmp_path / "plain")).original_ids is None
+    counted = gsplit.open(six.write(tmp_path / "counted", first_id=1)).original_ids
+    assert counted.dtype == np.uint64 and counted.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_labels_and_splits(golden: gsplit.Dataset) -> None:

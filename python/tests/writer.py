@@ -118,6 +118,7 @@ def write_dataset(
     columns: dict[str, Array] | None = None,
     edge_columns: dict[str, Array] | None = None,
     original_ids: Array | list[str] | None = None,
+    first_id: int = 0,
 ) -> Path:
     """Writes a dataset. Labels: int `[n]`; bool `[n, num_classes]` for several a vertex; float32 `[n]`, numbers."""
     write_npy(path / "topology/indptr.npy", indptr)
@@ -157,6 +158,7 @@ def write_dataset(
         "columns": described(columns or {}),
         "edge_columns": described(edge_columns or {}),
         "string_ids": string_ids,
+        **({"first_id": first_id} if first_id else {}),
         "files": records(path, [name for name in names if name != "dataset.json"]),
         "provenance": {"tool_version": "0", "command": "test", "options": {}, "sources": [], "facts": {}},
     }

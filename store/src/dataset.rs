@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::manifest::{Axis, Columns};
 use crate::shard::OWNED;
 use crate::{
-    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, RowIndex,
-    Split, Topology, bare_key,
+    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, OriginalIds, Result,
+    RowIndex, Split, Topology, bare_key,
 };
 use crate::{check, document};
 
@@ -236,7 +236,13 @@ impl Dataset {
     }
 
     /// The ids of the raw input where they are numbers, `None` when they are the dataset's own or strings.
-    pub fn original_ids(&self) -> Result<Option<Column<u64>>> {
+    pub fn original_ids(&self) -> Result<Option<OriginalIds>> {
+        let counted = OriginalIds::counted(self.manifest.first_id, self.num_vertices());
+        Ok(self.listed_ids()?.map(OriginalIds::Listed).or(counted))
+    }
+
+    /// The same, where a file lists them.
+    pub fn listed_ids(&self) -> Result<Option<Column<u64>>> {
         self.expect_ids()?;
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
             return Ok(None);

@@ -55,6 +55,8 @@ pub(crate) struct Staged {
     pub(crate) vertex_weights: Vec<String>,
     pub(crate) string_ids: bool,
     #[serde(default)]
+    pub(crate) first_id: u64,
+    #[serde(default)]
     pub(crate) links: Option<LinkInfo>,
     #[serde(default)]
     pub(crate) shard: Option<ShardInfo>,
@@ -77,6 +79,7 @@ impl Staged {
             edge_columns: self.edge_columns,
             vertex_weights: self.vertex_weights,
             string_ids: self.string_ids,
+            first_id: self.first_id,
             links: self.links,
             shard: self.shard,
             files: self.files,

@@ -16,7 +16,8 @@
 //!                                  of numbers to learn f32[n], NaN = unlabelled
 //!   nodes/<name>.npy               further node columns: [n] or [n, w] of any little-endian number
 //!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed;
-//!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings
+//!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings; neither where vertex v has the
+//!                                  id v, or v + `first_id` of the manifest
 //!   splits/{train,valid,test}.npy  u32, ascending
 //!   links/                         pairs of vertices and their negatives, where the graph came with a split of links ([`Links`])
 //!   presample/<key>/               presample.json and the counters of [`Presample`]
@@ -47,6 +48,7 @@ mod epoch;
 mod error;
 mod faults;
 mod features;
+mod ids;
 mod journal;
 mod kinds;
 mod labels;
@@ -85,6 +87,7 @@ pub use features::{
     DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead,
     VisitRow, WrittenFeatures, planned_reads,
 };
+pub use ids::OriginalIds;
 pub use kinds::Kinds;
 pub use labels::{ClassLabels, HeldLabels, Label, LabelWriter, MultiLabelWriter, MultiLabels, NumericLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};

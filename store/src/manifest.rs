@@ -103,6 +103,9 @@ pub struct DatasetManifest {
     pub vertex_weights: Vec<String>,
     /// Whether the raw input's ids were strings: `nodes/original_id.arrow` holds them.
     pub string_ids: bool,
+    /// The raw input's id of vertex 0, where its ids count the vertices without a gap: 1 for Matrix Market, METIS and DIMACS.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_id: u64,
     /// The split of links, when the graph came with one: `links/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkInfo>,
@@ -113,6 +116,10 @@ pub struct DatasetManifest {
     pub files: Files,
     /// How it was made.
     pub provenance: Provenance,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Columns by name.

@@ -161,3 +161,32 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     assert!(said.contains("not scored: the dataset's classes have no names, and the model's have some"), "{said}");
     assert!(!told.contains("accuracy"), "{told}");
 }
+
+#[test]
+fn vertices_of_a_metis_file_keep_their_numbers_to_the_predictions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // A ring: vertex v, from 1, beside the ones before and behind it.
+    let n = 24;
+    let lines: String = (0..n).map(|v| format!("{} {}\n", (v + n - 1) % n + 1, (v + 1) % n + 1)).collect();
+    fs::write(folder.join("g.graph"), format!("{n} {n}\n{lines}")).unwrap();
+    let rows: String = (1..=n).rev().map(|id| format!("{id},{},{}\n", f64::from(id) / 2.0, id % 2)).collect();
+    fs::write(folder.join("nodes.csv"), format!("id,f,class\n{rows}")).unwrap();
+    ok(folder, &["convert", "g.graph", "--nodes", "nodes.csv", "--random-split", "0.5,0.25,0.25", "--out", "ds"]);
+    let shown = ok(folder, &["inspect", "ds"]);
+    assert!(shown.contains("ids       count from 1, as in the input"), "{shown}");
+    ok(folder, &["export", "ds", "--format", "snap", "--original-ids", "--out", "out.txt"]);
+    let edges = fs::read_to_string(folder.join("out.txt")).unwrap();
+    assert!(edges.contains("\n24\t1\n") && !edges.contains("\n0\t"), "{edges}");
+    ok(folder, &["train", "ds", "--epochs", "1", "--fanouts", "2,2", "--checkpoint", "c"]);
+    ok(folder, &["infer", "ds", "--checkpoint", "c", "--out", "p.npy"]);
+    let ids = fs::read(folder.join("p.ids.npy")).unwrap();
+    let expected: Vec<u8> = (1..=24u64).flat_map(u64::to_le_bytes).collect();
+    assert!(ids.ends_with(&expected), "ids of predictions are those of the file");
+    fs::write(folder.join("nodes.csv"), format!("id,f,class\n0,1,1\n{rows}")).unwrap();
+    let line = fails(folder, &["convert", "g.graph", "--nodes", "nodes.csv", "--out", "other"], 1);
+    assert!(
+        line.contains("nodes.csv: line 2: id 0: ids of the graph file count from 1, its 24 vertices to 24"),
+        "{line}"
+    );
+}

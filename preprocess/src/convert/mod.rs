@@ -231,6 +231,7 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
         source: raw.edges.as_ref(),
         ids: raw.ids,
         node_ids: raw.node_ids.as_deref().or(raw.alone.as_deref()),
+        table: raw.table(),
         options: options.build,
         are_costs: options.read.edge_weights.is_some(),
         memory: options.budget(),
@@ -238,6 +239,12 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     };
     let built = build.run(writer, progress)?;
     build.clean_up()?;
+    if built.num_vertices == 0 {
+        return Err(Error::Graph("no edges and no vertices: expected at least one edge; was the file cut?".into()));
+    }
+    if built.edges_read == 0 {
+        progress.note("note: no edges in the input: all vertices are alone");
+    }
     let facts = writer.facts_mut();
     facts.extend(raw.facts.clone());
     facts.insert("edges_read".into(), built.edges_read);

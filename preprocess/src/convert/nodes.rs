@@ -60,7 +60,10 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     }
     let splits = match (&drawn, &raw.splits) {
         (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
-        (None, Some(splits)) => Some(vertices(splits, &IdMap::of(writer)?, n)?),
+        (None, Some(splits)) => {
+            let found = vertices(splits, &IdMap::of(writer)?, n);
+            Some(found.map_err(|error| in_nodes(error, options.read.nodes.as_deref()))?)
+        }
         (None, None) => None,
     };
     match splits {
@@ -183,6 +186,14 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
         Ok(())
     })?;
     Ok(writer.add_multi_labels(out)?)
+}
+
+/// A problem with splits, which come with the vertices at `nodes` where that is named, else with the graph.
+fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
+    match (error, nodes) {
+        (Error::Graph(problem), Some(path)) => Error::input(path, problem),
+        (error, _) => error,
+    }
 }
 
 /// The vertices of splits by the ids of the input. Splits may not overlap.

@@ -81,11 +81,11 @@ pub fn plan(source: &Path, out: &Path, options: &ConvertOptions, progress: &dyn 
 pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<Plan> {
     let raw = &input.raw;
     let mut estimate = raw.edges.estimate()?;
-    match raw.ids {
-        Ids::Dense(Some(n)) => estimate.vertices = n,
-        Ids::Dense(None) => {}
+    match raw.ids.num_vertices() {
+        Some(n) => estimate.vertices = n,
         // Ids may be any numbers; vertices are the two ends of an edge, or rows.
-        Ids::Sparse => estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2)),
+        None if raw.ids == Ids::Sparse => estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2)),
+        None => {}
     }
     // Edges are estimated, but not so badly.
     if raw.node_ids.is_none() && plausible(estimate.vertices, estimate.edges.saturating_mul(4)).is_err() {

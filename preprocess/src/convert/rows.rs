@@ -41,13 +41,14 @@ impl RowOrder {
     pub fn of(raw: &Raw, dataset: &DatasetWriter, options: &NodeTableOptions) -> Result<Self> {
         let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
         let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
-        let path = raw.files.last().map_or(Path::new(""), |path| path.as_path());
+        let path = raw.table();
         let mut vertices: Vec<u32> = Vec::new();
         for_each_batch(table.as_ref(), |batch| {
             for &id in &batch.sources {
                 let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < num_vertices);
                 vertices.push(vertex.ok_or_else(|| {
-                    Error::Graph(format!("the table of vertices names {}, which is none", ids.unknown(id)))
+                    let place = table.place(vertices.len() as u64);
+                    Error::input(path, format!("{place}: {} is no vertex of the graph", ids.unknown(id)))
                 })?);
             }
             Ok(())

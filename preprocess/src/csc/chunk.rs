@@ -39,29 +39,32 @@ pub struct Bucketer {
     shift: u32,
     options: BuildOptions,
     value_bytes: usize,
+    /// Id of vertex 0.
+    first: u64,
     cursors: Vec<u32>,
 }
 
 impl Bucketer {
-    /// For buckets of 2^`shift` targets and edges with `value_bytes` of values each.
-    pub fn new(shift: u32, options: BuildOptions, value_bytes: usize) -> Self {
-        Self { shift, options, value_bytes, cursors: Vec::new() }
+    /// For buckets of 2^`shift` targets and edges with `value_bytes` of values each, whose ids count from `first`.
+    pub fn new(shift: u32, options: BuildOptions, value_bytes: usize, first: u64) -> Self {
+        Self { shift, options, value_bytes, first, cursors: Vec::new() }
     }
 
-    /// The edges of `batch`, whose ids are at most `largest`, below 2^32: as the options want them, with their reverses
+    /// The edges of `batch`, whose ids are from the first to `largest`, so many below 2^32: as the options want them, with their reverses
     /// and without self-loops. Also returns the number of self-loops in the batch.
     pub fn sort(&mut self, number: u64, batch: &EdgeBatch, largest: u64) -> (Chunk, u64) {
         let (shift, reverse, keep_loops) = (self.shift, self.options.symmetrise, !self.options.drop_self_loops);
+        let first = self.first;
         self.cursors.clear();
-        self.cursors.resize((largest >> shift) as usize + 1, 0);
+        self.cursors.resize((largest.saturating_sub(first) >> shift) as usize + 1, 0);
         let cursors = &mut self.cursors[..];
         let mut loops = 0;
         for (&u, &v) in batch.sources.iter().zip(&batch.targets) {
             let is_loop = u == v;
             loops += u64::from(is_loop);
-            cursors[(v >> shift) as usize] += u32::from(!is_loop | keep_loops);
+            cursors[((v - first) >> shift) as usize] += u32::from(!is_loop | keep_loops);
             if reverse {
-                cursors[(u >> shift) as usize] += u32::from(!is_loop);
+                cursors[((u - first) >> shift) as usize] += u32::from(!is_loop);
             }
         }
         let (ends, total) = starts_from_counts(cursors);
@@ -74,6 +77,7 @@ impl Bucketer {
         };
         let mask = (1u64 << shift) - 1;
         let mut put = |u: u64, v: u64, edge: usize| {
+            let (u, v) = (u - first, v - first);
             let cursor = &mut cursors[(v >> shift) as usize];
             let at = *cursor as usize;
             *cursor += 1;

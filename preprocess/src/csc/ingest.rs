@@ -69,6 +69,8 @@ struct Shared {
     presence_limit: u64,
     /// Ids that are not compacted were too scattered to be counted.
     lost_count: AtomicBool,
+    /// Id of vertex 0.
+    first: u64,
     /// Ids must be below this.
     limit: u64,
     edges: AtomicU64,
@@ -121,7 +123,7 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
 /// bitmap.
 pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Attempt<Ingested>> {
     let vertices = match build.ids {
-        Ids::Dense(Some(n)) => n,
+        Ids::Dense(Some(n)) | Ids::FromOne(n) => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
     };
     let value_bytes = row_bytes(build.source.columns());
@@ -131,20 +133,18 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
     let shared = Shared {
         store: EdgeStore::new(&build.scratch, value_bytes, memory.saturating_sub(fixed).max(memory / 4)),
         sparse: build.ids == Ids::Sparse,
-        presence: (!matches!(build.ids, Ids::Dense(Some(_)))).then(Presence::new),
+        presence: build.ids.num_vertices().is_none().then(Presence::new),
         presence_limit: (memory / 4).max(LEAST_PRESENCE),
         lost_count: AtomicBool::new(false),
-        limit: match build.ids {
-            Ids::Dense(Some(n)) => n.min(1 << 32),
-            _ => 1 << 32,
-        },
+        first: build.ids.first(),
+        limit: build.ids.num_vertices().map_or(1 << 32, |n| n.min(1 << 32) + build.ids.first()),
         edges: AtomicU64::new(0),
         loops: AtomicU64::new(0),
         weights: WeightPlace::of(build.source.columns(), build.are_costs),
         weights_missing: AtomicU64::new(0),
         end: AtomicU64::new(0),
     };
-    let bucketer = || Bucketer::new(shift, build.options, value_bytes);
+    let bucketer = || Bucketer::new(shift, build.options, value_bytes, build.ids.first());
     let read =
         for_each_parallel(build.source, threads, "reading edges", progress, bucketer, |bucketer, number, batch| {
             shared.take(number, batch, bucketer)
@@ -200,11 +200,25 @@ impl Shared {
         }
     }
 
+    /// A row of the table of vertices whose id is none of the `n` of the graph.
+    fn unknown(&self, build: &Build<'_>, row: u64, id: u64, n: u64) -> Error {
+        let place = build.node_ids.map_or_else(String::new, |table| table.place(row));
+        let (first, last) = (self.first, (self.first + n).saturating_sub(1));
+        let problem = format!("{place}: id {id}: ids of the graph file count from {first}, its {n} vertices to {last}");
+        Error::input(build.table, problem)
+    }
+
     /// Adds what is known only now, and decides what the vertices are.
     fn finish(self, build: &Build<'_>, shift: u32, progress: &dyn Progress) -> Result<Ingested, Stop> {
         if let Some(ids) = build.node_ids {
-            let mut seen = Ok(None);
+            let (mut seen, mut row) = (Ok(None), 0);
             for_each_batch(ids, |batch| {
+                let known = self.first..self.limit;
+                let strange = batch.sources.iter().position(|id| !self.sparse && !known.contains(id));
+                if let (Some(at), Some(n)) = (strange, build.ids.num_vertices()) {
+                    return Err(self.unknown(build, row + at as u64, batch.sources[at], n));
+                }
+                row += batch.len() as u64;
                 if seen.is_ok() {
                     seen = self.see(&batch.sources);
                 }
@@ -217,18 +231,22 @@ impl Shared {
             edges: self.edges.load(Relaxed),
             largest: self.end.load(Relaxed).checked_sub(1),
             distinct: counted.map(Presence::len),
+            has_zero: counted.is_none_or(Presence::has_zero),
         };
         let ending = build.source.finish(&seen)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
+        if let Some(last) = ending.last_id {
+            const SOME: usize = 1 << 16;
+            (1..=last)
+                .step_by(SOME)
+                .try_for_each(|id| self.see(&(id..=last).take(SOME).collect::<Vec<_>>()).map(drop))?;
+        }
         if !ending.first.is_empty() {
-            let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()));
+            let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()), self.first);
             self.take(0, &ending.first, &mut bucketer)?;
         }
-        let end = self.end.load(Relaxed);
-        let stated = match build.ids {
-            Ids::Dense(Some(n)) => Some(n),
-            _ => ending.num_vertices,
-        };
+        let end = self.end.load(Relaxed).saturating_sub(self.first);
+        let stated = build.ids.num_vertices().or(ending.num_vertices);
         let ranks = self.presence.filter(|_| self.sparse && stated.is_none()).map(Presence::into_ranks);
         let ranks = ranks.filter(|ranks| !ranks.is_identity());
         let num_vertices = stated.unwrap_or(ranks.as_ref().map_or(end, Ranks::len));

@@ -65,12 +65,14 @@ impl Keys {
         found.merge()?;
         let edges = edges.into_inner();
         let largest = (edges > 0).then(|| largest.into_inner());
-        let seen = Seen { edges, largest, distinct: Some(found.ids.len() as u64) };
+        let seen =
+            Seen { edges, largest, distinct: Some(found.ids.len() as u64), has_zero: found.ids.first() == Some(&0) };
         let ending = build.source.finish(&seen)?;
         ending.decisions.iter().for_each(|line| progress.decide(line));
         if let Some(n) = ending.num_vertices {
             return Err(Error::Graph(format!("{n} vertices: ids are 32-bit, so at most {} are supported", u32::MAX)));
         }
+        found.add(&(1..=ending.last_id.unwrap_or(0)).collect::<Vec<_>>(), &[])?;
         found.add(&ending.first.sources, &ending.first.names)?;
         found.add(&ending.first.targets, &[])?;
         found.merge()?;

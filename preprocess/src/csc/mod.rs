@@ -32,7 +32,7 @@ mod table;
 mod tests;
 mod weights;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gsplit_store::{DatasetWriter, Progress};
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,8 @@ pub struct Build<'a> {
     pub ids: Ids,
     /// Further ids that are vertices, with or without edges.
     pub node_ids: Option<&'a dyn EdgeSource>,
+    /// File of `node_ids`, for messages.
+    pub table: &'a Path,
     /// Options of what happens to the edges.
     pub options: BuildOptions,
     /// Whether the weights of edges have to be costs: numbers from 0, none missing.
@@ -188,7 +190,7 @@ impl Build<'_> {
                 }
                 dataset.add_original_id_writer(writer)?;
             }
-            (None, None) => {}
+            (None, None) => dataset.set_first_id(self.ids.first()),
         }
         let dropped = if self.options.drop_self_loops { ingested.self_loops } else { 0 };
         let reverses = if self.options.symmetrise { ingested.edges - ingested.self_loops } else { 0 };

@@ -50,6 +50,11 @@ impl Presence {
         true
     }
 
+    /// Whether 0 is in it.
+    pub fn has_zero(&self) -> bool {
+        self.segments[0].get().is_some_and(|segment| segment[0].load(Relaxed) & 1 == 1)
+    }
+
     /// Number of ids.
     pub fn len(&self) -> u64 {
         let segments = self.segments.iter().filter_map(OnceLock::get);

@@ -1,6 +1,7 @@
 //! The build against its definition, for every way through it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
@@ -165,6 +166,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
         source: &edges,
         ids,
         node_ids: None,
+        table: Path::new(""),
         options,
         are_costs: false,
         memory: Memory::default(),
@@ -197,7 +199,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
 fn read_back(dataset: &Dataset, listed: &EdgesInMemory) -> Expected {
     let n = dataset.num_vertices();
     let names = match (dataset.original_ids().unwrap(), dataset.original_names().unwrap()) {
-        (Some(ids), _) => ids.iter().map(u64::to_string).collect(),
+        (Some(ids), _) => ids.to_vec().iter().map(u64::to_string).collect(),
         (_, Some(names)) => names.iter().map(|name| name.unwrap().to_string()).collect(),
         _ => (0..n).map(|v| v.to_string()).collect(),
     };
@@ -335,6 +337,7 @@ fn ids_out_of_range_are_refused() {
             source: &edges,
             ids,
             node_ids: None,
+            table: Path::new(""),
             options,
             are_costs: false,
             memory: Memory::default(),

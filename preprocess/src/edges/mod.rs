@@ -119,6 +119,8 @@ pub struct Seen {
     pub largest: Option<u64>,
     /// Number of distinct ids, where ids are compacted and so counted.
     pub distinct: Option<u64>,
+    /// Whether 0 may be an id.
+    pub has_zero: bool,
 }
 
 /// Estimate of the edges before they are read. Sizes may be off; they are for plans, never for trust.
@@ -139,6 +141,8 @@ pub struct Ending {
     pub first: EdgeBatch,
     /// The number of vertices, when the input states it.
     pub num_vertices: Option<u64>,
+    /// All numbers from 1 to this one are ids, when the input states it.
+    pub last_id: Option<u64>,
     /// How the input was understood, for the user.
     pub decisions: Vec<String>,
 }

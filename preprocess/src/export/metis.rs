@@ -86,6 +86,7 @@ pub(super) fn write(
     let named = &source.dataset().manifest().vertex_weights;
     holds.extend(named.iter().map(|name| source.node_part(name)));
     holds.extend((named.is_empty() && !loads.is_empty()).then(|| source.node_part(VERTEX_WEIGHT)));
+    holds.extend(source.part_from_one());
     Ok(Written { num_edges: edges, holds })
 }
 

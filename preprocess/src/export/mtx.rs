@@ -47,6 +47,7 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
         Ok(())
     })?;
     sink.finish()?;
-    let holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    holds.extend(source.part_from_one());
     Ok(Written { num_edges: m as u64, holds })
 }

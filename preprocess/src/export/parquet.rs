@@ -242,7 +242,7 @@ fn original_ids(source: &Source<'_>, original: &Original, vertices: impl Iterato
         }
         Original::Numbers(ids) => {
             let signed = |v: u32| {
-                let id = ids[v as usize];
+                let id = ids.get(v as usize);
                 i64::try_from(id).map_err(|_| {
                     let path = source.file("nodes/original_id.npy");
                     let problem = format!("vertex {v} has the original id {id}, tables hold ids below 2^63");

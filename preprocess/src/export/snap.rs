@@ -49,7 +49,7 @@ pub(super) fn write(
 fn push_id(text: &mut Vec<u8>, original: Option<&Original>, v: u32) -> Result<()> {
     match original {
         None => push_int(text, v),
-        Some(Original::Numbers(ids)) => push_int(text, ids[v as usize]),
+        Some(Original::Numbers(ids)) => push_int(text, ids.get(v as usize)),
         Some(Original::Names(names)) => {
             let name = names.get(v)?;
             if name.is_empty() || name.starts_with('#') || name.contains(char::is_whitespace) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gsplit_store::{
     Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable,
-    MultiLabels, Names, Split, Topology,
+    MultiLabels, Names, OriginalIds, Split, Topology,
 };
 use half::{bf16, f16};
 
@@ -44,7 +44,7 @@ pub(super) enum Labels {
 /// The raw input's ids.
 pub(super) enum Original {
     /// Numbers.
-    Numbers(Column<u64>),
+    Numbers(OriginalIds),
     /// Strings.
     Names(Names),
 }
@@ -195,6 +195,11 @@ impl<'a> Source<'a> {
     /// Name of the original ids.
     pub fn original_part(&self) -> String {
         "original ids".into()
+    }
+
+    /// The same where these count from 1, as those of Matrix Market and METIS do.
+    pub fn part_from_one(&self) -> Option<String> {
+        (self.dataset.manifest().first_id == 1).then(|| self.original_part())
     }
 
     /// The weights of the edges, where there is a column `weight` of one value an edge.

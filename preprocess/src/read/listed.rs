@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Result;
+use crate::read::text::field::counted;
 
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
 
@@ -74,7 +75,9 @@ impl EdgeSource for ListedEnds {
         let mut ending = self.edges.finish(&Seen { edges: seen.edges + dropped, distinct: None, ..*seen })?;
         let dropped = dropped + self.keep(&mut ending.first);
         if dropped > 0 {
-            ending.decisions.push(format!("{dropped} edges dropped, at vertices without a row in the table"));
+            ending
+                .decisions
+                .push(format!("{} dropped, at vertices without a row in the table", counted(dropped, "edge")));
         }
         Ok(Ending { num_vertices: None, ..ending })
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::detect::Format;
-use super::table::choice::NONE;
+use super::table::choice::{IdKind, NONE};
 use super::text::line::Delimiter;
 use super::text::style::Decimal;
 use crate::edges::EdgeColumn;
@@ -48,6 +48,11 @@ pub struct ReadOptions {
     #[arg(long, value_name = "point|comma")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
+    /// Tables: type of the ids. text keeps them as they are written, number takes 007 for 7 [default: numbers where the first rows have
+    /// them, or asked]
+    #[arg(long, value_name = "text|number", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_type: Option<IdKind>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
     /// names that belong together, as src and dst, user_a and user_b, or asked]
     #[arg(long, value_name = "COLUMN")]
@@ -230,14 +235,18 @@ pub struct TextOptions {
     pub delimiter: Option<Delimiter>,
     /// Mark before the fraction of numbers.
     pub decimal: Option<Decimal>,
+    /// Type of ids.
+    pub id_type: Option<IdKind>,
+    /// Whether the ends of edges, or their weight, are columns that an option names.
+    pub names_columns: bool,
     /// A table of vertices: without a header it is refused.
     pub must_have_header: bool,
 }
 
 impl TextOptions {
-    /// Whether one is given.
+    /// Whether one is given that only tables understand.
     pub fn are_given(self) -> bool {
-        self.header.is_some() || self.delimiter.is_some()
+        self.header.is_some() || self.delimiter.is_some() || self.names_columns || self.id_type == Some(IdKind::Text)
     }
 }
 
@@ -333,6 +342,7 @@ impl ReadOptions {
             ("--source-column", self.source_column.is_some() && !table, named_columns),
             ("--target-column", self.target_column.is_some() && !table, named_columns),
             ("--edge-weights", self.edge_weights.is_some() && !table, named_columns),
+            ("--id-type", self.id_type.is_some() && !table && self.nodes.is_none(), "is for tables"),
             ("--header", self.header.is_some() && format != Format::Csv, of_text),
             ("--delimiter", self.delimiter.is_some() && format != Format::Csv, of_text),
             (
@@ -378,7 +388,15 @@ impl ReadOptions {
 
     /// The part for text that is a table.
     pub fn text(&self) -> TextOptions {
-        TextOptions { header: self.header, delimiter: self.delimiter, decimal: self.decimal, must_have_header: false }
+        let columns = [&self.source_column, &self.target_column, &self.edge_weights];
+        TextOptions {
+            header: self.header,
+            delimiter: self.delimiter,
+            decimal: self.decimal,
+            id_type: self.id_type,
+            names_columns: columns.iter().any(|column| column.is_some()),
+            must_have_header: false,
+        }
     }
 
     /// The part for arrays by name.

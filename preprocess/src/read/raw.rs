@@ -7,6 +7,7 @@ use gsplit_store::{Progress, Recipe};
 
 use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
+use super::text::field::counted;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -51,8 +52,26 @@ pub enum Ids {
     /// The vertices themselves, from 0. The number of vertices where the input states it; else it is the largest id and
     /// one.
     Dense(Option<u64>),
+    /// Numbers from 1 to this number of vertices: vertex v has the id v + 1.
+    FromOne(u64),
     /// Any numbers, or hashes of strings: compacted, numbers in ascending order and strings in theirs.
     Sparse,
+}
+
+impl Ids {
+    /// The id of vertex 0, where ids are not compacted.
+    pub fn first(self) -> u64 {
+        u64::from(matches!(self, Self::FromOne(_)))
+    }
+
+    /// The number of vertices, where the input states it.
+    pub fn num_vertices(self) -> Option<u64> {
+        match self {
+            Self::Dense(n) => n,
+            Self::FromOne(n) => Some(n),
+            Self::Sparse => None,
+        }
+    }
 }
 
 impl Raw {
@@ -79,6 +98,11 @@ impl Raw {
 }
 
 impl Raw {
+    /// The table of vertices among the files: the last.
+    pub fn table(&self) -> &Path {
+        self.files.last().map_or(Path::new(""), |path| path.as_path())
+    }
+
     /// The same with sources and targets kept apart, as vertices of two kinds.
     ///
     /// # Errors
@@ -176,6 +200,7 @@ pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{num_vertices} vertices and only {borne_out} edges: expected an edge for every 64 vertices; check the counts and ids"
+        "{num_vertices} vertices and only {}: expected an edge for every 64 vertices; check the counts and ids",
+        counted(borne_out, "edge")
     ))
 }

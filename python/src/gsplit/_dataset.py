@@ -119,14 +119,15 @@ class Dataset:
     def original_ids(self) -> npt.NDArray[np.uint64] | pa.ChunkedArray | None:
         """The id of each vertex in the raw input.
 
-        uint64 `[n]`, a memmap, for numbers; a pyarrow array of `n` strings, not copied, for strings; `None` when they
-        are the dataset's own.
+        uint64 `[n]` for numbers, a memmap unless they count from a first one; a pyarrow array of `n` strings, not
+        copied, for strings; `None` when they are the dataset's own.
         """
         self._expect_whole("original ids")
         if self._manifest.flag("string_ids"):
             return self._string_ids(self._part("nodes/original_id.arrow", "original ids", "convert it again"))
         if "nodes/original_id.npy" not in self._manifest.section("files").content:
-            return None
+            first = self.manifest.get("first_id", 0)
+            return np.arange(first, first + self.num_vertices, dtype=np.uint64) if first else None
         return self._map("nodes/original_id.npy", "<u8", (self.num_vertices,))
 
     @property

@@ -58,7 +58,7 @@ fn check_numbers(dataset: &Dataset) -> Result<()> {
 }
 
 pub(super) fn check_original_ids(dataset: &Dataset) -> Result<()> {
-    let Some(ids) = dataset.original_ids()? else { return Ok(()) };
+    let Some(ids) = dataset.listed_ids()? else { return Ok(()) };
     let kinds = kinds(dataset)?;
     match distinct(ids.iter().enumerate().map(|(v, &id)| (kinds(v), id)).collect()) {
         true => Ok(()),

@@ -17,8 +17,18 @@ const ORIGINAL_NAMES: &str = "nodes/original_id.arrow";
 
 impl DatasetWriter {
     /// The original ids that were added, if ids were numbers and were compacted.
-    pub fn original_ids(&self) -> Result<Option<Column<u64>>> {
+    pub fn listed_ids(&self) -> Result<Option<Column<u64>>> {
         self.staged(ORIGINAL_IDS).map(Column::open).transpose()
+    }
+
+    /// The original id of vertex 0, where ids count the vertices.
+    pub fn first_id(&self) -> u64 {
+        self.journal.staged.first_id
+    }
+
+    /// Says that the original id of vertex v is `first` + v.
+    pub fn set_first_id(&mut self, first: u64) {
+        self.journal.staged.first_id = first;
     }
 
     /// The original ids that were added, if they were strings.

@@ -153,7 +153,7 @@ impl DatasetWriter {
         let staged = &mut self.journal.staged;
         (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
         (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
-        staged.numeric_label = manifest.numeric_label;
+        (staged.numeric_label, staged.first_id) = (manifest.numeric_label, manifest.first_id);
         staged.columns.extend(manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone())));
         staged.class_names.clone_from(&manifest.class_names);
         staged.recipe.clone_from(&manifest.recipe);

@@ -20,7 +20,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema};
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Column, ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter};
+use gsplit_store::{ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter, OriginalIds};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -96,7 +96,7 @@ pub enum OutputIds {
     /// The dataset's own.
     Own,
     /// Numbers.
-    Numbers(Column<u64>),
+    Numbers(OriginalIds),
     /// Strings.
     Names(Names),
 }
@@ -125,7 +125,7 @@ impl OutputIds {
 
     fn number(&self, v: u32) -> u64 {
         match self {
-            Self::Numbers(ids) => ids[v as usize],
+            Self::Numbers(ids) => ids.get(v as usize),
             _ => u64::from(v),
         }
     }

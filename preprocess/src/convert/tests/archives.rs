@@ -232,7 +232,7 @@ fn counts_that_would_exhaust_memory() {
     std::fs::write(&path, "0 4000000000\n").unwrap();
     let options = ConvertOptions { read: ReadOptions { keep_ids: true, ..Default::default() }, ..Default::default() };
     let message = self::message(&path, &options);
-    assert!(message.contains("edges.txt: 4000000001 vertices and only 1 edges"), "{message}");
+    assert!(message.contains("edges.txt: 4000000001 vertices and only 1 edge:"), "{message}");
 }
 
 /// As Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, of which most are zero.

@@ -8,7 +8,7 @@ use super::bad_input::message;
 use super::*;
 
 /// Options as the command line gives them.
-fn options(words: &str) -> ConvertOptions {
+pub(super) fn options(words: &str) -> ConvertOptions {
     let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
     let matches = command.try_get_matches_from(words.split(' ').filter(|word| !word.is_empty())).unwrap();
     ConvertOptions::from_arg_matches(&matches).unwrap()
@@ -21,7 +21,7 @@ fn graph(dataset: &Dataset) -> String {
     let name = |vertex: u32| {
         let mark = if kinds.as_ref().is_some_and(|kinds| kinds.bytes()[vertex as usize] == 1) { "*" } else { "" };
         let name = match (&ids, &names) {
-            (Some(ids), _) => ids[vertex as usize].to_string(),
+            (Some(ids), _) => ids.get(vertex as usize).to_string(),
             (None, Some(names)) => names.get(vertex).unwrap().to_string(),
             (None, None) => vertex.to_string(),
         };
@@ -52,9 +52,9 @@ fn graph(dataset: &Dataset) -> String {
 }
 
 /// Name of the file, its content, options, and the graph; or, after `error: `, what the line says.
-type Case = (&'static str, &'static str, &'static str, &'static str);
+pub(super) type Case = (&'static str, &'static str, &'static str, &'static str);
 
-fn check(cases: &[Case]) {
+pub(super) fn check(cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for (number, &(name, content, words, expected)) in cases.iter().enumerate() {
         let path = folder.path().join(number.to_string()).join(name);
@@ -237,7 +237,7 @@ fn counts_and_weights_are_named_as_what_they_are() {
             "",
             "error: expected a whole number of 64 bits with its sign, found `18446744073709551615`; --edge-columns none",
         ),
-        ("a.mtx", mtx, "--edge-columns none", "0>1"),
+        ("a.mtx", mtx, "--edge-columns none", "1>2"),
         (
             "a.mtx",
             "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 inf\n",
@@ -245,10 +245,10 @@ fn counts_and_weights_are_named_as_what_they_are() {
             "error: --edge-columns none leaves",
         ),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "", "error: pass --bipartite"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "--bipartite", "0>2*, 1>0*"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "--bipartite", "1>3*, 2>1*"),
         ("a.graph", "3 4\n2 3\n1\n1\n", "", "error: each edge is listed at both ends"),
-        ("a.graph", "3 4\n2 3\n1\n1\n", "--ignore-header", "0>1, 0>2, 1>0, 2>0"),
-        ("a.graph", "3 2\n2 3\n1\n1\n", "", "0>1, 0>2, 1>0, 2>0"),
+        ("a.graph", "3 4\n2 3\n1\n1\n", "--ignore-header", "1>2, 1>3, 2>1, 3>1"),
+        ("a.graph", "3 2\n2 3\n1\n1\n", "", "1>2, 1>3, 2>1, 3>1"),
         ("a.graph", "3 7\n2 3\n1\n1\n", "", "error: promises 7 edges"),
     ]);
 }
@@ -344,12 +344,12 @@ fn graphs_of_other_benchmarks_keep_directions_weights_and_counts() {
     let arcs = "c x\np sp 3 2\na 1 2 5\na 3 1 -7\n";
     let lists = "WeightedAdjacencyGraph\n3\n2\n0\n1\n1\n1\n0\n5\n7\n";
     check(&[
-        ("a.gr", arcs, "", "0>1 weight=5, 2>0 weight=-7"),
-        ("a.txt", arcs, "--edge-columns none", "0>1, 2>0"),
+        ("a.gr", arcs, "", "1>2 weight=5, 3>1 weight=-7"),
+        ("a.txt", arcs, "--edge-columns none", "1>2, 3>1"),
         ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "", "error: a.gr, line 2: promises 3 edges, 1 follow"),
-        ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "--ignore-header", "0>1 weight=5, 2"),
+        ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "--ignore-header", "1>2 weight=5, 3"),
         ("a.gr", "1 2\n2 3\n", "", "1>2, 2>3"),
-        ("a.col", "p edge 3 1\ne 1 3\n", "", "0>2, 2>0, 1"),
+        ("a.col", "p edge 3 1\ne 1 3\n", "", "1>3, 3>1, 2"),
         ("a.adj", lists, "", "0>1 weight=5, 2>0 weight=7"),
         ("a.txt", lists, "--edge-columns none", "0>1, 2>0"),
         ("a.adj", "AdjacencyGraph\n3\n1\n0\n1\n1\n2\n", "", "0>2, 1"),

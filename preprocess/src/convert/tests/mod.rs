@@ -1,6 +1,8 @@
 mod archives;
 mod bad_input;
+mod cells;
 mod downloads;
+mod from_one;
 mod golden;
 mod links;
 mod meaning;

@@ -204,7 +204,7 @@ impl Catalog {
     /// The graph of `edges` and the arrays that come with the vertices.
     pub fn rest(mut self, mut edges: ArrayEdges, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         options.columns.check(self.path(), edges.columns())?;
-        let rows = self.rows(edges.num_vertices(), options.split, options.memory, progress)?;
+        let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, options.memory, progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -216,11 +216,7 @@ impl Catalog {
     /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
     /// ids are compacted.
     pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<()> {
-        let known = match raw.ids {
-            Ids::Dense(n) => n,
-            Ids::Sparse => None,
-        };
-        let rows = self.rows(known, split, memory, progress)?;
+        let rows = self.rows(raw.ids, split, memory, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
         }
@@ -235,21 +231,15 @@ impl Catalog {
         names.any(|name| self.contains(name))
     }
 
-    fn rows(
-        &mut self,
-        num_vertices: Option<u64>,
-        split: Option<&str>,
-        memory: Memory,
-        progress: &dyn Progress,
-    ) -> Result<NodeArrays> {
+    fn rows(&mut self, ids: Ids, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<NodeArrays> {
         let features =
             self.only("features", &FEATURES, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
         let labels = self.only("labels", &LABELS, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
-        let stated = num_vertices.map(|n| (self.path(), n));
+        let stated = ids.num_vertices().map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        let splits = self.splits(num_vertices, split, memory, progress)?;
+        let splits = self.splits(num_vertices, ids.first(), split, memory, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
         let sparse = if dense.is_none() { self.sparse(num_vertices, memory)? } else { None };
         Ok(NodeArrays { num_vertices, features: dense.or(sparse), labels, splits })
@@ -271,10 +261,12 @@ impl Catalog {
         }
     }
 
-    /// The splits: ids, or masks, of which the first counts where nothing else is chosen.
+    /// The splits: ids, or masks, of which the first counts where nothing else is chosen; the first row of a mask is the vertex
+    /// `first`.
     pub fn splits(
         &mut self,
         num_vertices: Option<u64>,
+        first: u64,
         split: Option<&str>,
         memory: Memory,
         progress: &dyn Progress,
@@ -310,8 +302,8 @@ impl Catalog {
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
                 // One for all.
-                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, memory)?,
-                Some(masks) => masks.vertices(&numbers, chosen, memory)?,
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, first, memory)?,
+                Some(masks) => masks.vertices(&numbers, chosen, first, memory)?,
                 None => listed(&numbers, memory)?,
             };
         }
@@ -457,8 +449,8 @@ impl Masks {
         Ok(Self { num_vertices: n, number, by_row })
     }
 
-    /// The positions where mask `chosen` is not zero.
-    fn vertices(&self, numbers: &Numbers, chosen: u64, budget: Memory) -> Result<Vec<u64>> {
+    /// The positions where mask `chosen` is not zero, counted from `start`.
+    fn vertices(&self, numbers: &Numbers, chosen: u64, start: u64, budget: Memory) -> Result<Vec<u64>> {
         // Of one mask; the list doubles as it grows.
         numbers.check(budget, 24 / self.number.clamp(1, 24))?;
         let (n, masks) = (self.num_vertices, self.number);
@@ -468,7 +460,7 @@ impl Masks {
             for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
                 let (vertex, of) = if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
                 if of == chosen && number.iter().any(|&byte| byte != 0) {
-                    vertices.push(vertex);
+                    vertices.push(start + vertex);
                 }
             }
             Ok(())

@@ -165,7 +165,7 @@ impl Variables<'_> {
                 masks.insert(name, numbers);
             }
         }
-        Catalog::Named(self.path.to_path_buf(), masks).splits(Some(n), options.split, options.memory, progress)
+        Catalog::Named(self.path.to_path_buf(), masks).splits(Some(n), 0, options.split, options.memory, progress)
     }
 }
 

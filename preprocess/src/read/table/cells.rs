@@ -2,17 +2,20 @@
 //!
 //! Problems come back with the row in the array; the caller knows file and position.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{AnyDictionaryArray, Array, ArrayRef, PrimitiveArray};
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, PrimitiveArray, StringArray, UInt64Array};
 use arrow_schema::DataType;
 use half::f16;
 
 use super::choice::{Field, IdKind};
 use super::rows;
 use crate::edges::ValueType;
+use crate::read::text::field::shown;
 use crate::read::text::names::Names;
-use crate::read::text::value::{INEXACT, exact_id};
+use crate::read::text::value::{INEXACT, exact_id, id};
 
 /// A value, or the row that is wrong and the problem.
 pub type RowResult<T> = Result<T, (usize, String)>;
@@ -217,6 +220,38 @@ pub fn check_valid(array: &dyn Array) -> RowResult<()> {
         Some(row) => Err((row, "is null: expected an id in every row".into())),
         None => Ok(()),
     }
+}
+
+/// The ids in `array` as those of the other kind: numbers as text, or text as numbers.
+pub fn as_kind(array: &ArrayRef, kind: IdKind) -> RowResult<ArrayRef> {
+    let mut texts: Vec<Option<String>> = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        texts.push(match cell(array.as_ref(), row).map_err(|problem| (row, problem))? {
+            rows::Cell::Missing => None,
+            rows::Cell::Text(text) => Some(text.into()),
+            rows::Cell::Number(_, _, Some(number)) => Some(number.to_string()),
+            rows::Cell::Number(_, number, None) => {
+                let whole = exact_id(number)
+                    .ok_or_else(|| (row, format!("is {number}: expected a whole number from 0 to 2^53")))?;
+                Some(whole.to_string())
+            }
+        });
+    }
+    if kind == IdKind::Text {
+        return Ok(Arc::new(StringArray::from(texts)));
+    }
+    let number = |(row, text): (usize, Option<String>)| match text {
+        None => Ok(None),
+        Some(text) => match id(text.as_bytes()) {
+            Some(number) => Ok(Some(number)),
+            None => Err((
+                row,
+                format!("is {}: expected a whole number below 2^64, for --id-type number", shown(text.as_bytes())),
+            )),
+        },
+    };
+    let numbers: RowResult<Vec<Option<u64>>> = texts.into_iter().enumerate().map(number).collect();
+    Ok(Arc::new(UInt64Array::from(numbers?)))
 }
 
 /// Appends the ids in `array`. `expected` is what the table's first file holds. Nothing stands for the empty string among

@@ -13,7 +13,8 @@ use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
 
 /// Kind of ids in a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum IdKind {
     /// Integers.
     Number,
@@ -119,7 +120,9 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
         kind = IdKind::Text;
     } else if kind != other {
         let (source, target) = (&fields[source].name, &fields[target].name);
-        let problem = format!("`{source}` and `{target}`: one holds integers, the other strings: expected the same");
+        let problem = format!(
+            "`{source}` and `{target}`: one holds integers, the other strings: pass --id-type text if both are ids"
+        );
         return Err(Error::input(path, problem));
     }
     let mut values = match unnamed {

@@ -23,6 +23,8 @@ pub struct Columnar {
     parts: Vec<TablePart>,
     groups: Vec<Group>,
     kind: IdKind,
+    /// Whether the files have another, and the user asks for this one.
+    is_other_kind: bool,
     /// Name of each column of ids.
     ids: Vec<String>,
     columns: Vec<EdgeColumn>,
@@ -66,6 +68,8 @@ impl Columnar {
         let name = |&at: &usize| first.schema().field(at).name().clone();
         let id_names: Vec<String> = ids.iter().map(name).collect();
         let names: Vec<String> = choice.values.iter().map(name).collect();
+        let id_of = |&at: &usize| cells::field("", first.schema().field(at).data_type(), None).id;
+        let is_other_kind = ids.iter().any(|at| id_of(at) != Some(choice.kind));
         let (mut all, mut groups, mut num_rows) = (Vec::new(), Vec::new(), 0u64);
         for frames in parts {
             let mut in_file = 0u64;
@@ -91,6 +95,7 @@ impl Columnar {
             parts: all,
             groups,
             kind: choice.kind,
+            is_other_kind,
             ids: id_names,
             row_bytes: row_bytes(&choice.columns),
             columns: choice.columns.clone(),
@@ -116,10 +121,15 @@ impl Columnar {
     fn append(&self, part: &TablePart, first: u64, batch: &RecordBatch, into: &mut EdgeBatch) -> Result<()> {
         let path = part.frames.path();
         let wrong = |name: &String, (row, problem): (usize, String)| at_row(path, first + row as u64, name, &problem);
+        let as_asked = |(&at, name): (&usize, &String)| match self.is_other_kind {
+            true => cells::as_kind(batch.column(at), self.kind).map_err(|cell| wrong(name, cell)),
+            false => Ok(batch.column(at).clone()),
+        };
+        let arrays = part.ids.iter().zip(&self.ids).map(as_asked).collect::<Result<Vec<_>>>()?;
         let mut names = Names::default();
         let ends = [&mut into.sources, &mut into.targets];
-        for ((&at, name), ids) in part.ids.iter().zip(&self.ids).zip(ends) {
-            let array = batch.column(at).as_ref();
+        for ((array, name), ids) in arrays.iter().zip(&self.ids).zip(ends) {
+            let array = array.as_ref();
             if !self.nulls {
                 cells::check_valid(array).map_err(|cell| wrong(name, cell))?;
             }

@@ -17,13 +17,14 @@ use crate::{Error, Result};
 /// Ids of edges that the ids of vertices are told by.
 const SAMPLE: usize = 256;
 
-/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does.
+/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does. Ids are
+/// of the kind `id_type`, where it is given.
 pub fn find_ids(
     path: &Path,
     table: &Table,
     fields: &[Field],
     roles: &Roles,
-    edges: &dyn EdgeSource,
+    (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
     progress: &dyn Progress,
 ) -> Result<usize> {
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
@@ -34,6 +35,7 @@ pub fn find_ids(
         let id = match (cell, kind) {
             (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
             (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
+            (Cell::Number(_, _, Some(number)), IdKind::Text) => Some(xxh3_64(number.to_string().as_bytes())),
             (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
             (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
             _ => None,
@@ -57,7 +59,7 @@ pub fn find_ids(
         let most = || most().filter(|&slot| 2 * found(slot) > sample.len());
         Ok(holding.or_else(most).map(|slot| columns[slot]))
     };
-    let suits = |at: &usize| fields[*at].id == Some(kind);
+    let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
     if let Some(id) = roles.id.filter(suits)
         && first_of(vec![id])?.is_some()
     {
@@ -67,7 +69,7 @@ pub fn find_ids(
     let problem = || {
         let kind = if kind == IdKind::Text { "strings" } else { "integers" };
         format!(
-            "no column holds most ids of the edges, which are {kind}: pass --id-column. There are {}",
+            "no column holds most ids of the edges, which are {kind}: pass --id-column, or --id-type text if the same ids are strings in one of the files. There are {}",
             choice::names(fields)
         )
     };

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
+use crate::edges::ValueType;
 use crate::read::bipartite::are_two_kinds;
 use crate::read::options::EdgeTableOptions;
 use crate::read::raw::{Ids, Raw};
@@ -150,20 +151,30 @@ fn open_edges(
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == TableFormat::Csv {
         let sheet = Sheet::open(path, &files, options.text)?;
-        let fields = without_index(sheet.fields());
-        let choice = choose(path, &fields, sheet.header.is_none(), options)?;
+        let mut fields = with_ids_of(without_index(sheet.fields()), options.text.id_type);
+        keep_named(&mut fields, &sheet, options)?;
+        let choice = choose(path, &fields, sheet.header.is_none(), options);
+        let choice = choice.map_err(|error| with_fraction(error, &sheet))?;
+        let mut blank = Vec::new();
+        if sheet.header.is_some() && options.edge_columns.is_none() {
+            let is_free =
+                |at: &usize| !choice.ids.contains(at) && !choice.values.contains(at) && !fields[*at].is_index();
+            let free: Vec<usize> = (0..fields.len()).filter(is_free).collect();
+            free.iter().try_for_each(|&at| sheet.check_stray(at))?;
+            blank = free.into_iter().filter(|&at| sheet.is_blank(at)).collect();
+        }
         ask_for_kinds(path, &fields, &choice, options)?;
         match sheet.header {
             Some(_) => say_choice(path, &fields, &choice, options, progress),
             None => say_unnamed(path, &fields, &choice, progress),
         }
-        note_dates(path, &sheet.dates(), progress);
+        note_readings(path, &sheet.readings(), progress);
         let ids = ids_of(path, choice.kind, options)?;
-        return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
+        return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice).watching(&blank), ids, files));
     }
     let parts = frames::open(&files, format, options.memory)?;
-    let fields = without_index(columnar::fields(&parts)?);
-    note_dates(path, &parts.first().map(|part| plain::dates(part.as_ref())).unwrap_or_default(), progress);
+    let fields = with_ids_of(without_index(columnar::fields(&parts)?), options.text.id_type);
+    note_readings(path, &plain::readings(&parts), progress);
     let choice = choose(path, &fields, false, options)?;
     ask_for_kinds(path, &fields, &choice, options)?;
     say_choice(path, &fields, &choice, options, progress);
@@ -176,6 +187,36 @@ fn open_edges(
 fn without_index(mut fields: Vec<Field>) -> Vec<Field> {
     fields.iter_mut().filter(|field| field.is_index()).for_each(|field| (field.id, field.value) = (None, None));
     fields
+}
+
+/// The columns, whose ids are of the type that the user says.
+fn with_ids_of(mut fields: Vec<Field>, id_type: Option<IdKind>) -> Vec<Field> {
+    fields.iter_mut().filter(|field| field.id.is_some()).for_each(|field| field.id = id_type.or(field.id));
+    fields
+}
+
+/// Makes columns without a value in the first rows numbers where the options name them, and refuses those with a stray string.
+fn keep_named(fields: &mut [Field], sheet: &Sheet, options: &EdgeTableOptions<'_>) -> Result<()> {
+    let names = options.edge_columns.into_iter().flatten().map(String::as_str).chain(options.edge_weights);
+    for name in names.map(|name| name.split_once('=').map_or(name, |(name, _)| name)) {
+        let Some(at) = fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)) else { continue };
+        sheet.check_stray(at)?;
+        if sheet.is_blank(at) {
+            fields[at].value = Some((ValueType::F64, 1));
+        }
+    }
+    Ok(())
+}
+
+/// The question for the ends of an edge, with the fraction that keeps a column from being one.
+fn with_fraction(error: Error, sheet: &Sheet) -> Error {
+    match error {
+        Error::Input { path, line, problem } if problem.contains("integers or strings") => {
+            let problem = problem + &sheet.fraction().unwrap_or_default();
+            Error::Input { path, line, problem }
+        }
+        error => error,
+    }
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
@@ -228,10 +269,10 @@ fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Pr
     }
 }
 
-fn note_dates(path: &Path, columns: &[String], progress: &dyn Progress) {
-    if !columns.is_empty() {
-        let names = columns.join(", ");
-        progress.decide(&format!("{}: dates, read as days since 1970-01-01: {names}", path.display()));
+/// Tells the user of columns whose cells are no plain numbers.
+fn note_readings(path: &Path, readings: &[(&'static str, Vec<String>)], progress: &dyn Progress) {
+    for (reading, columns) in readings.iter().filter(|(_, columns)| !columns.is_empty()) {
+        progress.decide(&format!("{}: {reading}: {}", path.display(), columns.join(", ")));
     }
 }
 

@@ -62,7 +62,7 @@ impl NodeTable {
             let kind = |strings| if strings { "strings" } else { "integers" };
             let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
-            return Err(Error::input(path, format!("ids are {of}, those of the edges {edges}: expected the same")));
+            return Err(Error::input(path, format!("ids are {of}, those of the edges {edges}: pass --id-type text")));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
             // Its rows are in the order of the ids, these in one of their own.
@@ -133,10 +133,10 @@ pub fn nodes(
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let id = match roles.id {
         Some(id) if options.id_column.is_some() => id,
-        _ => find_ids(path, &table, &fields, &roles, edges, progress)?,
+        _ => find_ids(path, &table, &fields, &roles, (edges, text.id_type), progress)?,
     };
     roles.take_id(id);
-    let kind = choice::id_kind(path, &fields[id])?;
+    let kind = text.id_type.map_or_else(|| choice::id_kind(path, &fields[id]), Ok)?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
     let seen = survey(&table, &fields, &roles.to_survey(&fields), progress)?;
     let decided = roles.decide(path, &fields, &seen, is_target(path));
@@ -182,7 +182,7 @@ pub fn nodes(
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
     roles.say(path, &fields, labels.words(), progress);
     say_others(path, &recipes, progress);
-    super::note_dates(path, &table.dates(), progress);
+    super::note_readings(path, &table.readings(), progress);
     let recipe = Recipe {
         id: fields[id].name.clone(),
         label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),

@@ -21,6 +21,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::frames::{Frames, Take, damaged};
+use super::sheet::DATES;
 use crate::Result;
 
 /// Milliseconds of a day.
@@ -59,10 +60,11 @@ fn is_date(value: &DataType) -> bool {
     matches!(value, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _))
 }
 
-/// Names of the columns of `file` that held dates.
-pub fn dates(file: &dyn Frames) -> Vec<String> {
-    let fields = file.schema().fields().iter();
-    fields.filter(|field| field.metadata().contains_key(DATE)).map(|field| field.name().clone()).collect()
+/// Names of the columns that held dates, by the first of `parts`, with how they are read.
+pub fn readings(parts: &[Arc<dyn Frames>]) -> Vec<(&'static str, Vec<String>)> {
+    let fields = parts.first().into_iter().flat_map(|part| part.schema().fields().iter());
+    let dates = fields.filter(|field| field.metadata().contains_key(DATE)).map(|field| field.name().clone());
+    vec![(DATES, dates.collect())]
 }
 
 /// The type that a column of type `from` is converted to.

@@ -49,11 +49,11 @@ impl Table {
         }
     }
 
-    /// Names of the columns of dates.
-    pub fn dates(&self) -> Vec<String> {
+    /// How columns are read whose cells are no plain numbers, and their names.
+    pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
         match self {
-            Self::Frames(parts, _) => parts.first().map(|part| plain::dates(part.as_ref())).unwrap_or_default(),
-            Self::Text(sheet) => sheet.dates(),
+            Self::Frames(parts, _) => plain::readings(parts),
+            Self::Text(sheet) => sheet.readings(),
         }
     }
 

@@ -10,10 +10,46 @@ use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Fields, Sketch, is_comment};
-use crate::read::text::style::{Style, styles};
+use crate::read::text::style::{Decimal, Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, name_of};
 use crate::{Error, Result};
+
+/// Reading of a column of dates.
+pub const DATES: &str = "dates, read as days since 1970-01-01";
+
+/// Cells of a column among the first rows.
+#[derive(Clone, Debug, Default)]
+struct ColumnSample {
+    /// Whether one is another number by its style.
+    is_restyled: bool,
+    /// Number of numbers.
+    numbers: u64,
+    /// Number of those with a fraction.
+    fractions: u64,
+    /// First of them, with its line.
+    fraction: Option<(u64, String)>,
+    /// Number of strings.
+    strings: u64,
+    /// First of them, with its line.
+    stray: Option<(u64, String)>,
+}
+
+impl ColumnSample {
+    fn look_at(&mut self, line: u64, cell: &[u8], is_restyled: bool) {
+        self.is_restyled |= is_restyled;
+        let kind = widened(CellKind::Empty, cell);
+        self.numbers += u64::from(kind.value().is_some());
+        let place = || Some((line, shown(cell)));
+        if kind == CellKind::Float {
+            self.fractions += 1;
+            self.fraction = self.fraction.take().or_else(place);
+        } else if kind == CellKind::Text {
+            self.strings += 1;
+            self.stray = self.stray.take().or_else(place);
+        }
+    }
+}
 
 /// The parts of a text table, and what they have in common.
 #[derive(Clone, Debug)]
@@ -28,6 +64,12 @@ pub struct Sheet {
     pub header: Option<Header>,
     /// Style of the cells of every column.
     styles: Vec<Style>,
+    /// Contents of every column in the first rows.
+    samples: Vec<ColumnSample>,
+    /// The part that they are of.
+    sampled: PathBuf,
+    /// Type of ids, where the user says it.
+    pub id_type: Option<IdKind>,
     /// Name and content of every column.
     pub columns: Vec<(String, CellKind)>,
     /// Rows that were looked at.
@@ -58,10 +100,13 @@ impl Sheet {
             };
             let first_row = sheet.first_row();
             if sheet.sample == 0 {
+                sheet.sampled.clone_from(file);
                 sheet.styles = sheet.styles_of(&sketch, options).map_err(|question| Error::input(file, question))?;
             }
-            for (number, row) in sketch.rows.iter().filter(|(number, _)| *number >= first_row) {
-                sheet.look_at(row).map_err(|problem| Error::line(file, *number, problem))?;
+            // Behind a line that cannot be cut lies what belongs to it.
+            let end = sketch.problem.as_ref().map_or(u64::MAX, |(number, _)| *number);
+            for (number, row) in sketch.rows.iter().filter(|(number, _)| (first_row..end).contains(number)) {
+                sheet.look_at(*number, row).map_err(|problem| Error::line(file, *number, problem))?;
             }
             if let Some((number, problem)) = sketch.problem {
                 return Err(Error::line(file, number, problem));
@@ -102,26 +147,62 @@ impl Sheet {
                 (1..=count).map(|column| column.to_string()).collect()
             }
         };
-        let columns = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
+        let columns: Vec<_> = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
         Ok(Self {
             files: files.to_vec(),
             bytes,
             delimiter,
             header,
             styles: Vec::new(),
+            samples: vec![ColumnSample::default(); columns.len()],
+            sampled: file.to_path_buf(),
+            id_type: options.id_type,
             columns,
             sample: 0,
             num_rows: 0,
         })
     }
 
-    fn look_at(&mut self, row: &Fields<'_>) -> Result<(), String> {
+    /// Looks at a row, which is line `number`.
+    fn look_at(&mut self, number: u64, row: &Fields<'_>) -> Result<(), String> {
         self.check_count(row.len())?;
-        for (((_, kind), cell), style) in self.columns.iter_mut().zip(row).zip(&self.styles) {
-            *kind = widened(*kind, &style.plain(cell.trim_ascii()));
+        for (at, (((_, kind), cell), style)) in self.columns.iter_mut().zip(row).zip(&self.styles).enumerate() {
+            let plain = style.plain(cell.trim_ascii());
+            self.samples[at].look_at(number, &plain, matches!(plain, Cow::Owned(_)));
+            *kind = widened(*kind, &plain);
         }
         self.sample += 1;
         Ok(())
+    }
+
+    /// Whether column `at` has nothing in the first rows.
+    pub fn is_blank(&self, at: usize) -> bool {
+        self.sample > 0 && matches!(self.columns[at].1, CellKind::Empty | CellKind::Missing)
+    }
+
+    /// Refuses a string in column `at`, whose first rows hold numbers for the most part.
+    pub fn check_stray(&self, at: usize) -> Result<()> {
+        let (sample, name) = (&self.samples[at], &self.columns[at].0);
+        match &sample.stray {
+            Some((line, cell)) if sample.numbers > sample.strings => {
+                let problem = format!(
+                    "column `{name}` holds numbers for the most part, and {cell}: mend it, or name the columns to keep with \
+                     --edge-columns, or none"
+                );
+                Err(Error::line(&self.sampled, *line, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first fraction in a column whose first rows hold whole numbers for the most part, for a question about ids.
+    pub fn fraction(&self) -> Option<String> {
+        let columns = self.columns.iter().zip(&self.samples);
+        let mut mixed = columns.filter(|(_, sample)| 2 * sample.fractions <= sample.numbers);
+        mixed.find_map(|((name, _), sample)| {
+            let (line, cell) = sample.fraction.as_ref()?;
+            Some(format!("; `{name}` has {cell} in line {line}"))
+        })
     }
 
     /// Number of the first line that may be a row.
@@ -172,10 +253,28 @@ impl Sheet {
         }
     }
 
-    /// Names of the columns of dates.
-    pub fn dates(&self) -> Vec<String> {
-        let columns = self.columns.iter().zip(&self.styles);
-        columns.filter(|(_, style)| matches!(style, Style::Date(_))).map(|((name, _), _)| name.clone()).collect()
+    /// How the cells of columns are read that are no plain numbers, and the names of these columns.
+    pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
+        let reading = |style: &Style| match style {
+            Style::Plain => None,
+            Style::Marks(Decimal::Point) => Some("commas between thousands (else pass --decimal comma)"),
+            Style::Marks(Decimal::Comma) => {
+                Some("commas before fractions, points between thousands (else pass --decimal point)")
+            }
+            Style::Percent => Some("percents, read as hundredths"),
+            Style::Date(_) => Some(DATES),
+        };
+        let mut found: Vec<(&'static str, Vec<String>)> = Vec::new();
+        for (((name, _), style), _) in
+            self.columns.iter().zip(&self.styles).zip(&self.samples).filter(|(_, sample)| sample.is_restyled)
+        {
+            let Some(reading) = reading(style) else { continue };
+            match found.iter_mut().find(|(known, _)| *known == reading) {
+                Some((_, names)) => names.push(name.clone()),
+                None => found.push((reading, vec![name.clone()])),
+            }
+        }
+        found
     }
 
     /// Says that a row has another number of fields than the header.
@@ -185,7 +284,8 @@ impl Sheet {
             true => Ok(()),
             false => {
                 let as_in = if self.header.is_some() { "the header" } else { "the first line" };
-                Err(format!("{found} fields: expected {expected}, as in {as_in}"))
+                let fields = if found == 1 { "field" } else { "fields" };
+                Err(format!("{found} {fields}: expected {expected}, as in {as_in}"))
             }
         }
     }

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::field::{shown, unsigned};
+use super::field::{counted, shown, unsigned};
 use super::value::integer;
 use super::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, WEIGHT};
@@ -47,7 +47,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool) -> Resu
         text: TextPieces::of(path),
         arcs: AtomicU64::new(0),
     };
-    Ok(Raw::of(arcs, Ids::Dense(Some(header.num_vertices)), vec![path.to_path_buf()]))
+    Ok(Raw::of(arcs, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]))
 }
 
 /// The line `p KIND N M`.
@@ -119,7 +119,7 @@ impl Arcs {
         let words: Vec<&[u8]> = fields(line).take(5).collect();
         let n = self.header.num_vertices;
         let id = |word| match unsigned(word) {
-            Some(id @ 1..) if id <= n => Ok(id - 1),
+            Some(id @ 1..) if id <= n => Ok(id),
             _ => Err(format!("expected a vertex from 1 to {n}, found {}", shown(word))),
         };
         match (&words[..], self.header.is_directed) {
@@ -178,7 +178,8 @@ impl EdgeSource for Arcs {
         let (promised, found) = (self.header.num_lines, self.arcs.load(Relaxed));
         if promised != found && !self.ignore_header {
             let problem = format!(
-                "promises {promised} edges, {found} follow: truncated or damaged, download it again or pass --ignore-header"
+                "promises {}, {found} follow: truncated or damaged, download it again or pass --ignore-header",
+                counted(promised, "edge")
             );
             return Err(Error::line(&self.path, self.header.line, problem));
         }
@@ -224,7 +225,7 @@ mod tests {
     fn edges_of_colouring_have_both_directions() {
         let raw = read("c x\r\n\r\np edge 3 2\r\nn 1 7\r\ne 1 2\r\ne 3 3\r\n", false).unwrap();
         let (edges, values) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges, values.len(), raw.ids), (vec![(0, 1), (1, 0), (2, 2)], 0, Ids::Dense(Some(3))));
+        assert_eq!((edges, values.len(), raw.ids), (vec![(1, 2), (2, 1), (3, 3)], 0, Ids::FromOne(3)));
     }
 
     #[test]
@@ -235,7 +236,7 @@ mod tests {
             ("p max 3 1\na 1 2 3\n", "line 1: expected `p sp VERTICES ARCS`"),
             ("p sp 3 2\na 1 2 3\n", "line 1: promises 2 edges, 1 follow"),
             ("p sp 3 18446744073709551615\na 1 2 3\n", "line 1: promises 18446744073709551615 edges, 1 follow"),
-            ("p sp 3 1\na 1 2 3\na 1 3 3\n", "line 1: promises 1 edges, 2 follow"),
+            ("p sp 3 1\na 1 2 3\na 1 3 3\n", "line 1: promises 1 edge, 2 follow"),
             ("p sp 3 1\nc x\na 0 2 3\n", "line 3: expected a vertex from 1 to 3, found `0`"),
             ("p sp 3 1\na 1 4 3\n", "line 2: expected a vertex from 1 to 3, found `4`"),
             ("p sp 3 1\na 1 -1 3\n", "found `-1`"),
@@ -249,6 +250,6 @@ mod tests {
             assert!(message.contains("x.gr") && message.contains(part), "{content:?}: {message}");
         }
         let raw = read("p sp 3 2\na 1 2 3\n", true).unwrap();
-        assert_eq!(read_edges(&*raw.edges).unwrap().0, [(0, 1)]);
+        assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2)]);
     }
 }

@@ -47,6 +47,11 @@ fn up_to_eight(text: &[u8]) -> Option<(u64, usize)> {
     Some((even.wrapping_add(odd) >> 32, digits))
 }
 
+/// Whether a number has zeros before it that it would lose.
+pub fn is_padded(field: &[u8]) -> bool {
+    matches!(field, [b'0', digit, ..] if digit.is_ascii_digit())
+}
+
 /// A number with a fraction, infinite and NaN included, `None` for anything else.
 pub fn real<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
     std::str::from_utf8(field).ok()?.parse().ok()
@@ -57,6 +62,11 @@ pub fn shown(field: &[u8]) -> String {
     const SHOWN: usize = 40;
     let text = String::from_utf8_lossy(&field[..field.len().min(SHOWN)]).escape_debug().to_string();
     if field.len() > SHOWN { format!("`{text}...`") } else { format!("`{text}`") }
+}
+
+/// `count` of `things`, whose plural ends in s.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A class at or above this and the number of vertices is a mistake: the model would get an output for each class below.

@@ -9,7 +9,8 @@
 //! given); the first, 1 with a vertex size. All are integers.
 //!
 //! Every undirected edge stands in the lines of both ends: so it is read as the two directed edges, line u and neighbour v
-//! being u -> v, and the entries of all lines must be 2 M. Edge weights become the edge column `weight`, vertex weights the
+//! being u -> v, and the entries of all lines must be 2 M. An edge in one line alone is refused: each pair of ends has a hash, which is added
+//! for the entry of the smaller end and subtracted for that of the larger, and the sum must be 0. Edge weights become the edge column `weight`, vertex weights the
 //! node column `vertex_weight` (of NCON numbers), sizes `vertex_size`.
 //!
 //! The vertex of a line depends on the comments before it, so lines are counted while pieces are handed out.
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::{Progress, Unit, VERTEX_WEIGHT};
 
-use super::field::{shown, unsigned};
+use super::field::{counted, shown, unsigned};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::read::options::WantedColumns;
 use crate::read::raw::{Column, Ids, Raw};
@@ -54,8 +55,10 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progres
         walk: Mutex::new(None),
         vertices: Mutex::new(HashMap::new()),
         bytes_done: AtomicU64::new(0),
+        balance: AtomicU64::new(0),
+        directions: Default::default(),
     };
-    let mut raw = Raw::of(lists, Ids::Dense(Some(header.num_vertices)), vec![path.to_path_buf()]);
+    let mut raw = Raw::of(lists, Ids::FromOne(header.num_vertices), vec![path.to_path_buf()]);
     let column = |name, skip, width| VertexNumbers { path: path.to_path_buf(), header, name, skip, width };
     if !raw.edges.columns().is_empty() {
         progress.note(&format!(
@@ -206,9 +209,43 @@ struct AdjacencyLists {
     /// The vertex of the first line of every piece under way, by that line.
     vertices: Mutex<HashMap<u64, u64>>,
     bytes_done: AtomicU64,
+    /// Sum of the hashes of all entries, 0 where each edge is listed at both ends.
+    balance: AtomicU64,
+    /// Entries that name a larger vertex, and a smaller one.
+    directions: [AtomicU64; 2],
+}
+
+/// Hash of a pair of ends.
+fn pair_hash(smaller: u64, larger: u64) -> u64 {
+    let mixed = (smaller.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ larger).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
 impl AdjacencyLists {
+    /// Counts the entries in `batch` by their direction.
+    fn balance(&self, batch: &EdgeBatch) {
+        let (mut sum, mut directions) = (0u64, [0, 0]);
+        for (&u, &v) in batch.sources.iter().zip(&batch.targets) {
+            let hash = pair_hash(u.min(v), u.max(v));
+            sum = sum.wrapping_add(if u < v { hash } else { hash.wrapping_neg() } * u64::from(u != v));
+            directions[0] += u64::from(u < v);
+            directions[1] += u64::from(u > v);
+        }
+        self.balance.fetch_add(sum, Relaxed);
+        for (all, some) in self.directions.iter().zip(directions) {
+            all.fetch_add(some, Relaxed);
+        }
+    }
+
+    /// Sentence on edges that are listed at one end alone, where there are any.
+    fn one_way(&self) -> Option<String> {
+        let [up, down] = self.directions.each_ref().map(|count| count.load(Relaxed));
+        (self.balance.load(Relaxed) != 0).then(|| {
+            let up = if up == 1 { "1 entry names".into() } else { format!("{up} entries name") };
+            format!("edges are listed at one end alone: {up} a larger vertex than their line's, {down} a smaller one")
+        })
+    }
+
     fn list(&self, vertex: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let n = self.header.num_vertices;
         let mut fields = fields(line);
@@ -221,7 +258,7 @@ impl AdjacencyLists {
         }
         while let Some(field) = fields.next() {
             match unsigned(field) {
-                Some(neighbour @ 1..) if neighbour <= n => batch.push(vertex, neighbour - 1),
+                Some(neighbour @ 1..) if neighbour <= n => batch.push(vertex + 1, neighbour),
                 _ => return Err(format!("expected a neighbour from 1 to {n}, found {}", shown(field))),
             }
             if self.header.edge_weights {
@@ -242,7 +279,9 @@ impl EdgeSource for AdjacencyLists {
     fn rewind(&self) -> Result<()> {
         *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(LineWalk::start(&self.path)?);
         self.vertices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
-        self.bytes_done.store(0, Relaxed);
+        for count in [&self.bytes_done, &self.balance].into_iter().chain(&self.directions) {
+            count.store(0, Relaxed);
+        }
         Ok(())
     }
 
@@ -273,6 +312,7 @@ impl EdgeSource for AdjacencyLists {
             let (number, vertex, line) = line?;
             self.list(vertex, line, batch).map_err(|problem| Error::line(&self.path, number, problem))?;
         }
+        self.balance(batch);
         Ok(())
     }
 
@@ -285,10 +325,18 @@ impl EdgeSource for AdjacencyLists {
                 }
                 false => "truncated or damaged, or pass --ignore-header",
             };
-            let problem = format!("promises {m} edges, so {} neighbours; {found} follow: {why}", 2 * m);
+            let problem = format!("promises {}, so {} neighbours; {found} follow: {why}", counted(m, "edge"), 2 * m);
             return Err(Error::line(&self.path, self.header.line, problem));
         }
-        Ok(Ending { num_vertices: Some(self.header.num_vertices), ..Ending::default() })
+        let one_way = self.one_way();
+        if let Some(problem) = one_way.as_ref().filter(|_| !self.ignore_header) {
+            let remedy = "METIS lists each edge at both; mend it, or pass --ignore-header to take entries for directed edges, with \
+                          --symmetrise to add their reverses";
+            return Err(Error::line(&self.path, self.header.line, format!("{problem}: {remedy}")));
+        }
+        let note = |problem| format!("note: {}: {problem}: entries are taken for directed edges", self.path.display());
+        let decisions = one_way.map(note).into_iter().collect();
+        Ok(Ending { num_vertices: Some(self.header.num_vertices), decisions, ..Ending::default() })
     }
 
     fn columns(&self) -> &[EdgeColumn] {

@@ -6,7 +6,7 @@
 //! ROWS COLUMNS ENTRIES
 //! I J [VALUE]                                          ENTRIES times, from 1, in any order
 //! ```
-//! Entry (i, j) of the square matrix is the edge i - 1 -> j - 1. A symmetric file holds one triangle: an entry off the
+//! Entry (i, j) of the square matrix is the edge i -> j: ids count from 1. A symmetric file holds one triangle: an entry off the
 //! diagonal is the edge in the other direction as well, with the same value, or the negated one of a skew-symmetric matrix.
 //! Values become the edge column `weight`, double precision, or 64-bit integers of an `integer` file. The vertices are the
 //! rows; of a matrix of two kinds of vertices, rows and columns. Dense (`array`) and complex matrices are refused, and others that are
@@ -54,7 +54,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, two_kinds: bool) -> Result<R
         text: TextPieces::of(path),
         entries: AtomicU64::new(0),
     };
-    Ok(Raw::of(entries, Ids::Dense(Some(num_vertices)), vec![path.to_path_buf()]))
+    Ok(Raw::of(entries, Ids::FromOne(num_vertices), vec![path.to_path_buf()]))
 }
 
 /// Lines before the entries.
@@ -157,7 +157,7 @@ impl MatrixEntries {
         let mut id = |n: u64| {
             let field = fields.next().ok_or_else(|| format!("expected a row and a column, found {}", shown(line)))?;
             match unsigned(field) {
-                Some(id @ 1..) if id <= n => Ok(id - 1),
+                Some(id @ 1..) if id <= n => Ok(id),
                 _ => Err(format!("expected a row or column from 1 to {n}, found {}", shown(field))),
             }
         };
@@ -230,8 +230,9 @@ impl EdgeSource for MatrixEntries {
     fn finish(&self, _seen: &Seen) -> Result<Ending> {
         let (promised, found) = (self.header.num_entries, self.entries.load(Relaxed));
         if promised != found {
+            let entries = if promised == 1 { "entry" } else { "entries" };
             let problem =
-                format!("promises {promised} entries, {found} follow: truncated or damaged, download it again");
+                format!("promises {promised} {entries}, {found} follow: truncated or damaged, download it again");
             return Err(Error::line(&self.path, self.header.line, problem));
         }
         Ok(Ending { num_vertices: Some(self.num_vertices()), ..Ending::default() })
@@ -280,10 +281,10 @@ mod tests {
         let raw = read(&path).unwrap();
         check(&raw, &[Vertices]);
         let (edges, values) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((&edges[..], f64s(&values)), (&EDGES[..], (0..10).map(|edge| f64::from(edge) / 2.0).collect()));
+        assert_eq!((edges, f64s(&values)), (from_one(&EDGES), (0..10).map(|edge| f64::from(edge) / 2.0).collect()));
         let raw = read(&data("mtx/symmetric.mtx")).unwrap();
-        let expected = [(1, 0), (0, 1), (2, 0), (0, 2), (2, 2), (5, 4), (4, 5)];
-        assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.edges.columns().len()), (expected.to_vec(), 0));
+        let expected = from_one(&[(1, 0), (0, 1), (2, 0), (0, 2), (2, 2), (5, 4), (4, 5)]);
+        assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.edges.columns().len()), (expected, 0));
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
         let (_folder, path) =
             text("%%matrixmarket MATRIX Coordinate integer skew-symmetric\r\n3 3 2\r\n2 1 5\r\n3 1 -7\r\n");
         let (edges, values) = read_edges(&*read(&path).unwrap().edges).unwrap();
-        assert_eq!((edges, values), (vec![(1, 0), (0, 1), (2, 0), (0, 2)], i64s(&[5, -5, -7, 7])));
+        assert_eq!((edges, values), (vec![(2, 1), (1, 2), (3, 1), (1, 3)], i64s(&[5, -5, -7, 7])));
         let none = ReadOptions { edge_columns: Some(vec![]), ..Default::default() };
         let raw = open(&path, none.columns(), false).unwrap();
         assert_eq!((raw.edges.columns().len(), read_edges(&*raw.edges).unwrap().1.len()), (0, 0));
@@ -314,7 +315,7 @@ mod tests {
             (format!("{general}% x\n3 4 1\n"), &["line 3", "3 rows and 4 columns", "square"]),
             (format!("{general}3 3\n"), &["line 2", "expected `ROWS COLUMNS ENTRIES`"]),
             (format!("{general}3 3 2\n1 1 1\n"), &["line 2", "promises 2 entries, 1 follow"]),
-            (format!("{general}3 3 1\n1 1 1\n1 2 1\n"), &["line 2", "promises 1 entries, 2 follow"]),
+            (format!("{general}3 3 1\n1 1 1\n1 2 1\n"), &["line 2", "promises 1 entry, 2 follow"]),
             (format!("{general}3 3 1\n\n0 1 1\n"), &["line 4", "from 1 to 3, found `0`"]),
             (format!("{general}3 3 1\n4 1 1\n"), &["line 3", "from 1 to 3, found `4`"]),
             (format!("{general}3 3 1\n1 -1 1\n"), &["found `-1`"]),
@@ -340,8 +341,8 @@ mod tests {
         if let Some(path) = golden::real("mtx/bayer10.mtx") {
             let raw = read(&path).unwrap();
             let (edges, values) = read_edges(&*raw.edges).unwrap();
-            assert_eq!((edges.len(), raw.ids), (94_926, Ids::Dense(Some(13_436))));
-            assert_eq!((edges[0], f64s(&values)[0]), ((100, 0), -564.2036607119013));
+            assert_eq!((edges.len(), raw.ids), (94_926, Ids::FromOne(13_436)));
+            assert_eq!((edges[0], f64s(&values)[0]), ((101, 1), -564.2036607119013));
         }
         if let Some(path) = golden::real("mtx/bcspwr10.mtx") {
             let edges = read_edges(&*read(&path).unwrap().edges).unwrap().0;

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::field::{real, unsigned};
+use super::field::{is_padded, real, shown, unsigned};
 use super::line::{Delimiter, cells};
 
 /// Lines that are looked at.
@@ -122,10 +122,17 @@ impl<'a> Sketch<'a> {
             true if plain && self.is_even && fields > MAX_EDGE_FIELDS => Err(format!(
                 "lines of {fields} fields: features of vertices? pass --format snap if the first two are the ends of an edge"
             )),
+            // The reader of tables asks about their zeros.
+            true if plain && named && self.has_padded_ids() => Ok(Some(Shape::Table)),
             true if plain => Ok(Some(Shape::EdgeList)),
             _ if self.is_even || named => Ok(Some(Shape::Table)),
             _ => Ok(None),
         }
+    }
+
+    /// Whether an id has zeros before it.
+    fn has_padded_ids(&self) -> bool {
+        self.rows.iter().any(|(_, row)| row.iter().take(2).any(|cell| is_padded(cell.trim_ascii())))
     }
 
     /// Kind of unsigned numbers in lines of unequal length.
@@ -160,11 +167,13 @@ impl<'a> Sketch<'a> {
                  `numpy.savetxt('edges.txt', numpy.argwhere(numpy.loadtxt(FILE)), fmt='%d')`"
             ));
         }
-        let has_fraction = |cell: &Cow<[u8]>| real::<f64>(cell.trim_ascii()).is_some_and(|value| value.fract() != 0.0);
-        if self.rows.iter().any(|(_, row)| row.iter().take(2).any(has_fraction)) {
-            return Err(
-                "numbers with fractions in the first two columns: points or features, expected the ids of edges".into(),
-            );
+        let has_fraction = |cell: &&Cow<[u8]>| real::<f64>(cell.trim_ascii()).is_some_and(|value| value.fract() != 0.0);
+        let fraction = |(line, row): &(u64, Fields<'a>)| Some((*line, row.iter().take(2).find(has_fraction)?.clone()));
+        if let Some((line, cell)) = self.rows.iter().find_map(fraction) {
+            return Err(format!(
+                "{} in line {line}, in the first two columns: points or features? expected the ids of edges",
+                shown(cell.trim_ascii())
+            ));
         }
         if fields == 2 && are_ids && self.is_numbered() {
             return Err(
@@ -231,6 +240,8 @@ mod tests {
             ("1 2\n3 4\n", false, Ok(Some(EdgeList))),
             ("1,2\n3,4\n", true, Ok(Some(EdgeList))),
             ("\"1\",\"2\"\n", true, Ok(Some(Table))),
+            ("1,2\n3,007\n", true, Ok(Some(Table))),
+            ("1,2\n3,007\n", false, Ok(Some(EdgeList))),
             ("1;2\n", false, Ok(Some(Table))),
             ("1::2::3\n", false, Ok(Some(Table))),
             ("# x\n\n1 2 0.5\n3 4 0.1\n", false, Ok(Some(EdgeList))),
@@ -246,7 +257,7 @@ mod tests {
             ("1\n2\n", false, Ok(None)),
             ("0 1 1\n1 0 0\n1 0 0\n", false, Err("a matrix of zeros and ones, 3 columns")),
             ("0 1\n1 0\n", false, Ok(Some(EdgeList))),
-            ("0.5 1.5\n0.25 2\n", false, Err("points or features")),
+            ("0.5 1.5\n0.25 2\n", false, Err("`0.5` in line 1, in the first two columns: points or features")),
             ("1.0,2.0\n2.0,3.0\n", true, Ok(Some(Table))),
             (&labels, false, Err("labels of vertices?")),
             (&path, false, Ok(Some(EdgeList))),

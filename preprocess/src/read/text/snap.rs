@@ -7,14 +7,14 @@
 //! Three kinds of header are checked against the edges:
 //! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
 //! * KONECT's second comment `% EDGES SOURCES TARGETS`: so many lines must follow;
-//! * a bare first line `n m`: taken for a header exactly when m lines follow and all their ids are below n, which is
-//!   then the number of vertices. Where it names two ids above all others, the smaller first, it is taken for a header
-//!   that lies.
+//! * a bare first line `n m`: taken for a header exactly when m lines follow and all their ids are below n, or from 1 to n and m is
+//!   larger; n is then the number of vertices. Where ids are from 1 to n and m is one of them, it may be an edge too: a question. Where it
+//!   names two ids above all others, the smaller first, it is taken for a header that lies.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::field::{leading_unsigned, shown, unsigned};
+use super::field::{counted, leading_unsigned, shown, unsigned};
 use super::value::{CellKind, widened, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::read::options::{Answer, EdgeListOptions};
@@ -216,8 +216,9 @@ impl SnapEdges {
                 &self.path,
                 header.line,
                 format!(
-                    "the header promises {promised} edges, {found} follow: the file is truncated or damaged (download it again), \
-                     or pass --ignore-header"
+                    "the header promises {}, {found} follow: the file is truncated or damaged (download it again), or pass \
+                     --ignore-header",
+                    counted(promised, "edge")
                 ),
             )),
             _ => Ok(()),
@@ -239,8 +240,8 @@ impl SnapEdges {
         let remedy =
             if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
         let problem = format!(
-            "the header promises {promised} nodes, the edges name {found}: the file is truncated or damaged (download it again), \
-             or pass {remedy}"
+            "the header promises {}, the edges name {found}: the file is truncated or damaged (download it again), or pass {remedy}",
+            counted(promised, "node")
         );
         Err(Error::line(&self.path, header.line, problem))
     }
@@ -249,17 +250,27 @@ impl SnapEdges {
     fn bare_header(&self, number: u64, line: &EdgeBatch, seen: &Seen) -> Result<Ending> {
         let (n, m, found) = (line.sources[0], line.targets[0], seen.edges);
         let below = found > 0 && seen.largest.is_none_or(|largest| largest < n);
-        if m == found && below {
-            let place = format!("{}, line {number}", self.path.display());
-            let note = format!(
-                "note: {place}: taken for a header, {n} vertices and {m} edges; pass --ignore-header if it is an edge"
+        let from_one = found > 0 && seen.largest == Some(n) && !seen.has_zero;
+        let counts = format!("{n} vertices and {}", counted(m, "edge"));
+        if m == found && from_one && m <= n {
+            let problem = format!(
+                "may be a header of {counts}, or an edge: pass --ignore-header if it is an edge, or begin the line with # if it is not"
             );
-            return Ok(Ending { num_vertices: Some(n), decisions: vec![note], ..Ending::default() });
+            return Err(Error::line(&self.path, number, problem));
+        }
+        if m == found && (below || from_one) {
+            let place = format!("{}, line {number}", self.path.display());
+            let ids = if from_one { ", whose ids count from 1" } else { "" };
+            let note =
+                format!("note: {place}: taken for a header, {counts}{ids}; pass --ignore-header if it is an edge");
+            let [num_vertices, last_id] = [(below, n), (from_one, n)].map(|(is, n)| is.then_some(n));
+            return Ok(Ending { num_vertices, last_id, decisions: vec![note], ..Ending::default() });
         }
         if below && n < m {
             let problem = format!(
-                "looks like a header of {n} vertices and {m} edges, but {found} edges follow: the file is truncated or \
-                 damaged (download it again), or pass --ignore-header if this line is an edge"
+                "looks like a header of {counts}, but {} follow: the file is truncated or damaged (download it again), or pass \
+                 --ignore-header if this line is an edge",
+                counted(found, "edge")
             );
             return Err(Error::line(&self.path, number, problem));
         }
@@ -362,7 +373,7 @@ impl EdgeSource for SnapEdges {
         if seen.edges == 0 && ending.first.is_empty() {
             return Err(Error::input(&self.path, "no edges: expected lines of two vertex ids"));
         }
-        if let Some(n) = ending.num_vertices {
+        if let Some(n) = ending.num_vertices.or(ending.last_id) {
             check_size(&self.path, n as usize, seen.edges)?;
         }
         let line = self.more_columns.load(Relaxed);

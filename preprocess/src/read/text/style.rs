@@ -82,7 +82,9 @@ fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let first = groups.next()?;
     let is_number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let rest: Vec<&[u8]> = groups.collect();
-    let grouped = rest.is_empty() || (first.len() <= 3 && rest.iter().all(|group| group.len() == 3));
+    // Nobody writes `0,500` for five hundred.
+    let starts = (1..=3).contains(&first.len()) && !first.starts_with(b"0");
+    let grouped = rest.is_empty() || (starts && rest.iter().all(|group| group.len() == 3));
     if !grouped || !is_number(first) || !rest.iter().all(|group| is_number(group)) {
         return None;
     }
@@ -159,6 +161,9 @@ impl Style {
     pub fn plain<'c>(self, cell: &'c [u8]) -> Cow<'c, [u8]> {
         let number = match self {
             Self::Plain => None,
+            // Without a mark it is a plain number.
+            Self::Marks(Decimal::Point) if !cell.contains(&b',') => None,
+            Self::Marks(Decimal::Comma) if !cell.iter().any(|byte| matches!(byte, b',' | b'.')) => None,
             Self::Marks(decimal) => without_marks(cell, decimal),
             Self::Percent => percent(cell).map(|number| number.to_string().into_bytes()),
             Self::Date(order) => days(cell, order).map(|days| days.to_string().into_bytes()),
@@ -179,15 +184,18 @@ impl Style {
             Self::Date(DateOrder::MonthDayYear),
         ];
         let fits = |style: &Self| match style {
-            // A point may be either where commas are; alone it is plain.
-            Self::Marks(decimal) => {
-                cells.iter().all(|cell| is_missing(cell) || without_marks(cell, *decimal).is_some())
-            }
+            // A point may be either where commas are; alone it is plain, unless a comma is known to stand before fractions.
+            Self::Marks(decimal) => are_numbers(cells, *decimal),
             Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
             style => special.iter().all(|cell| !matches!(style.plain(cell), Cow::Borrowed(_))),
         };
         if special.is_empty() { vec![Self::Plain] } else { all.into_iter().filter(fits).collect() }
     }
+}
+
+/// Whether all `cells` are numbers whose fraction begins with `decimal`, or missing.
+fn are_numbers(cells: &[&[u8]], decimal: Decimal) -> bool {
+    cells.iter().all(|cell| is_missing(cell) || without_marks(cell, decimal).is_some())
 }
 
 /// The number that hundredths are.
@@ -205,6 +213,11 @@ pub fn styles(columns: &[(&str, Vec<&[u8]>)], given: Option<Decimal>) -> Result<
     let decimal = given.or_else(|| possible.iter().find_map(decimal));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
         [] => Ok(Style::Plain),
+        // Points alone may stand between thousands; and of an option later cells may need it.
+        [Style::Plain] => Ok(match decimal {
+            Some(decimal) if are_numbers(cells, decimal) && (given.is_some() || decimal == Decimal::Comma) => Style::Marks(decimal),
+            _ => Style::Plain,
+        }),
         [Style::Marks(found)] if given.is_some_and(|given| given != found) => Ok(Style::Plain),
         [style] => Ok(style),
         _ => {
@@ -260,6 +273,15 @@ mod tests {
         assert_eq!(style(&["1,234", "5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"1,234"], vec![b"0,5"]];
         assert_eq!(styles(&[("x", one), ("y", other)], None), Ok(vec![Marks(Decimal::Comma); 2]));
+        let both =
+            |one: &'static [u8], other: &'static [u8]| styles(&[("x", vec![one]), ("y", vec![other])], None).unwrap();
+        assert_eq!(both(b"1.234", b"0,5"), [Marks(Decimal::Comma); 2], "a neighbour proves the comma");
+        assert_eq!(both(b"1.5", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group has one digit");
+        assert_eq!(both(b"0.500", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group is led by a zero");
+        assert_eq!(style(&["1.234", "5.678"], None), Ok(Plain), "nothing decides");
+        assert_eq!(style(&["1.234", "5.678"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
+        assert_eq!(style(&["12", ""], Some(Decimal::Point)), Ok(Marks(Decimal::Point)), "later cells may have marks");
+        assert_eq!(style(&["0,500"], None), Ok(Marks(Decimal::Comma)));
     }
 
     #[test]

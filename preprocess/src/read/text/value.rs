@@ -114,7 +114,11 @@ fn is_whole(number: f64) -> bool {
 /// Writes the number in `cell` as `value`, little-endian. Nothing is NaN among floats, and wrong among integers; so is what
 /// `value` does not hold, but for the fractions that every float rounds.
 pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(), String> {
-    let wrong = |expected: &str| format!("{}: expected {expected}", shown(cell));
+    let wrong = |expected: &str| {
+        let has_comma = cell.contains(&b',') && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-.,".contains(byte));
+        let remedy = if has_comma { "; pass --decimal point or --decimal comma for what a comma is" } else { "" };
+        format!("{}: expected {expected}{remedy}", shown(cell))
+    };
     let truth = |cell| flag(cell).map(u8::from);
     // Digits that become infinity are beyond the type.
     let fits = |is_finite: bool| is_finite || !cell.iter().any(u8::is_ascii_digit);

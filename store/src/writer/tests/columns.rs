@@ -140,7 +140,7 @@ fn what_was_opened_and_not_added_is_left_out() {
     let dataset = writer.finish(provenance()).unwrap();
     let names: Vec<String> = contents(dataset.path()).into_keys().collect();
     assert_eq!(names, ["dataset.json", "nodes/original_id.npy", "topology/indices.npy", "topology/indptr.npy"]);
-    assert_eq!(dataset.original_ids().unwrap().unwrap()[..], [1, 2, 3, u64::MAX]);
+    assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 3, u64::MAX]);
     assert!(dataset.original_names().unwrap().is_none());
 }
 

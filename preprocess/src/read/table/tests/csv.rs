@@ -80,7 +80,7 @@ fn bad_rows_are_named_by_file_and_line() {
     let many: String = (0..1500).map(|row| format!("{row},1,{row}\n")).collect();
     for (text, expected) in [
         ("", "x.csv: empty: expected a header"),
-        ("u,v\n1,2\n3\n", "line 3: 1 fields: expected 2"),
+        ("u,v\n1,2\n3\n", "line 3: 1 field: expected 2"),
         ("u,v\n1,2\n3,4,5\n", "line 3: 3 fields: expected 2"),
         ("u,v\n1,2\n\"3,4\n", "line 3: a quote is not closed"),
         ("u,v\n1,2\n3,-4\n", "line 3: column `v`: `-4`: expected ids from 0"),

@@ -17,11 +17,11 @@ fn golden_inputs() {
     assert!(recognises(&plain, &std::fs::read(&plain).unwrap()));
     assert!(!recognises(Path::new("x.graph"), b"\x00\x01") && !recognises(Path::new("x.txt"), b"2 1\n"));
     let raw = read(&plain).unwrap();
-    assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.ids), (both_ways(), Ids::Dense(Some(6))));
+    assert_eq!((read_edges(&*raw.edges).unwrap().0, raw.ids), (from_one(&both_ways()), Ids::FromOne(6)));
     let raw = read(&data("metis/weighted.graph")).unwrap();
     let (edges, values) = read_edges(&*raw.edges).unwrap();
-    let weights: Vec<i64> = edges.iter().map(|&(u, v)| (u * v + 1) as i64).collect();
-    assert_eq!((edges, values), (both_ways(), i64s(&weights)));
+    let weights: Vec<i64> = both_ways().iter().map(|&(u, v)| (u * v + 1) as i64).collect();
+    assert_eq!((edges, values), (from_one(&both_ways()), i64s(&weights)));
     let columns: Vec<_> = raw.columns.iter().map(|c| (c.name(), c.width(), numbers(&**c))).collect();
     let size: Vec<f64> = (0..6).map(|v| f64::from(10 + v)).collect();
     let weight: Vec<f64> = (0..6).flat_map(|v| [f64::from(v), f64::from(2 * v)]).collect();
@@ -45,7 +45,7 @@ fn vertices_keep_their_numbers_over_many_pieces() {
     std::fs::write(&path, &text).unwrap();
     assert!(text.len() > 2 * crate::edges::TEXT_PER_PIECE);
     let expected: Vec<(u64, u64)> = (0..n).flat_map(|v| [(v, (v + n - 1) % n), (v, (v + 1) % n)]).collect();
-    assert!(read_edges(&*read(&path).unwrap().edges).unwrap().0 == expected);
+    assert!(read_edges(&*read(&path).unwrap().edges).unwrap().0 == from_one(&expected));
 }
 
 #[test]
@@ -82,13 +82,31 @@ fn bad_lines() {
 }
 
 #[test]
+fn edges_at_one_end_alone_are_refused_with_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.graph");
+    // Two edges, by the header; four directed ones, two of which have no reverse.
+    std::fs::write(&path, "4 2\n2 3\n1 4\n\n\n").unwrap();
+    let message = problem(read(&path));
+    let expected = "x.graph, line 1: edges are listed at one end alone: 3 entries name a larger vertex than their line's, 1 a smaller one: METIS";
+    assert!(message.contains(expected) && message.contains("pass --ignore-header"), "{message}");
+    let raw = open(&path, WantedColumns::default(), true, &gsplit_store::NoProgress).unwrap();
+    assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2), (1, 3), (2, 1), (2, 4)]);
+    let notes = raw.edges.finish(&Seen { edges: 4, ..Seen::default() }).unwrap().decisions;
+    assert!(notes[0].ends_with("1 a smaller one: entries are taken for directed edges"), "{notes:?}");
+    // Loops are their own reverse, and edges that are listed twice are so at both ends.
+    std::fs::write(&path, "2 3\n1 2 2 1\n1 1\n").unwrap();
+    read_edges(&*read(&path).unwrap().edges).unwrap();
+}
+
+#[test]
 fn real_meshes() {
     for (name, n, m) in [("4elt", 15_606, 45_878), ("wing", 62_032, 121_544)] {
         let Some(path) = real(&format!("metis-graphs/{name}.graph")) else { return };
         assert!(recognises(&path, &std::fs::read(&path).unwrap()[..4096]));
         let raw = read(&path).unwrap();
         let (mut edges, _) = read_edges(&*raw.edges).unwrap();
-        assert_eq!((edges.len(), raw.ids), (2 * m, Ids::Dense(Some(n))));
+        assert_eq!((edges.len(), raw.ids), (2 * m, Ids::FromOne(n)));
         let mut mirrored: Vec<(u64, u64)> = edges.iter().map(|&(u, v)| (v, u)).collect();
         edges.sort();
         mirrored.sort();

@@ -115,6 +115,15 @@ fn headers_are_checked() {
         ),
         ("6 9\n0 1\n1 5\n5 1\n".into(), IGNORE, Ok(5)),
         ("6 9\n".into(), PLAIN, Ok(2)),
+        ("3 4\n1 2\n2 3\n3 1\n1 3\n".into(), PLAIN, Ok(3)),
+        ("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n".into(), PLAIN, Ok(5)),
+        ("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n".into(), IGNORE, Ok(4)),
+        (
+            "5 3\n1 2\n2 5\n5 1\n".into(),
+            PLAIN,
+            Err("line 1: may be a header of 5 vertices and 3 edges, or an edge: pass --ignore"),
+        ),
+        ("5 3\n1 2\n2 5\n5 1\n".into(), IGNORE, Ok(4)),
     ];
     for (text, flags, expected) in table {
         let flags = Flags { ..*flags };
@@ -132,5 +141,9 @@ fn a_bare_header_is_noted() {
     let (raw, notes) = read_text("6 1\n0 1\n", PLAIN);
     let raw = raw.unwrap();
     assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(0, 1)], 6, None));
-    assert!(notes[0].contains("line 1: taken for a header, 6 vertices and 1 edges"), "{notes:?}");
+    assert!(notes[0].contains("line 1: taken for a header, 6 vertices and 1 edge;"), "{notes:?}");
+    let (raw, notes) = read_text("5 6\n1 2\n2 5\n5 1\n1 5\n2 1\n5 2\n", PLAIN);
+    let raw = raw.unwrap();
+    assert_eq!((edges(&raw).len(), original_ids(&raw)), (6, Some(vec![1, 2, 3, 4, 5])), "3 and 4 have no edges");
+    assert!(notes[0].contains("5 vertices and 6 edges, whose ids count from 1;"), "{notes:?}");
 }

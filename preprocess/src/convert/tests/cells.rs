@@ -1,0 +1,195 @@
+//! Cells of text tables: marks in numbers, stray words, and zeros before ids.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use gsplit_store::Notes;
+use parquet::arrow::ArrowWriter;
+
+use super::bad_input::message;
+use super::meaning::{check, options};
+use super::*;
+
+#[test]
+fn a_comma_that_is_known_makes_points_stand_between_thousands() {
+    let proven = "src;dst;a;b\n1;2;1.234;0,5\n2;3;5.678;1,5\n";
+    let plain = "src;dst;a\n1;2;1.234\n2;3;5.678\n";
+    check(&[
+        ("a.csv", proven, "", "1>2 a=1234 b=0.5, 2>3 a=5678 b=1.5"),
+        ("a.csv", plain, "", "1>2 a=1.234, 2>3 a=5.678"),
+        ("a.csv", plain, "--decimal comma", "1>2 a=1234, 2>3 a=5678"),
+        ("a.csv", plain, "--decimal point", "1>2 a=1.234, 2>3 a=5.678"),
+        ("a.csv", "src;dst;a;b\n1;2;1.5;0,5\n", "", "1>2 a=1.5 b=0.5"),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    fs::write(&path, "src;dst;a;b;c\n1;2;1.234;0,5;10%\n2;3;5.678;1,5;5%\n").unwrap();
+    let notes = Notes::default();
+    let (dataset, _) = convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
+    for line in [
+        "commas before fractions, points between thousands (else pass --decimal point): a, b",
+        "percents, read as hundredths: c",
+    ] {
+        let line = format!("{}: {line}", path.display());
+        assert!(notes.lines().contains(&line), "{line}: {:?}", notes.lines());
+        assert!(dataset.manifest().provenance.decisions.contains(&line), "{line}");
+    }
+}
+
+#[test]
+fn a_comma_far_below_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let rows = "1;2;5.5\n".repeat(1500);
+    fs::write(&path, format!("src;dst;a\n{rows}2;3;1,234.5\n")).unwrap();
+    let found = message(&path, &options(""));
+    let expected = "a.csv, line 1502: column `a`: `1,234.5`: expected a number, as in the first rows; pass --decimal point or --decimal comma";
+    assert!(found.contains(expected), "{found}");
+    let (_out, dataset) = convert_new(&path, &options("--decimal point --keep-duplicates")).unwrap();
+    assert_eq!(dataset.edge_column("a").unwrap().as_slice::<f64>().unwrap()[1500], 1234.5);
+}
+
+#[test]
+fn a_stray_word_among_numbers_of_edges_is_refused_with_its_line() {
+    let stray = "src,dst,w\n1,2,0.5\n2,3,soon\n3,1,0.25\n";
+    let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: mend it, or name the columns to keep with \
+                 --edge-columns, or none";
+    check(&[
+        ("a.csv", stray, "", error),
+        ("a.csv", stray, "--edge-columns w", error),
+        ("a.csv", stray, "--edge-weights w", error),
+        ("a.csv", stray, "--edge-columns none", "1>2, 2>3, 3>1"),
+        ("a.csv", "src,dst,w\n1,2,a\n2,3,soon\n3,1,0.25\n", "", "1>2, 2>3, 3>1"),
+        ("a.csv", "src,dst,w\n1,2,NA\n2,3,\n3,1,0.25\n", "", "1>2 w=NaN, 2>3 w=NaN, 3>1 w=0.25"),
+    ]);
+}
+
+#[test]
+fn a_column_whose_first_rows_are_blank_is_not_dropped_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let blank = "1,2,\n".repeat(3000);
+    fs::write(&path, format!("src,dst,w\n{blank}2,3,7.5\n")).unwrap();
+    let found = message(&path, &options(""));
+    let expected = "a.csv, line 3002: column `w`: `7.5`: the first rows have nothing in this column, so it was left out: name it with \
+                    --edge-columns";
+    assert!(found.contains(expected), "{found}");
+    assert_eq!(convert_new(&path, &options("--edge-columns none")).unwrap().1.topology().num_edges(), 2);
+    let (_out, dataset) = convert_new(&path, &options("--edge-columns w --fill 1")).unwrap();
+    assert_eq!(dataset.edge_column("w").unwrap().as_slice::<f64>().unwrap(), [1.0, 7.5]);
+    fs::write(&path, format!("src,dst,w\n{blank}")).unwrap();
+    assert!(convert_new(&path, &options("")).unwrap().1.manifest().edge_columns.is_empty());
+}
+
+#[test]
+fn ids_with_leading_zeros_are_asked_about() {
+    let padded = "src,dst\n1,2\n007,0\n";
+    let error = "error: a.csv, line 3: column `src`: id `007` has leading zeros, which numbers do not keep: pass --id-type text to keep ids \
+                 as they are written, or --id-type number";
+    check(&[
+        ("a.csv", padded, "", error),
+        ("a.csv", padded, "--id-type text", "007>0, 1>2"),
+        ("a.csv", padded, "--id-type number", "1>2, 7>0"),
+        ("a.csv", "src,dst\n0,10\n", "", "0>10"),
+        ("a.csv", "1,2\n3,007\n", "", "error: line 2: column `2`: id `007` has leading zeros"),
+        ("a.csv", "1,2\n3,007\n", "--id-type text", "1>2, 3>007"),
+        ("a.csv", "1,2\n3,007\n", "--id-type number", "1>2, 3>7"),
+        ("a.txt", "1 2\n3 007\n", "", "1>2, 3>7"),
+        ("a.txt", "1 2\n3 007\n", "--id-type text", "1>2, 3>007"),
+        ("a.csv", "src,dst\n1,x\n2,3\n", "", "error: one holds integers, the other strings: pass --id-type text"),
+        ("a.csv", "src,dst\n1,x\n2,3\n", "--id-type text", "1>x, 2>3"),
+        (
+            "a.csv",
+            "src,dst\n1,2\n2.5,3\n4,5\n",
+            "",
+            "error: name them with --source-column and --target-column; `src` has `2.5` in line 3",
+        ),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
+            "--id-type text",
+            "error: --id-type is for tables",
+        ),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    fs::write(&path, format!("src,dst\n{}x,2\n", "1,2\n".repeat(1500))).unwrap();
+    let found = message(&path, &options(""));
+    assert!(
+        found.contains("line 1502: column `src`: `x`") && found.ends_with("pass --id-type text if ids are strings"),
+        "{found}"
+    );
+    assert_eq!(convert_new(&path, &options("--id-type text")).unwrap().1.num_vertices(), 3);
+}
+
+#[test]
+fn the_type_of_ids_is_that_of_both_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = folder.path().join("edges.csv");
+    fs::write(&edges, "src,dst\na1,b\nb,a1\n").unwrap();
+    fs::write(folder.path().join("nodes.csv"), "id,class\n7,0\n8,1\n").unwrap();
+    let with = |words: &str| {
+        options(&format!("--nodes {} --label-column class {words}", folder.path().join("nodes.csv").display()))
+    };
+    let found = message(&edges, &with("--id-column id"));
+    assert!(found.contains("ids are integers, those of the edges strings: pass --id-type text"), "{found}");
+    fs::write(folder.path().join("nodes.csv"), "id,class\n007,0\n8,1\n").unwrap();
+    fs::write(&edges, "src,dst\n7,8\n").unwrap();
+    let found = message(&edges, &with(""));
+    assert!(found.contains("nodes.csv, line 2: column `id`: id `007` has leading zeros"), "{found}");
+    assert_eq!(convert_new(&edges, &with("--id-type number")).unwrap().1.labels().unwrap()[..], [0, 1]);
+    fs::write(&edges, "src,dst\n007,8\n").unwrap();
+    let (_out, dataset) = convert_new(&edges, &with("--id-type text")).unwrap();
+    assert_eq!((&dataset.labels().unwrap()[..], dataset.manifest().string_ids), (&[0, 1][..], true));
+    assert_eq!(dataset.manifest().provenance.options["id_type"], "text");
+}
+
+#[test]
+fn messages_name_the_line_and_the_cell() {
+    check(&[
+        ("a.csv", "src,dst,t\n1,2,\"a\nb\"\n3,4,c\n", "", "error: a.csv, line 2: a quote is not closed on its line"),
+        ("a.csv", "src,dst\n1,2\n3\n", "", "error: a.csv, line 3: 1 field: expected 2, as in the header"),
+        ("a.txt", "1 2\n2.5 3\n", "", "error: `2.5` in line 2, in the first two columns"),
+        ("a.csv", "src,dst\n", "", "error: a.csv: no edges and no vertices: expected at least one edge"),
+        ("a.csv", "5,1,2\n6,2,3\n", "--source-column 2 --target-column 3", "1>2, 2>3"),
+    ]);
+}
+
+#[test]
+fn ids_of_typed_columns_become_what_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (edges, nodes) = (folder.path().join("edges.parquet"), folder.path().join("nodes.csv"));
+    let write = |source: ArrayRef, target: ArrayRef| {
+        let batch = RecordBatch::try_from_iter([("src", source), ("dst", target)]).unwrap();
+        let mut writer = ArrowWriter::try_new(fs::File::create(&edges).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    };
+    fs::write(&nodes, "id,class\n7,0\n8,1\n9,0\n").unwrap();
+    let with = |words: &str| options(&format!("--nodes {} --label-column class {words}", nodes.display()));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["9", "8"]));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![8, 7]));
+    write(texts.clone(), texts.clone());
+    let found = message(&edges, &with("--id-column id"));
+    assert!(found.contains("pass --id-type text"), "{found}");
+    for (words, strings) in [("--id-type number", false), ("--id-type text", true)] {
+        for (source, target) in [(&texts, &numbers), (&numbers, &texts)] {
+            write(source.clone(), target.clone());
+            let (_out, dataset) = convert_new(&edges, &with(words)).unwrap();
+            assert_eq!((&dataset.labels().unwrap()[..], dataset.manifest().string_ids), (&[0, 1, 0][..], strings));
+            let edges = if source.data_type() == texts.data_type() { [1, 2] } else { [0, 1] };
+            let mut sources = dataset.topology().indices().to_vec();
+            sources.sort();
+            sources.dedup();
+            assert!(edges.iter().all(|v| sources.contains(v)), "{sources:?}");
+        }
+    }
+    let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "8"]));
+    write(words, texts);
+    let found = message(&edges, &options("--id-type number"));
+    assert!(
+        found.contains("row 0, column `src`: is `x`: expected a whole number below 2^64, for --id-type number"),
+        "{found}"
+    );
+}

@@ -1,0 +1,71 @@
+//! Files that count their vertices from 1, and tables beside them.
+
+use gsplit_store::verify;
+
+use super::bad_input::message;
+use super::*;
+use crate::read::options::NodeTableOptions;
+
+/// The edges 1 -> 2 and 3 -> 1, or both directions of these, in each format.
+const GRAPHS: [(&str, &str); 3] = [
+    ("g.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n3 1\n"),
+    ("g.graph", "3 2\n2 3\n1\n1\n"),
+    ("g.gr", "p sp 3 2\na 1 2 5\na 3 1 7\n"),
+];
+
+fn beside(nodes: &str, (name, graph): (&str, &str)) -> (TempDir, PathBuf, ConvertOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, table) = (folder.path().join(name), folder.path().join("nodes.csv"));
+    std::fs::write(&path, graph).unwrap();
+    std::fs::write(&table, nodes).unwrap();
+    let node_table = NodeTableOptions { label_column: Some(vec!["class".into()]), ..Default::default() };
+    let read = ReadOptions { nodes: Some(table), node_table, ..Default::default() };
+    (folder, path, ConvertOptions { read, ..Default::default() })
+}
+
+#[test]
+fn tables_name_vertices_as_the_graph_file_does() {
+    // The running number from 0 is not the id.
+    let nodes = "row,vertex,class,split\n0,3,2,test\n1,1,0,train\n2,2,1,valid\n";
+    for graph in GRAPHS {
+        let (_input, path, options) = beside(nodes, graph);
+        let (_out, dataset) = convert_new(&path, &options).unwrap();
+        assert!(verify(dataset.path()).unwrap().iter().all(|finding| finding.problem.is_none()));
+        assert_eq!(dataset.labels().unwrap()[..], [0, 1, 2], "{}", graph.0);
+        let splits = Split::ALL.map(|split| dataset.split(split).unwrap().to_vec());
+        assert_eq!(splits, [vec![0], vec![1], vec![2]], "{}", graph.0);
+        assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 3]);
+        let (_alone, plain) = convert_new(&path, &ConvertOptions::default()).unwrap();
+        assert_eq!(plain.topology().indices(), dataset.topology().indices(), "the graph is the same");
+        assert_eq!(plain.manifest().first_id, 1);
+        assert!(!plain.path().join("nodes/original_id.npy").exists(), "ids that count are not listed");
+    }
+}
+
+#[test]
+fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
+    for graph in GRAPHS {
+        for (nodes, part) in [
+            (
+                "vertex,class\n1,0\n0,1\n2,0\n",
+                "nodes.csv: line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3",
+            ),
+            ("vertex,class\n1,0\n2,1\n3,0\n4,0\n", "nodes.csv: line 5: id 4: ids of the graph file count from 1"),
+            ("vertex,class\n1,0\n3,0\n", "nodes.csv: 1 of 3 vertices have edges and no row, as vertex 2"),
+        ] {
+            let (_input, path, options) = beside(nodes, graph);
+            let message = message(&path, &options);
+            assert!(message.contains(part), "{}: {message}", graph.0);
+        }
+    }
+}
+
+#[test]
+fn rows_and_columns_of_two_kinds_count_from_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.mtx");
+    std::fs::write(&path, "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n").unwrap();
+    let read = ReadOptions { bipartite: Some(crate::read::options::Answer::Yes), ..Default::default() };
+    let (_out, dataset) = convert_new(&path, &ConvertOptions { read, ..Default::default() }).unwrap();
+    assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 1, 3]);
+}
