@@ -88,7 +88,8 @@ fn open_graph(
     if options.features.is_some() {
         read.node_table = read.node_table.beside_features();
     }
-    let mut raw = read::open(path, format, &read, options.random_split.is_none_or(|split| split.is_auto), progress)?;
+    read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
+    let mut raw = read::open(path, format, &read, !read.node_table.draws_splits, progress)?;
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }

@@ -97,10 +97,16 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "class|number", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_kind: Option<LabelKind>,
-    /// The table of vertices' column that holds train, valid, test or nothing [default: split, fold, set, subset or mask]
-    #[arg(long, value_name = "COLUMN")]
+    /// Value of the label column that stands for no label; none where each value is a class, -1 too [default: -1 beside class numbers
+    /// from 0, or asked]
+    #[arg(long, value_name = "VALUE|none", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub split_column: Option<String>,
+    pub unlabelled: Option<String>,
+    /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and 1 called by the splits, as
+    /// train,valid,test; or none [default: split, fold, set, subset or mask, else train_mask, train and the like, or asked]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_column: Option<Vec<String>>,
     /// The table of vertices' columns, or arrays, that weigh vertices, for partition --weights own: whole numbers from 0. Those of a
     /// METIS file are kept without it
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
@@ -144,6 +150,10 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
+    /// Whether splits are drawn: those of the table do not count.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub draws_splits: bool,
 }
 
 /// Kind of the label of a vertex.
@@ -403,6 +413,7 @@ impl NodeTableOptions {
         let given = [
             ("--id-column", self.id_column.is_some()),
             ("--label-column", self.label_column.is_some()),
+            ("--unlabelled", self.unlabelled.is_some()),
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),

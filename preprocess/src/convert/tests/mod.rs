@@ -1,4 +1,5 @@
 mod archives;
+mod asked;
 mod bad_input;
 mod downloads;
 mod golden;

@@ -75,17 +75,22 @@ impl Table {
         }
     }
 
-    /// Ids, and the numbers at `values` as integers.
+    /// Whether the numbers of column `at` have commas before their fractions.
+    pub fn has_decimal_commas(&self, at: usize) -> bool {
+        matches!(self, Self::Text(sheet) if sheet.has_decimal_commas(at))
+    }
+
+    /// Ids, and the flags at `flags` as doubles, 0 where nothing is.
     pub fn source(
         &self,
         fields: &[Field],
         ids: &[usize],
         kind: IdKind,
-        values: &[usize],
+        flags: &[usize],
     ) -> Result<Box<dyn EdgeSource>> {
-        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::I64, width: 1 };
-        let columns = values.iter().map(column).collect();
-        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns, fill: None };
+        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::F64, width: 1 };
+        let columns = flags.iter().map(column).collect();
+        let choice = Choice { ids: [0; 2], kind, values: flags.to_vec(), columns, fill: Some(0.0) };
         Ok(match self {
             Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
             Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),

@@ -10,7 +10,7 @@ use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Fields, Sketch, is_comment};
-use crate::read::text::style::{Style, styles};
+use crate::read::text::style::{Decimal, Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, name_of};
 use crate::{Error, Result};
@@ -170,6 +170,11 @@ impl Sheet {
             None | Some(Style::Plain) => Cow::Borrowed(cell.trim_ascii()),
             Some(style) => style.plain(cell.trim_ascii()),
         }
+    }
+
+    /// Whether the numbers of column `at` have commas before their fractions.
+    pub fn has_decimal_commas(&self, at: usize) -> bool {
+        self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
     }
 
     /// Names of the columns of dates.

@@ -62,10 +62,15 @@ impl ColumnStatistics {
         kept
     }
 
-    /// Whether all values are zeros and ones.
+    /// Whether all values are zeros and ones, and both are there.
     pub fn is_binary(&self) -> bool {
+        self.are_flags() && (self.numbers.least, self.numbers.most) == (0.0, 1.0)
+    }
+
+    /// Whether all values are zeros or ones.
+    pub fn are_flags(&self) -> bool {
         let Moments { count, least, most, .. } = self.numbers;
-        count > 0 && count == self.values && !self.is_fractional && (least, most) == (0.0, 1.0)
+        count == self.values && !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0))
     }
 
     /// A string that is no number, where most of the categories are numbers.
