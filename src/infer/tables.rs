@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, convert};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{Fill, MissingRows, Unseen};
+use gsplit_preprocess::read::options::{DateOrder, Fill, MissingRows, Unseen};
 use gsplit_store::staging::Staging;
 use gsplit_store::{Dataset, Progress, Recipe, dataset_target};
 
@@ -26,6 +26,9 @@ pub struct NewTables {
     /// With --nodes, number to take for one that is missing, where the recipe has none
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
+    /// With --nodes, the order of day and month in dates [default: as in training, or found out]
+    #[arg(long, value_name = "dmy|mdy", requires = "nodes")]
+    date_order: Option<DateOrder>,
     /// With --nodes, vertices of the edges that the table does not list: fill or drop them [default: refused]
     #[arg(long, value_name = "fill|drop", hide_possible_values = true, requires = "nodes")]
     missing_rows: Option<MissingRows>,
@@ -54,7 +57,8 @@ impl NewTables {
         progress: &dyn Progress,
     ) -> anyhow::Result<Option<Converted>> {
         let (Some(nodes), Some(edges)) = (&self.nodes, &self.edges) else { return Ok(None) };
-        if Recipe::read(checkpoint)?.features.is_empty() {
+        let recipe = Recipe::read(checkpoint)?;
+        if recipe.features.is_empty() {
             let problem = "the features of its training were no columns of a table: convert, and name the dataset";
             return Err(usage(format!("--nodes: {}: {problem}", checkpoint.display())));
         }
@@ -65,6 +69,7 @@ impl NewTables {
         let mut options = ConvertOptions::default();
         options.read.nodes = Some(nodes.clone());
         options.read.memory = memory;
+        options.read.date_order = self.date_order.or_else(|| recipe.dates.as_ref()?.parse().ok());
         let table = &mut options.read.node_table;
         table.recipe = Some(checkpoint.to_path_buf());
         (table.unseen, table.fill, table.missing_rows) = (self.unseen, self.fill, self.missing_rows);

@@ -35,8 +35,8 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         ),
         (
             "--fill",
-            fill.is_some() && raw.node_ids.is_none() && !fills_edges,
-            "is for a table of vertices, and a number for columns of a table of edges",
+            fill.is_some() && raw.node_ids.is_none() && raw.features.is_none() && !fills_edges,
+            "is for a table of vertices, for features in arrays, and, a number, for columns of a table of edges",
         ),
         (
             "--scale",
@@ -93,8 +93,9 @@ fn open_graph(
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }
-    if let Some(scale) = read.node_table.scale.filter(|_| raw.recipe.is_none()) {
-        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, progress)).transpose()?;
+    if raw.recipe.is_none() {
+        let (scale, fill) = (read.node_table.scale.unwrap_or(Scale::None), read.node_table.fill);
+        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
     }
     raw.numeric_label |= read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some();
     if read.node_table.missing_rows == Some(MissingRows::Drop)

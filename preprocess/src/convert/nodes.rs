@@ -194,7 +194,7 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
     let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
     let mut out = writer.multi_label_writer(classes)?;
     let (mut row, mut packed) = (0u64, vec![0u8; width.div_ceil(8)]);
-    let mut at = 0;
+    let (mut at, mut without) = (0, 0u64);
     rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
             match number {
@@ -208,12 +208,16 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
             at += 1;
             if at == width {
                 out.push(&packed)?;
+                without += u64::from(packed.iter().all(|&bits| bits == 0));
                 packed.fill(0);
                 (at, row) = (0, row + 1);
             }
         }
         Ok(())
     })?;
+    if without > 0 {
+        rows.progress.decide(&format!("labels: {without} of {} vertices have no class", rows.n));
+    }
     Ok(writer.add_multi_labels(out)?)
 }
 

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::detect::Format;
 use super::table::choice::NONE;
 use super::text::line::Delimiter;
+pub use super::text::style::DateOrder;
 use super::text::style::Decimal;
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
@@ -48,6 +49,10 @@ pub struct ReadOptions {
     #[arg(long, value_name = "point|comma")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
+    /// Text tables: the order of day, month and year in dates, where days up to 12 may be months [default: found out, or asked]
+    #[arg(long, value_name = "dmy|mdy")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub date_order: Option<DateOrder>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
     /// names that belong together, as src and dst, user_a and user_b, or asked]
     #[arg(long, value_name = "COLUMN")]
@@ -240,6 +245,8 @@ pub struct TextOptions {
     pub delimiter: Option<Delimiter>,
     /// Mark before the fraction of numbers.
     pub decimal: Option<Decimal>,
+    /// Order of day and month in dates.
+    pub date_order: Option<DateOrder>,
     /// A table of vertices: without a header it is refused.
     pub must_have_header: bool,
 }
@@ -388,7 +395,13 @@ impl ReadOptions {
 
     /// The part for text that is a table.
     pub fn text(&self) -> TextOptions {
-        TextOptions { header: self.header, delimiter: self.delimiter, decimal: self.decimal, must_have_header: false }
+        TextOptions {
+            header: self.header,
+            delimiter: self.delimiter,
+            decimal: self.decimal,
+            date_order: self.date_order,
+            must_have_header: false,
+        }
     }
 
     /// The part for arrays by name.

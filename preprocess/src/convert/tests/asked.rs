@@ -179,6 +179,48 @@ fn cells_of_several_classes_are_asked_about() {
 }
 
 #[test]
+fn dates_are_read_in_one_order() {
+    let nodes = |dates: [&str; 4]| {
+        let row = |(id, date): (u32, &str)| format!("{id}0,{id},{date}\n");
+        format!("id,f0,since\n{}", (1..5).zip(dates).map(row).collect::<String>())
+    };
+    let unlabelled = |options: &mut ConvertOptions| options.read.node_table.label_column = names(&["none"]);
+    for (dates, expected) in [
+        (
+            ["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"],
+            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order dmy",
+        ),
+        (
+            ["31/01/2020", "01/31/2020", "30/01/2020", "1/1/2020"],
+            "line 3: column `since`: `01/31/2020`: the column holds dates (dmy) for the most part: mend it, pass --encode since=onehot",
+        ),
+        (
+            ["2020-01-31", "2020-02-30", "2020-01-01", "2020-01-02"],
+            "line 3: column `since`: `2020-02-30`: the column holds dates (ymd)",
+        ),
+    ] {
+        let problem = refused(&nodes(dates), unlabelled);
+        assert!(problem.contains(expected), "{problem}");
+    }
+    let undecided = nodes(["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"]);
+    for (order, day, said) in [("dmy", 18_293.0, "day before month"), ("mdy", 18_263.0, "month before day")] {
+        let (_out, dataset, notes) = made(&undecided, |options| {
+            unlabelled(options);
+            options.read.date_order = Some(order.parse().unwrap());
+        });
+        assert_eq!(rows(&dataset)[0], [1.0, day], "{order}");
+        assert!(notes.contains(&format!("dates, read as days since 1970-01-01: since ({said})")), "{notes}");
+        assert_eq!(dataset.manifest().recipe.as_ref().unwrap().dates.as_deref(), Some(order));
+    }
+    let (_out, dataset, notes) = made(&nodes(["01/31/2020", "01/01/2020", "", "1/2/2020"]), |options| {
+        unlabelled(options);
+        options.read.node_table.fill = Some(crate::read::options::Fill::Value(0.0));
+    });
+    assert_eq!(rows(&dataset)[0], [1.0, 18_292.0, 0.0]);
+    assert!(notes.contains("since (month before day)"), "{notes}");
+}
+
+#[test]
 fn two_columns_of_ids_are_asked_about() {
     for (one, other) in [("key", "other"), ("id", "node_id")] {
         let nodes = format!("{one},{other},f0\n10,40,1\n20,30,2\n30,20,3\n40,10,4\n");

@@ -2,6 +2,7 @@ mod archives;
 mod asked;
 mod bad_input;
 mod downloads;
+mod gaps;
 mod golden;
 mod links;
 mod meaning;

@@ -325,7 +325,9 @@ fn bad_tables_and_options() {
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             |read| read.node_table.feature_columns = names(&["f?"]),
-            &["column `f0` holds numbers for the most part, and `x`: mend it, pass --encode f0=onehot"],
+            &[
+                "nodes.csv, line 4: column `f0`: `x`: the column holds numbers for the most part: mend it, pass --encode f0=onehot",
+            ],
         ),
         ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", |_| {}, &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
         (

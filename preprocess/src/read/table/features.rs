@@ -155,7 +155,7 @@ impl Encoded {
             Cell::Number(_, wide, _) => format!("is {wide}"),
             Cell::Missing => "nothing".into(),
         };
-        let number = as_f64(cell).ok_or_else(|| format!("{}: expected a number, as in the first rows", found(cell)))?;
+        let number = as_f64(cell).ok_or_else(|| format!("{}: expected a number (or date), as in the first rows: mend it, or pass --encode {}=onehot for categories", found(cell), self.name))?;
         let scaled = self.scaled(number);
         Some(scaled).filter(|scaled| scaled.is_finite()).ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }

@@ -17,8 +17,8 @@ use crate::{Error, Result};
 /// Ids of edges that the ids of vertices are told by.
 const SAMPLE: usize = 256;
 
-/// Where the ids of the first edges are in one column: the piece of rows, and the row in it.
-type Rows = HashMap<u64, Vec<(usize, usize)>>;
+/// Rows of the ids of the first edges in one column: the piece, and the row in it.
+type IdPlaces = HashMap<u64, Vec<(usize, usize)>>;
 
 /// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does.
 ///
@@ -37,22 +37,16 @@ pub fn find_ids(
     let sample = sample(edges)?;
     let wanted: HashSet<u64> = sample.iter().copied().collect();
     // The rows so far, and those that hold an id: slot, id, row.
-    type Found = (usize, Vec<(usize, u64, usize)>);
-    let find = |(rows, found): &mut Found, slot: usize, cell: Cell<'_>| {
-        let id = match (cell, kind) {
-            (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
-            (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
-            (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
-            (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
-            _ => None,
-        };
+    type FoundIds = (usize, Vec<(usize, u64, usize)>);
+    let find = |(rows, found): &mut FoundIds, slot: usize, cell: Cell<'_>| {
+        let id = id_of(cell, kind);
         *rows += usize::from(slot == 0);
         found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id, *rows)));
         Ok(())
     };
     let first_of = |columns: Vec<usize>| -> Result<Option<usize>> {
-        let (mut rows, mut piece): (Vec<Rows>, usize) = (vec![Rows::new(); columns.len()], 0);
-        table.for_rows(&columns, progress, find, &mut |(_, found): Found| {
+        let (mut rows, mut piece): (Vec<IdPlaces>, usize) = (vec![IdPlaces::new(); columns.len()], 0);
+        table.for_rows(&columns, progress, find, &mut |(_, found): FoundIds| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
                 // Two tell that it is not alone.
@@ -97,6 +91,17 @@ pub fn find_ids(
         )
     };
     first_of(others)?.or(roles.id).ok_or_else(|| Error::input(path, problem()))
+}
+
+/// The id in a cell.
+pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
+    match (cell, kind) {
+        (Cell::Number(_, _, Some(number)), IdKind::Number) => u64::try_from(number).ok(),
+        (Cell::Number(_, number, None), IdKind::Number) => value::exact_id(number),
+        (Cell::Text(text), IdKind::Number) => value::id(text.as_bytes()),
+        (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
+        _ => None,
+    }
 }
 
 /// Some ids of the first edges.

@@ -31,8 +31,8 @@ use super::roles::{self, Features, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
 use super::splits::{SplitIds, splits_by_flag, splits_by_name};
-use super::statistics::{ColumnStatistics, survey};
-use crate::edges::EdgeSource;
+use super::statistics::{ColumnStatistics, RepeatedRows, survey};
+use crate::edges::{EdgeSource, ValueType};
 use crate::memory::Memory;
 use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
 use crate::read::raw::{Column, Raw};
@@ -94,6 +94,9 @@ pub fn nodes(
     memory: Memory,
     progress: &dyn Progress,
 ) -> Result<NodeTable> {
+    let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
+    let trained_order = || trained.as_ref()?.dates.as_ref()?.parse().ok();
+    let text = TextOptions { date_order: text.date_order.or_else(trained_order), ..text };
     let (files, format) = parts::parts(path, None)?;
     let bytes = super::total_bytes(&files)?;
     let table = match format {
@@ -103,7 +106,6 @@ pub fn nodes(
         _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
     let fields = table.fields()?;
-    let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let id = match roles.id {
         Some(id) if options.id_column.is_some() => id,
@@ -113,9 +115,15 @@ pub fn nodes(
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let seen = survey(&table, &fields, &roles.to_survey(&fields), progress)?;
+    let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
+    let repeated = options.on_duplicate.map(repeated).transpose()?;
+    let to_survey = roles.to_survey(&fields, |at| table.may_lack(at));
+    let seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
     let decided = roles.decide(path, &fields, &seen, options);
     decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
+    if let Some(stray) = roles.stray(&fields, &seen) {
+        table.problem_of(stray.at, &stray.cell, &stray.problem, progress)?;
+    }
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
@@ -128,7 +136,7 @@ pub fn nodes(
             Some(splits_by_flag(split_ids, &fields, &roles, source(&[id], kind, &flags)?.as_ref())?)
         }
     };
-    if options.label_kind.is_none() && text.decimal.is_none() {
+    if options.label_kind.is_none() && text.decimal.is_none() && trained.is_none() {
         ask_for_commas(path, &table, &fields, &roles, &seen)?;
     }
     let labels = labels(path, &table, &fields, &roles, &seen, trained.as_ref(), options)?;
@@ -146,7 +154,7 @@ pub fn nodes(
         Features::None => None,
         Features::List(at) => {
             let rows = table.column(&fields, *at, "feat", false);
-            Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), progress)?)
+            Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
         }
         Features::Scalars(_) => {
             let encode =
@@ -157,6 +165,13 @@ pub fn nodes(
     let columns = roles.columns(&fields);
     let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
+    // Whole numbers have no way to say that one is missing: of a column that nobody asked for they become doubles.
+    let lacks = |at: &usize| seen.get(at).is_some_and(|seen| seen.missing > 0);
+    let is_whole = |at: usize| fields[at].value == Some((ValueType::I64, 1));
+    let column = |(at, name): &(usize, String)| match is_whole(*at) && lacks(at) {
+        true => table.doubles(*at, name),
+        false => table.column(&fields, *at, name, false),
+    };
     roles.say(path, &fields, labels.words(), progress);
     roles.say_blank_flags(path, &fields, &seen, progress);
     labels.notes.iter().for_each(|note| progress.decide(note));
@@ -167,6 +182,7 @@ pub fn nodes(
         label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
         classes: labels.class_names.clone().unwrap_or_default(),
         unlabelled: labels.unlabelled.clone(),
+        dates: table.date_order().or(text.date_order).map(|order| order.to_string()),
         splits: roles.split_names(&fields),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
         left_out: roles.left_out(&fields),
@@ -177,7 +193,7 @@ pub fn nodes(
         features,
         labels,
         recipe,
-        columns: columns.iter().map(|(at, name)| table.column(&fields, *at, name, false)).collect(),
+        columns: columns.iter().map(column).collect(),
         splits,
         files,
     })

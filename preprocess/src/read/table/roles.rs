@@ -54,6 +54,16 @@ pub struct Roles {
     split_is_named: bool,
 }
 
+/// A cell that is unlike the others of its column.
+pub struct Stray {
+    /// Place of the column.
+    pub at: usize,
+    /// The cell.
+    pub cell: String,
+    /// Problem with it.
+    pub problem: String,
+}
+
 /// Columns of features.
 #[derive(Debug, PartialEq)]
 pub enum Features {
@@ -335,8 +345,9 @@ impl Roles {
         }
     }
 
-    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for.
-    pub fn to_survey(&self, fields: &[Field]) -> Vec<(usize, bool)> {
+    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for. `may_lack`: a column
+    /// of whole numbers may lack some.
+    pub fn to_survey(&self, fields: &[Field], may_lack: impl Fn(usize) -> bool) -> Vec<(usize, bool)> {
         let mut all: Vec<(usize, bool)> = Vec::new();
         all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
         all.extend(self.split.map(|at| (at, true)));
@@ -353,9 +364,12 @@ impl Roles {
                 |at: &usize| !features.contains(at) && !taken.contains(at) && !fields[*at].list && has_values(*at);
             all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
         }
-        let others =
-            self.flags.iter().map(|&(at, _)| (at, false)).filter(|(at, _)| all.iter().all(|(other, _)| other != at));
-        all.extend(others.collect::<Vec<_>>());
+        let kept = self.columns(fields).into_iter().filter(|&at| may_lack(at));
+        for at in self.flags.iter().map(|&(at, _)| at).chain(kept) {
+            if all.iter().all(|&(other, _)| other != at) {
+                all.push((at, false));
+            }
+        }
         all.sort_unstable();
         all
     }
@@ -378,18 +392,6 @@ impl Roles {
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
-        if let Features::Scalars(columns) = &self.features {
-            let open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
-            let mut mixed = open.filter_map(|(at, _)| Some((at, seen.get(at)?.stray()?)));
-            if let Some((&at, stray)) = mixed.next() {
-                let (name, stray) = (&fields[at].name, shown(stray.as_bytes()));
-                let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {stray}: mend it, pass --encode {name}=onehot for categories, or \
-                     leave it out with --feature-columns"
-                );
-                return Err(Error::input(path, problem));
-            }
-        }
         if self.are_chosen {
             return Ok(());
         }
@@ -402,6 +404,24 @@ impl Roles {
             self.left_out.extend(out);
         }
         Ok(())
+    }
+
+    /// A cell among the features that is neither number nor date, where most of its column are.
+    pub fn stray(&self, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Option<Stray> {
+        let Features::Scalars(columns) = &self.features else { return None };
+        let mut open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
+        open.find_map(|&(at, _)| {
+            let seen = seen.get(&at)?;
+            let date = || seen.stray_date().map(|(cell, order)| (cell, format!("dates ({order})")));
+            let (cell, most) = seen.stray().map(|cell| (cell, "numbers".to_string())).or_else(date)?;
+            let name = &fields[at].name;
+            let problem = format!(
+                "{}: the column holds {most} for the most part: mend it, pass --encode {name}=onehot for categories, or leave it out with \
+                 --feature-columns",
+                shown(cell.as_bytes())
+            );
+            Some(Stray { at, cell: cell.to_string(), problem })
+        })
     }
 
     /// Takes the label that the values tell: an outcome by its name, or in a table that is called by its label its only column of

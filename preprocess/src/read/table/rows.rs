@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_schema::DataType;
 use gsplit_store::{Progress, Unit};
 
 use super::cells;
@@ -16,6 +17,7 @@ use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::line;
+use crate::read::text::style::DateOrder;
 use crate::read::text::value::is_missing;
 use crate::read::text::{lines, read_pieces};
 use crate::{Error, Result};
@@ -55,6 +57,23 @@ impl Table {
             Self::Frames(parts, _) => parts.first().map(|part| plain::dates(part.as_ref())).unwrap_or_default(),
             Self::Text(sheet) => sheet.dates(),
         }
+    }
+
+    /// Order of day and month in dates that are not of ISO 8601.
+    pub fn date_order(&self) -> Option<DateOrder> {
+        match self {
+            Self::Frames(..) => None,
+            Self::Text(sheet) => sheet.date_order(),
+        }
+    }
+
+    /// The problem with the first cell of column `at` that is the string `text`, with its place.
+    pub fn problem_of(&self, at: usize, text: &str, problem: &str, progress: &dyn Progress) -> Result<()> {
+        let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell == Cell::Text(text) {
+            true => Err(problem.to_string()),
+            false => Ok(()),
+        };
+        self.for_rows(&[at], progress, find, &mut |()| Ok(()))
     }
 
     /// The place of row `row`, from 0, as messages name it.
@@ -113,6 +132,24 @@ impl Table {
             Self::Frames(parts, _) => Box::new(FrameColumn::new(parts.clone(), at, name, width, label)),
             Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, value, label)),
         }
+    }
+
+    /// Column `at`, one number a row, in doubles: NaN where one is missing.
+    pub fn doubles(&self, at: usize, name: &str) -> Box<dyn Column> {
+        match self {
+            Self::Frames(parts, _) => Box::new(FrameColumn::doubles(parts.clone(), at, name)),
+            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, ValueType::F64, false)),
+        }
+    }
+
+    /// Whether column `at` is of whole numbers, one a row, and its type lets some be missing.
+    pub fn may_lack(&self, at: usize) -> bool {
+        let Self::Frames(parts, _) = self else { return false };
+        parts.iter().any(|part| {
+            part.schema().fields().get(at).is_some_and(|field| {
+                field.is_nullable() && (field.data_type().is_integer() || *field.data_type() == DataType::Boolean)
+            })
+        })
     }
 
     /// Reads all rows, some at a time. `cell` adds the cell of `columns[slot]` to what is made of these rows, in the order

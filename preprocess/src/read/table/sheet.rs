@@ -10,7 +10,7 @@ use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Fields, Sketch, is_comment};
-use crate::read::text::style::{Decimal, Style, styles};
+use crate::read::text::style::{DateOrder, Decimal, Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, name_of};
 use crate::{Error, Result};
@@ -140,7 +140,7 @@ impl Sheet {
                 (name.as_str(), rows().filter_map(|row| row.get(at)).map(|cell| cell.trim_ascii()).collect())
             })
             .collect();
-        styles(&columns, options.decimal)
+        styles(&columns, options.decimal, options.date_order)
     }
 
     /// The line of row `row`, from 0, as messages name it: found by reading the lines once more.
@@ -177,10 +177,23 @@ impl Sheet {
         self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
     }
 
-    /// Names of the columns of dates.
+    /// Names of the columns of dates, with the order of their days and months where it is not ISO 8601.
     pub fn dates(&self) -> Vec<String> {
-        let columns = self.columns.iter().zip(&self.styles);
-        columns.filter(|(_, style)| matches!(style, Style::Date(_))).map(|((name, _), _)| name.clone()).collect()
+        let said = |((name, _), style): (&(String, CellKind), &Style)| match style {
+            Style::Date(DateOrder::YearMonthDay) => Some(name.clone()),
+            Style::Date(DateOrder::DayMonthYear) => Some(format!("{name} (day before month)")),
+            Style::Date(DateOrder::MonthDayYear) => Some(format!("{name} (month before day)")),
+            _ => None,
+        };
+        self.columns.iter().zip(&self.styles).filter_map(said).collect()
+    }
+
+    /// Order of day and month in the first column of dates that are not of ISO 8601.
+    pub fn date_order(&self) -> Option<DateOrder> {
+        self.styles.iter().find_map(|style| match *style {
+            Style::Date(order) if order != DateOrder::YearMonthDay => Some(order),
+            _ => None,
+        })
     }
 
     /// Says that a row has another number of fields than the header.
