@@ -121,7 +121,7 @@ pub fn nodes(
     let seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
     let decided = roles.decide(path, &fields, &seen, options);
     decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
-    if let Some(stray) = roles.stray(&fields, &seen) {
+    if let Some(stray) = &roles.stray {
         table.problem_of(stray.at, &stray.cell, &stray.problem, progress)?;
     }
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);

@@ -44,6 +44,8 @@ pub struct Roles {
     pub features: Features,
     /// Columns that are none of these though they might have been, and why.
     left_out: Vec<(usize, String)>,
+    /// A cell among the features that is neither number nor date, where most of its column are.
+    pub stray: Option<Stray>,
     /// Whether the ids were found by their values.
     guessed: bool,
     /// Whether the label is to be found by the values.
@@ -55,6 +57,7 @@ pub struct Roles {
 }
 
 /// A cell that is unlike the others of its column.
+#[derive(Debug)]
 pub struct Stray {
     /// Place of the column.
     pub at: usize,
@@ -121,6 +124,7 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         split,
         features: Features::None,
         left_out: Vec::new(),
+        stray: None,
         guessed: false,
         split_is_named: said.is_some(),
         are_chosen: options.feature_columns.is_some() || trained.is_some(),
@@ -392,6 +396,7 @@ impl Roles {
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
+        self.stray = self.find_stray(fields, seen);
         if self.are_chosen {
             return Ok(());
         }
@@ -406,8 +411,8 @@ impl Roles {
         Ok(())
     }
 
-    /// A cell among the features that is neither number nor date, where most of its column are.
-    pub fn stray(&self, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Option<Stray> {
+    /// Finds a stray cell, of columns that may yet be left out too.
+    fn find_stray(&self, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Option<Stray> {
         let Features::Scalars(columns) = &self.features else { return None };
         let mut open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
         open.find_map(|&(at, _)| {

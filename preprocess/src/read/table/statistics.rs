@@ -74,10 +74,14 @@ impl ColumnStatistics {
         self.are_flags() && (self.numbers.least, self.numbers.most) == (0.0, 1.0)
     }
 
-    /// Whether all values are zeros or ones.
+    /// Whether all values are zeros or ones, or their words.
     pub fn are_flags(&self) -> bool {
         let Moments { count, least, most, .. } = self.numbers;
-        count == self.values && !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0))
+        let are_words = || !self.keys.is_empty() && self.keys.keys().all(|key| flag(key.as_bytes()).is_some());
+        match count == self.values {
+            true => !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0)),
+            false => are_words(),
+        }
     }
 
     /// A string that is no number, where most of the categories are numbers.

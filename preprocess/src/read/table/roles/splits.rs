@@ -41,7 +41,7 @@ pub fn named(
         }
         let is_called = |names: &&[&str]| names.contains(&plain[at].as_str());
         let of_split = (0..3).find(|&split| is_called(&MASK_NAMES[split]) || is_called(&FLAG_NAMES[split]));
-        match of_split.filter(|&split| masks[split].is_none() && !is_text(&fields[at]) && !fields[at].list) {
+        match of_split.filter(|&split| masks[split].is_none() && !fields[at].list) {
             Some(split) => masks[split] = Some(at),
             None => {
                 let problem = format!(
@@ -81,7 +81,8 @@ impl Roles {
         for (split, names) in FLAG_NAMES.iter().enumerate() {
             let is_flag = |at: &usize| {
                 let in_recipe = trained.is_none_or(|trained| trained.splits.contains(&fields[*at].name));
-                names.contains(&plain[*at].as_str()) && fields[*at].value.is_some() && !fields[*at].list && in_recipe
+                let has_values = fields[*at].value.is_some() || is_text(&fields[*at]);
+                names.contains(&plain[*at].as_str()) && has_values && !fields[*at].list && in_recipe
             };
             let free = |at: &usize| !self.taken().contains(at) && !is_chosen(*at);
             let found: Vec<usize> = (0..fields.len()).filter(is_flag).filter(free).collect();
