@@ -64,8 +64,8 @@ pub fn grouped(command: clap::Command) -> clap::Command {
         "force",
     ];
     headings::grouped(command, &COMMON, |flag| match flag {
-        "id-column" | "label-kind" | "split-column" | "encode" | "fill" | "scale" | "recipe" | "unseen"
-        | "on-duplicate" | "missing-rows" => "Tables of vertices",
+        "id-column" | "label-kind" | "unlabelled" | "split-column" | "encode" | "fill" | "scale" | "recipe"
+        | "unseen" | "on-duplicate" | "missing-rows" => "Tables of vertices",
         "vertex-weights" | "edge-weights" => "Weights",
         "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
         "feature-dtype" | "seed" => "Features and splits",

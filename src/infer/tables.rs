@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, convert};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{Fill, MissingRows, Unseen};
+use gsplit_preprocess::read::options::{DateOrder, Fill, MissingRows, Unseen};
 use gsplit_store::staging::Staging;
 use gsplit_store::{Dataset, Progress, Recipe, dataset_target};
 
@@ -32,6 +32,9 @@ pub struct NewTables {
     /// With --nodes, number to take for one that is missing, where the recipe has none
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
+    /// With --nodes, the order of day and month in dates [default: as in training, or found out]
+    #[arg(long, value_name = "dmy|mdy", requires = "nodes")]
+    date_order: Option<DateOrder>,
     /// With --nodes, vertices of the edges that the table does not list: fill or drop them [default: refused]
     #[arg(long, value_name = "fill|drop", hide_possible_values = true, requires = "nodes")]
     missing_rows: Option<MissingRows>,
@@ -82,6 +85,7 @@ impl NewTables {
         options.read.memory = memory;
         options.read.source_column = self.source_column.clone();
         options.read.target_column = self.target_column.clone();
+        options.read.date_order = self.date_order;
         let table = &mut options.read.node_table;
         table.recipe = Some(checkpoint.to_path_buf());
         (table.unseen, table.fill, table.missing_rows) = (self.unseen, self.fill, self.missing_rows);

@@ -25,6 +25,12 @@ pub struct Recipe {
     /// Names of the classes in their order, where the dataset has names for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Value of the label column that stands for no label, besides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlabelled: Option<String>,
+    /// Order of day and month in dates, dmy or mdy, where the table has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dates: Option<String>,
     /// Columns that say which split a vertex is of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,

@@ -123,11 +123,12 @@ fn new_tables_are_read_as_those_of_the_training_were() {
         fs::write(folder.join(name), format!("{header}\n{rows}")).unwrap();
     };
     let team = |v: u32| ["red", "blue", "green"][v as usize % 3];
-    write("nodes.csv", &|v| format!("{v},{}.5,{}", v % 7, team(v)), "id,age,team");
+    let part = |v: u32| ["train", "valid", "test"][v as usize % 5 / 2];
+    write("nodes.csv", &|v| format!("{v},{}.5,{},{}", v % 7, team(v), part(v)), "id,age,team,part");
     write("edges.csv", &|v| format!("{v},{},{},{}.5", (v + 1) % 60, (v * 7) % 60, 1 + v % 4), "who,whom,other,amount");
     write("bare.csv", &|v| format!("{v},{},{}", (v + 1) % 60, (v * 7) % 60), "who,whom,other");
     let ends = ["--source-column", "who", "--target-column", "whom", "--edge-weights", "amount"];
-    let nodes = ["--nodes", "nodes.csv", "--label-column", "team", "--random-split", "0.5,0.3,0.2", "--out", "ds"];
+    let nodes = ["--nodes", "nodes.csv", "--label-column", "team", "--split-column", "part", "--out", "ds"];
     ok(folder, &[&["convert", "edges.csv"], &ends[..], &nodes].concat());
     let train = "train ds --layers 1 --fanouts 4 --hidden 4 --epochs 2 --draw-by weight --checkpoint run";
     ok(folder, &train.split(' ').collect::<Vec<_>>());
@@ -137,8 +138,11 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     let told = ok(folder, &[&["infer", "ds"], &logits[..], &["old.npy"]].concat());
     assert!(told.contains("classes by number: 0 blue, 1 green, 2 red"), "{told}");
     let of = |edges| ["infer", "--nodes", "nodes.csv", "--edges", edges];
-    ok(folder, &[&of("edges.csv"), &logits[..], &["new.npy"]].concat());
-    assert_eq!(read("new.npy"), read("old.npy"), "ends and weights are those of the training");
+    let again = ok(folder, &[&of("edges.csv"), &logits[..], &["new.npy"]].concat());
+    assert!(read("new.npy") == read("old.npy"), "ends and weights are those of the training");
+    let scores =
+        |told: &str| told.lines().filter(|line| line.contains("accuracy")).map(str::to_string).collect::<Vec<_>>();
+    assert_eq!((scores(&again).len(), scores(&again)), (3, scores(&told)), "splits too");
     let others = ["others.npy", "--source-column", "who", "--target-column", "other"];
     ok(folder, &[&of("edges.csv"), &logits[..], &others].concat());
     assert!(read("others.npy") != read("old.npy"), "options come first");

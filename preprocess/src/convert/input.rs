@@ -35,8 +35,8 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         ),
         (
             "--fill",
-            fill.is_some() && raw.node_ids.is_none() && !fills_edges,
-            "is for a table of vertices, and a number for columns of a table of edges",
+            fill.is_some() && raw.node_ids.is_none() && raw.features.is_none() && !fills_edges,
+            "is for a table of vertices, for features in arrays, and, a number, for columns of a table of edges",
         ),
         (
             "--scale",
@@ -88,12 +88,14 @@ fn open_graph(
     if options.features.is_some() {
         read.node_table = read.node_table.beside_features();
     }
-    let mut raw = read::open(path, format, &read, options.random_split.is_none_or(|split| split.is_auto), progress)?;
+    read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
+    let mut raw = read::open(path, format, &read, !read.node_table.draws_splits, progress)?;
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
     }
-    if let Some(scale) = read.node_table.scale.filter(|_| raw.recipe.is_none()) {
-        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, progress)).transpose()?;
+    if raw.recipe.is_none() {
+        let (scale, fill) = (read.node_table.scale.unwrap_or(Scale::None), read.node_table.fill);
+        raw.features = raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
     }
     raw.numeric_label |= read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some();
     if read.node_table.missing_rows == Some(MissingRows::Drop)
@@ -114,14 +116,16 @@ fn open_graph(
     Ok((format, raw))
 }
 
-/// `options` for the graph at `path` with the columns of edges that its recipe has, if that is a table and names none itself.
+/// `options` for the graph at `path` with what its recipe says, where they are silent: the order of dates, and the columns of a table of
+/// edges.
 fn as_trained(path: &Path, options: &ConvertOptions) -> Result<ConvertOptions> {
     let mut options = options.clone();
     let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
-    let edges = Recipe::read(folder)?.edges;
+    let Recipe { edges, dates, .. } = Recipe::read(folder)?;
     let format = options.format.map_or_else(|| detect(path, options.read.text()), Ok);
+    let read = &mut options.read;
+    read.date_order = read.date_order.or_else(|| dates?.parse().ok());
     if format.is_ok_and(is_table) {
-        let read = &mut options.read;
         if read.source_column.is_none() && read.target_column.is_none() {
             (read.source_column, read.target_column) = (edges.source_column, edges.target_column);
         }

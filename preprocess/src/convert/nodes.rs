@@ -21,13 +21,21 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     }
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
+    order.say(progress);
     let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
     let mut labelled = None;
     // Vertices to infer on need neither.
     let is_new = options.read.node_table.recipe.is_some();
     match &raw.labels {
         Some(column) if raw.numeric_label => labelled = Some(write_numbers(column.as_ref(), &rows, writer)?),
-        Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
+        Some(column) if column.width() == 1 => {
+            let labels = write_labels(column.as_ref(), &rows, writer)?;
+            // Vertices to infer on need not be of every class.
+            if !is_new {
+                note_empty_classes(&labels, raw.class_names.as_deref(), progress);
+            }
+            labelled = Some(labels);
+        }
         Some(column) => match one_hot(column.as_ref(), &rows)? {
             Some(labels) => {
                 progress.decide("labels: each row has a single one: a class a vertex");
@@ -107,9 +115,33 @@ fn write_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datase
         Ok(())
     })?;
     let unlabelled = labels.iter().filter(|&&label| label < 0).count() as u64;
-    writer.facts_mut().insert("unlabelled".into(), unlabelled);
+    note_unlabelled(unlabelled, rows, writer);
     writer.add_labels(&labels)?;
     Ok(labels)
+}
+
+/// Counts the vertices without a label.
+fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
+    writer.facts_mut().insert("unlabelled".into(), unlabelled);
+    if unlabelled > 0 {
+        rows.progress.decide(&format!("labels: {unlabelled} of {} vertices are unlabelled", rows.n));
+    }
+}
+
+/// Notes the classes up to the largest that no vertex has: a model gets an output for each.
+fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn Progress) {
+    let largest = labels.iter().copied().max().unwrap_or(-1);
+    let count = names.map_or(0, <[String]>::len).max((largest + 1) as usize);
+    let mut is_there = vec![false; count];
+    labels.iter().filter_map(|&label| usize::try_from(label).ok()).for_each(|label| is_there[label] = true);
+    let empty: Vec<usize> = (0..count).filter(|&class| !is_there[class]).collect();
+    if let Some(&first) = empty.first() {
+        let name = names.and_then(|names| names.get(first)).map_or(first.to_string(), |name| format!("`{name}`"));
+        let (empty, is) = (empty.len(), if empty.len() == 1 { "class has" } else { "classes have" });
+        progress.note(&format!(
+            "note: labels: {empty} of {count} {is} no vertex, as class {name}: class numbers with gaps make outputs that nothing trains"
+        ));
+    }
 }
 
 /// Writes a number to learn of each vertex. Returns whether each has one, as 0 or -1: 8 bytes a vertex.
@@ -132,7 +164,7 @@ fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datas
         Ok(())
     })?;
     let unlabelled = labels.iter().filter(|label| label.is_nan()).count() as u64;
-    writer.facts_mut().insert("unlabelled".into(), unlabelled);
+    note_unlabelled(unlabelled, rows, writer);
     writer.add_numeric_labels(&labels)?;
     Ok(labels.iter().map(|label| if label.is_nan() { -1 } else { 0 }).collect())
 }
@@ -165,7 +197,7 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
     let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
     let mut out = writer.multi_label_writer(classes)?;
     let (mut row, mut packed) = (0u64, vec![0u8; width.div_ceil(8)]);
-    let mut at = 0;
+    let (mut at, mut without) = (0, 0u64);
     rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
             match number {
@@ -179,12 +211,16 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
             at += 1;
             if at == width {
                 out.push(&packed)?;
+                without += u64::from(packed.iter().all(|&bits| bits == 0));
                 packed.fill(0);
                 (at, row) = (0, row + 1);
             }
         }
         Ok(())
     })?;
+    if without > 0 {
+        rows.progress.decide(&format!("labels: {without} of {} vertices have no class", rows.n));
+    }
     Ok(writer.add_multi_labels(out)?)
 }
 

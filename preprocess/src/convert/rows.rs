@@ -29,6 +29,8 @@ pub enum RowOrder {
         vertices: Vec<u32>,
         /// Vertices without a row, ascending.
         missing: Vec<u32>,
+        /// Rows of vertices that have another one.
+        repeated: u64,
     },
 }
 
@@ -90,7 +92,21 @@ impl RowOrder {
             return Err(Error::input(path, problem));
         }
         let in_order = missing.is_empty() && vertices.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
-        Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing } })
+        Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing, repeated } })
+    }
+
+    /// Tells how many rows are left out, and how many are made up.
+    pub fn say(&self, progress: &dyn Progress) {
+        let Self::Table { vertices, missing, repeated } = self else { return };
+        let (rows, missing) = (vertices.len(), missing.len());
+        if *repeated > 0 {
+            progress.decide(&format!(
+                "--on-duplicate: {repeated} of {rows} rows are left out: their vertices have another one"
+            ));
+        }
+        if missing > 0 {
+            progress.decide(&format!("--missing-rows: {missing} vertices without a row get one of missing values"));
+        }
     }
 
     /// Hands over the rows of `column` in the order of the vertices, some whole rows at a time. Fails unless there is one
@@ -122,7 +138,7 @@ impl RowOrder {
                 count(bytes)?;
                 take(bytes)
             })?,
-            Self::Table { vertices, missing } => {
+            Self::Table { vertices, missing, .. } => {
                 let path = scratch.join("rows");
                 let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
                 let mut file = file.map_err(Error::io(&path))?;

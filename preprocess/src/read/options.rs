@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::detect::Format;
 use super::table::choice::{IdKind, NONE};
 use super::text::line::Delimiter;
+pub use super::text::style::DateOrder;
 use super::text::style::Decimal;
 use crate::edges::EdgeColumn;
 use crate::memory::Memory;
@@ -53,6 +54,10 @@ pub struct ReadOptions {
     #[arg(long, value_name = "text|number", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_type: Option<IdKind>,
+    /// Text tables: the order of day, month and year in dates, where days up to 12 may be months [default: found out, or asked]
+    #[arg(long, value_name = "dmy|mdy")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub date_order: Option<DateOrder>,
     /// Tables of edges: the column with the vertex that an edge comes from; without a header its number from 1 [default: found by
     /// names that belong together, as src and dst, user_a and user_b, or asked]
     #[arg(long, value_name = "COLUMN")]
@@ -102,10 +107,16 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "class|number", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_kind: Option<LabelKind>,
-    /// The table of vertices' column that holds train, valid, test or nothing [default: split, fold, set, subset or mask]
-    #[arg(long, value_name = "COLUMN")]
+    /// Value of the label column that stands for no label; none where each value is a class, -1 too [default: -1 beside class numbers
+    /// from 0, or asked]
+    #[arg(long, value_name = "VALUE|none", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub split_column: Option<String>,
+    pub unlabelled: Option<String>,
+    /// The table of vertices' column that holds train, valid, test or nothing; or columns of 0 and 1 called by the splits, as
+    /// train,valid,test; or none [default: split, fold, set, subset or mask, else train_mask, train and the like, or asked]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_column: Option<Vec<String>>,
     /// The table of vertices' columns, or arrays, that weigh vertices, for partition --weights own: whole numbers from 0. Those of a
     /// METIS file are kept without it
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
@@ -149,6 +160,10 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
+    /// Whether splits are drawn: those of the table do not count.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub draws_splits: bool,
 }
 
 /// Kind of the label of a vertex.
@@ -239,6 +254,8 @@ pub struct TextOptions {
     pub id_type: Option<IdKind>,
     /// Whether the ends of edges, or their weight, are columns that an option names.
     pub names_columns: bool,
+    /// Order of day and month in dates.
+    pub date_order: Option<DateOrder>,
     /// A table of vertices: without a header it is refused.
     pub must_have_header: bool,
 }
@@ -395,6 +412,7 @@ impl ReadOptions {
             decimal: self.decimal,
             id_type: self.id_type,
             names_columns: columns.iter().any(|column| column.is_some()),
+            date_order: self.date_order,
             must_have_header: false,
         }
     }
@@ -421,6 +439,7 @@ impl NodeTableOptions {
         let given = [
             ("--id-column", self.id_column.is_some()),
             ("--label-column", self.label_column.is_some()),
+            ("--unlabelled", self.unlabelled.is_some()),
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),

@@ -1,10 +1,11 @@
-//! Feature rows with each number scaled, where `--scale` asks for it: one more pass over them finds by what.
+//! Feature rows with each number scaled, where `--scale` asks for it, and missing ones filled, where `--fill` does. One more pass over
+//! them finds by what, but for a number to fill with.
 
 use std::path::Path;
 
 use gsplit_store::Progress;
 
-use super::options::Scale;
+use super::options::{Fill, Scale};
 use super::raw::{Column, numbers};
 use super::table::Moments;
 use crate::Result;
@@ -14,18 +15,30 @@ pub struct Scaled {
     rows: Box<dyn Column>,
     /// Shift and scale of each number of a row.
     scales: Vec<(f64, f64)>,
+    /// Number that stands for NaN, of each number of a row.
+    fills: Vec<f64>,
 }
 
 impl Scaled {
-    /// The same `rows`, by `scale`.
+    /// The same `rows`, by `scale`, with `fill` for NaN.
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn of(rows: Box<dyn Column>, scale: Scale, progress: &dyn Progress) -> Result<Box<dyn Column>> {
-        if scale == Scale::None {
-            return Ok(rows);
-        }
+    pub fn of(
+        rows: Box<dyn Column>,
+        scale: Scale,
+        fill: Option<Fill>,
+        progress: &dyn Progress,
+    ) -> Result<Box<dyn Column>> {
         let mut seen = vec![Moments::default(); rows.width()];
+        match (scale, fill) {
+            (Scale::None, None) => return Ok(rows),
+            (Scale::None, Some(Fill::Value(value))) => {
+                let (scales, fills) = (vec![(0.0, 1.0); seen.len()], vec![value.into(); seen.len()]);
+                return Ok(Box::new(Self { rows, scales, fills }));
+            }
+            _ => {}
+        }
         rows.read(progress, &mut |bytes| {
             for (at, number) in numbers(rows.descr(), bytes).enumerate().filter(|(_, number)| number.is_finite()) {
                 let at = at % seen.len();
@@ -35,15 +48,24 @@ impl Scaled {
         })?;
         let scale_of = |seen: &Moments| match scale {
             Scale::Minmax => (seen.least, seen.range()),
-            _ => (seen.mean, seen.deviation()),
+            Scale::Standard => (seen.mean, seen.deviation()),
+            Scale::None => (0.0, 1.0),
         };
-        Ok(Box::new(Self { scales: seen.iter().map(scale_of).collect(), rows }))
+        let fill_of = |seen: &Moments| match fill {
+            Some(Fill::Value(value)) => value.into(),
+            Some(Fill::Mean) => seen.mean,
+            None => f64::NAN,
+        };
+        let fills = seen.iter().map(fill_of).collect();
+        Ok(Box::new(Self { scales: seen.iter().map(scale_of).collect(), fills, rows }))
     }
 
     fn scale(&self, bytes: &[u8]) -> Vec<u8> {
-        let scales = self.scales.iter().cycle();
-        let scaled =
-            numbers(self.rows.descr(), bytes).zip(scales).map(|(number, (shift, scale))| (number - shift) / scale);
+        let scales = self.scales.iter().zip(&self.fills).cycle();
+        let scaled = numbers(self.rows.descr(), bytes).zip(scales).map(|(number, ((shift, scale), fill))| {
+            let number = if number.is_nan() { *fill } else { number };
+            (number - shift) / scale
+        });
         scaled.flat_map(|number| (number as f32).to_le_bytes()).collect()
     }
 }

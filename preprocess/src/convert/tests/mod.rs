@@ -1,8 +1,10 @@
 mod archives;
+mod asked;
 mod bad_input;
 mod cells;
 mod downloads;
 mod from_one;
+mod gaps;
 mod golden;
 mod links;
 mod meaning;

@@ -12,17 +12,17 @@ use super::bad_input::{Wrong, message};
 use super::*;
 use crate::read::options::{Categories, Encode, Fill, LabelKind, NodeTableOptions, Scale};
 
-const EDGES: &str = "src,dst\n10,20\n20,30\n30,10\n40,10\n";
+pub(super) const EDGES: &str = "src,dst\n10,20\n20,30\n30,10\n40,10\n";
 
 /// A folder with these edges and vertices.
-fn folder(edges: &str, nodes: &str) -> TempDir {
+pub(super) fn folder(edges: &str, nodes: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("edges.csv"), edges).unwrap();
     std::fs::write(folder.path().join("nodes.csv"), nodes).unwrap();
     folder
 }
 
-fn options_of(folder: &TempDir) -> ConvertOptions {
+pub(super) fn options_of(folder: &TempDir) -> ConvertOptions {
     let nodes = Some(folder.path().join("nodes.csv"));
     let node_table = NodeTableOptions { scale: Some(Scale::None), ..Default::default() };
     ConvertOptions {
@@ -32,21 +32,21 @@ fn options_of(folder: &TempDir) -> ConvertOptions {
     }
 }
 
-fn names(names: &[&str]) -> Option<Vec<String>> {
+pub(super) fn names(names: &[&str]) -> Option<Vec<String>> {
     Some(names.iter().map(|&name| name.into()).collect())
 }
 
-fn rows(dataset: &Dataset) -> Vec<Vec<f32>> {
+pub(super) fn rows(dataset: &Dataset) -> Vec<Vec<f32>> {
     let features = dataset.features().unwrap();
     (0..dataset.num_vertices() as u32).map(|v| features.row::<f32>(v).to_vec()).collect()
 }
 
-fn labels(dataset: &Dataset) -> Vec<i32> {
+pub(super) fn labels(dataset: &Dataset) -> Vec<i32> {
     dataset.labels().unwrap().to_vec()
 }
 
 /// The dataset of a conversion, and the notes it says on the way.
-fn converted(folder: &TempDir, options: &ConvertOptions) -> (TempDir, Dataset, String) {
+pub(super) fn converted(folder: &TempDir, options: &ConvertOptions) -> (TempDir, Dataset, String) {
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
     let edges = folder.path().join("edges.csv");
     let (dataset, _) = convert(&edges, &out.path().join("ds"), options, false, &notes).unwrap();
@@ -325,7 +325,9 @@ fn bad_tables_and_options() {
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             |read| read.node_table.feature_columns = names(&["f?"]),
-            &["column `f0` holds numbers for the most part, and `x`: mend it, pass --encode f0=onehot"],
+            &[
+                "nodes.csv, line 4: column `f0`: `x`: the column holds numbers for the most part: mend it, pass --encode f0=onehot",
+            ],
         ),
         ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", |_| {}, &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
         (
@@ -340,7 +342,7 @@ fn bad_tables_and_options() {
         ),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.node_table.split_column = Some("f0".into()),
+            |read| read.node_table.split_column = names(&["f0"]),
             &["column `f0`: expected the strings train"],
         ),
         (
@@ -350,7 +352,7 @@ fn bad_tables_and_options() {
         ),
         (
             "id,s\n10,dev\n20,train\n30,fold\n40,\n",
-            |read| read.node_table.split_column = Some("s".into()),
+            |read| read.node_table.split_column = names(&["s"]),
             &["line 4, column `s`: `fold`: expected train"],
         ),
         (

@@ -10,7 +10,7 @@ use super::columnar::at_row;
 use super::frames::{self, Frames};
 use super::sheet::Sheet;
 use crate::edges::{Piece, ValueType};
-use crate::read::raw::Column;
+use crate::read::raw::{Column, element_bytes};
 use crate::read::text::line::fields;
 use crate::read::text::value::{is_missing, write_number};
 use crate::read::text::{TextStream, lines};
@@ -29,6 +29,10 @@ pub struct FrameColumn {
     width: usize,
     /// One label a vertex: integers become `<i8`, and nothing -1.
     label: bool,
+    /// Sets of classes: nothing is none of them.
+    sets: bool,
+    /// Numbers of any type become doubles, and nothing NaN.
+    doubles: bool,
 }
 
 impl FrameColumn {
@@ -41,8 +45,15 @@ impl FrameColumn {
             let descr = cells::descr(items.map_or(field.data_type(), |(item, _)| item)).unwrap_or("<f4");
             (field.name().clone(), if label && !descr.starts_with("<f") { "<i8" } else { descr })
         });
+        let is_list = field.is_some_and(|field| cells::list_of(field.data_type()).is_some());
+        let sets = label && is_list;
         let label = label && own == "<i8" && width == 1;
-        Self { parts, name: name.into(), column, descr: own, width, label }
+        Self { parts, name: name.into(), column, descr: own, width, label, sets, doubles: false }
+    }
+
+    /// Column `at` of the first of `parts`, one number a row, in doubles.
+    pub fn doubles(parts: Vec<Arc<dyn Frames>>, at: usize, name: &str) -> Self {
+        Self { descr: "<f8", doubles: true, ..Self::new(parts, at, name, 1, false) }
     }
 
     fn append(&self, rows: &arrow_array::ArrayRef, out: &mut Vec<u8>) -> cells::RowResult<()> {
@@ -58,6 +69,17 @@ impl FrameColumn {
                     }
                     None => Ok(()),
                 };
+            }
+            if self.doubles {
+                let at = out.len();
+                out.resize(at + 8, 0);
+                let place = first.unwrap_or(row);
+                return cells::scatter(&items.slice(place, 1), ValueType::F64, 1, (0, 8), None, &mut out[at..])
+                    .map_err(|(_, problem)| (row, problem));
+            }
+            if self.sets && first.is_none() {
+                out.resize(out.len() + self.width * element_bytes(self.descr), 0);
+                return Ok(());
             }
             if cells::descr(items.data_type()) != Some(self.descr) {
                 return Err((row, format!("is of type {}: expected that of the first file", items.data_type())));

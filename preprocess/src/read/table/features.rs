@@ -33,7 +33,12 @@ pub enum Encoding {
         other: bool,
     },
     /// The place of its category; -1 where nothing is.
-    Class(HashMap<String, u32>),
+    Class {
+        /// Places of the categories.
+        places: HashMap<String, u32>,
+        /// Value that stands for nothing.
+        unlabelled: Option<String>,
+    },
 }
 
 impl Encoding {
@@ -126,14 +131,13 @@ impl Encoded {
             (_, Cell::Missing) => return missing(),
             (Encoding::Number(..), Cell::Number(number, _, _)) if number.is_nan() => return missing(),
             (Encoding::Number(..), _) => return self.number(cell),
-            (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class(places), _) => places,
+            (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }, _) => places,
         };
         let key = key(cell, self.is_number);
         match (places.get(key.as_ref()), &self.encoding) {
             (Some(&place), _) => Ok(place as f32),
-            // Of numbers -1 is the word for unlabelled.
-            (None, Encoding::Class(_)) if self.is_number && key == "-1" => Ok(-1.0),
-            (None, Encoding::Class(_)) => {
+            (None, Encoding::Class { unlabelled: Some(unlabelled), .. }) if *unlabelled == key => Ok(f32::NAN),
+            (None, Encoding::Class { .. }) if !self.takes_unseen => {
                 Err(format!("{}: was not there a moment ago: run it again", shown(key.as_bytes())))
             }
             (None, Encoding::OneHot { places, other: true }) => Ok(places.len() as f32),
@@ -151,7 +155,7 @@ impl Encoded {
             Cell::Number(_, wide, _) => format!("is {wide}"),
             Cell::Missing => "nothing".into(),
         };
-        let number = as_f64(cell).ok_or_else(|| format!("{}: expected a number, as in the first rows", found(cell)))?;
+        let number = as_f64(cell).ok_or_else(|| format!("{}: expected a number (or date), as in the first rows: mend it, or pass --encode {}=onehot for categories", found(cell), self.name))?;
         let scaled = self.scaled(number);
         Some(scaled).filter(|scaled| scaled.is_finite()).ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }
@@ -177,7 +181,7 @@ impl Encoded {
                     out[start + 4 * code as usize..][..4].copy_from_slice(&1f32.to_le_bytes());
                 }
             }
-            Encoding::Code(_) | Encoding::Class(_) if code.is_nan() => out.extend((-1f32).to_le_bytes()),
+            Encoding::Code(_) | Encoding::Class { .. } if code.is_nan() => out.extend((-1f32).to_le_bytes()),
             _ => out.extend(value.to_le_bytes()),
         }
         if self.indicator {

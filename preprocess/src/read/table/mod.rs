@@ -7,6 +7,7 @@
 //! frames   Parquet and Arrow files by groups of rows ──▶ columnar (ids and values, piece by piece) ──▶ EdgeSource
 //! csv      text by lines                                                                           ──▶ EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
+//!          labels (classes, or numbers to learn)      splits (words, or flags)
 //!          multi_hot (lists of features in JSON)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ rows (cell by cell) ──▶ features (the numbers)
@@ -41,6 +42,7 @@ mod frames;
 mod header;
 mod ids;
 mod ipc;
+mod labels;
 mod left_out;
 mod multi_hot;
 mod nodes;
@@ -52,6 +54,7 @@ mod recipe;
 mod roles;
 mod rows;
 mod sheet;
+mod splits;
 mod statistics;
 
 pub use nodes::nodes;

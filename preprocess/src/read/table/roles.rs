@@ -1,7 +1,7 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features, and those that are left out.
 //!
 //! Names and options decide first ([`of`]); what is left open is decided by the values that a survey saw ([`Roles::decide`]),
-//! or asked.
+//! or asked. The columns of splits have a [file of their own](splits).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, LeftOut, Progress, Recipe};
 
 use super::choice::{self, Field, IdKind, NONE, matches};
 use super::left_out::why_left_out;
-use super::nodes::is_split;
 use super::recipe;
 use super::statistics::ColumnStatistics;
-use crate::edges::ValueType;
 use crate::read::options::{Categories, Encode, NodeTableOptions};
 use crate::read::text::field::shown;
 use crate::{Error, Result};
+
+mod splits;
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
 const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
@@ -24,10 +24,6 @@ const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Beginnings of names of labels, of columns of zeros and ones.
 const OUTCOMES: [&str; 8] = ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
-/// Names of the flags of each split.
-const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
-/// Names of a column that says which split a vertex is of.
-const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
 /// Most values of a column of strings that may be the label; each stands in two rows on average.
 const FEW: usize = 256;
 
@@ -40,12 +36,16 @@ pub struct Roles {
     pub labels: Vec<usize>,
     /// Flags of the three splits.
     pub masks: [Option<usize>; 3],
+    /// Columns that are called by a split, and the split; flags of it if their values are.
+    flags: Vec<(usize, usize)>,
     /// Names of the splits.
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
     /// Columns that are none of these though they might have been, and why.
     left_out: Vec<(usize, String)>,
+    /// A cell among the features that is neither number nor date, where most of its column are.
+    pub stray: Option<Stray>,
     /// Whether the ids were found by their values.
     guessed: bool,
     /// Whether the label is to be found by the values.
@@ -54,6 +54,17 @@ pub struct Roles {
     are_chosen: bool,
     /// Whether the split is the one that the user named.
     split_is_named: bool,
+}
+
+/// A cell that is unlike the others of its column.
+#[derive(Debug)]
+pub struct Stray {
+    /// Place of the column.
+    pub at: usize,
+    /// The cell.
+    pub cell: String,
+    /// Problem with it.
+    pub problem: String,
 }
 
 /// Columns of features.
@@ -70,6 +81,12 @@ pub enum Features {
 /// Whether a column holds strings.
 pub fn is_text(field: &Field) -> bool {
     field.id == Some(IdKind::Text) && field.value.is_none()
+}
+
+/// Whether a column has a name of ids.
+pub fn is_id(field: &Field) -> bool {
+    let plain = choice::plain(&field.name);
+    ID_NAMES.contains(&plain.as_str()) || plain.ends_with("id")
 }
 
 /// Tells by the options and the names; `trained` is a recipe that names the features and the label.
@@ -91,30 +108,33 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         Some(trained) => Some(trained.label.iter().map(in_recipe).collect::<Option<Vec<usize>>>().unwrap_or_default()),
         None => labels(path, fields, &plain, id, options)?,
     };
-    let split = choice::named(path, fields, options.split_column.as_deref(), "--split-column")?;
-    if let Some(at) = split.filter(|&at| !is_text(&fields[at])) {
-        let name = &fields[at].name;
-        let problem = format!("column `{name}`: expected the strings train, valid and test, for --split-column");
-        return Err(Error::input(path, problem));
-    }
-    let masks = match split {
-        Some(_) => [None; 3],
-        None => MASK_NAMES.map(|names| find(names, &|at| fields[at].value == Some((ValueType::I64, 1)))),
+    let has_all = |names: &[String]| !names.is_empty() && names.iter().all(|name| in_recipe(name).is_some());
+    let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
+    let said = options.split_column.as_deref().or(kept);
+    let (split, masks) = match said {
+        Some(names) => splits::named(path, fields, &plain, names)?,
+        None => (None, splits::MASK_NAMES.map(|names| find(names, &|at| !fields[at].list))),
     };
+    let is_other = |at: &usize| id == Some(*at) || labels.iter().flatten().any(|label| label == at);
+    let masks = masks.map(|mask| mask.filter(|at| !is_other(at)));
     let mut roles = Roles {
         id,
         asks_label: labels.is_none(),
         labels: labels.unwrap_or_default(),
         masks,
+        flags: Vec::new(),
         split,
         features: Features::None,
         left_out: Vec::new(),
+        stray: None,
         guessed: false,
-        split_is_named: split.is_some(),
+        split_is_named: said.is_some(),
         are_chosen: options.feature_columns.is_some() || trained.is_some(),
     };
     roles.leave_out_weights(path, fields, options)?;
-    roles.find_splits(fields, &plain, options);
+    if said != Some(&[NONE.to_string()]) {
+        roles.find_splits(fields, &plain, options, trained);
+    }
     roles.features = match trained {
         Some(trained) => features_of(&recipe::by(path, fields, trained, options)?),
         None => features(path, fields, &plain, &roles, options)?,
@@ -280,6 +300,12 @@ fn features(
     }
 }
 
+/// Whether the table is called by its label, as MUSAE's are.
+fn is_target(path: &Path) -> bool {
+    path.file_stem()
+        .is_some_and(|stem| stem.to_string_lossy().split('.').next().is_some_and(|stem| stem.ends_with("target")))
+}
+
 impl Roles {
     /// Columns that are ids, labels and splits.
     pub fn taken(&self) -> Vec<usize> {
@@ -309,24 +335,6 @@ impl Roles {
         Ok(())
     }
 
-    /// Finds the column of the splits by its name, where no option and no flags say them. A column of such a name that holds
-    /// something else is no feature all the same.
-    fn find_splits(&mut self, fields: &[Field], plain: &[String], options: &NodeTableOptions) {
-        let is_chosen =
-            |at: usize| options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &fields[at].name));
-        for name in SPLIT_NAMES {
-            let Some(at) = (0..fields.len()).find(|&at| plain[at] == name) else { continue };
-            if self.taken().contains(&at) || is_chosen(at) {
-                continue;
-            }
-            let has_splits = self.split.is_some() || self.masks != [None; 3];
-            match is_text(&fields[at]) && !has_splits {
-                true => self.split = Some(at),
-                false => self.left_out.push((at, "is called like a split".into())),
-            }
-        }
-    }
-
     /// Takes the column at `id` for the ids.
     pub fn take_id(&mut self, id: usize) {
         self.guessed = self.id != Some(id);
@@ -343,24 +351,36 @@ impl Roles {
         }
     }
 
-    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for.
-    pub fn to_survey(&self, fields: &[Field]) -> Vec<(usize, bool)> {
+    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for. `may_lack`: a column
+    /// of whole numbers may lack some.
+    pub fn to_survey(&self, fields: &[Field], may_lack: impl Fn(usize) -> bool) -> Vec<(usize, bool)> {
         let mut all: Vec<(usize, bool)> = Vec::new();
         all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
         all.extend(self.split.map(|at| (at, true)));
+        all.extend(self.masks.iter().flatten().map(|&at| (at, false)));
         if let Features::Scalars(columns) = &self.features {
             all.extend(columns.iter().map(|&(at, how)| (at, how.is_some())));
         }
         if self.asks_label {
             let features = self.feature_places();
-            let free = |at: &usize| !features.contains(at) && !self.taken().contains(at) && !fields[*at].list;
+            // Types that are neither numbers nor strings have no values to look at.
+            let has_values = |at: usize| fields[at].value.is_some() || fields[at].id.is_some();
+            let taken = self.taken();
+            let free =
+                |at: &usize| !features.contains(at) && !taken.contains(at) && !fields[*at].list && has_values(*at);
             all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
+        }
+        let kept = self.columns(fields).into_iter().filter(|&at| may_lack(at));
+        for at in self.flags.iter().map(|&(at, _)| at).chain(kept) {
+            if all.iter().all(|&(other, _)| other != at) {
+                all.push((at, false));
+            }
         }
         all.sort_unstable();
         all
     }
 
-    /// Decides what the names left open, by what was `seen` of the values. `is_target`: the table is called by its label.
+    /// Decides what the names left open, by what was `seen` of the values.
     ///
     /// # Errors
     /// [`Error::Input`] where several columns may be the label.
@@ -369,34 +389,16 @@ impl Roles {
         path: &Path,
         fields: &[Field],
         seen: &HashMap<usize, ColumnStatistics>,
-        is_target: bool,
+        options: &NodeTableOptions,
     ) -> Result<()> {
-        if let Some(at) = self.split
-            && !self.split_is_named
-            && choice::plain(&fields[at].name) != SPLIT_NAMES[0]
-            && seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
-        {
-            self.split = None;
-            self.left_out.push((at, "is called like a split, and holds other words than train, valid and test".into()));
-        }
+        self.decide_splits(path, fields, seen, options)?;
         if self.asks_label {
-            self.find_label(path, fields, seen, is_target)?;
+            self.find_label(path, fields, seen)?;
         }
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
-        if let Features::Scalars(columns) = &self.features {
-            let open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
-            let mut mixed = open.filter_map(|(at, _)| Some((at, seen.get(at)?.stray()?)));
-            if let Some((&at, stray)) = mixed.next() {
-                let (name, stray) = (&fields[at].name, shown(stray.as_bytes()));
-                let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {stray}: mend it, pass --encode {name}=onehot for categories, or \
-                     leave it out with --feature-columns"
-                );
-                return Err(Error::input(path, problem));
-            }
-        }
+        self.stray = self.find_stray(fields, seen);
         if self.are_chosen {
             return Ok(());
         }
@@ -411,15 +413,28 @@ impl Roles {
         Ok(())
     }
 
+    /// Finds a stray cell, of columns that may yet be left out too.
+    fn find_stray(&self, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Option<Stray> {
+        let Features::Scalars(columns) = &self.features else { return None };
+        let mut open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
+        open.find_map(|&(at, _)| {
+            let seen = seen.get(&at)?;
+            let date = || seen.stray_date().map(|(cell, order)| (cell, format!("dates ({order})")));
+            let (cell, most) = seen.stray().map(|cell| (cell, "numbers".to_string())).or_else(date)?;
+            let name = &fields[at].name;
+            let problem = format!(
+                "{}: the column holds {most} for the most part: mend it, pass --encode {name}=onehot for categories, or leave it out with \
+                 --feature-columns",
+                shown(cell.as_bytes())
+            );
+            Some(Stray { at, cell: cell.to_string(), problem })
+        })
+    }
+
     /// Takes the label that the values tell: an outcome by its name, or in a table that is called by its label its only column of
     /// few strings.
-    fn find_label(
-        &mut self,
-        path: &Path,
-        fields: &[Field],
-        seen: &HashMap<usize, ColumnStatistics>,
-        is_target: bool,
-    ) -> Result<()> {
+    fn find_label(&mut self, path: &Path, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Result<()> {
+        let is_target = is_target(path);
         let taken = self.taken();
         let seen = |at: &usize| seen.get(at).filter(|_| !taken.contains(at));
         let is_few = |seen: &ColumnStatistics| {
@@ -470,11 +485,6 @@ impl Roles {
         let mut all: Vec<(usize, String)> = told.chain(others.map(why)).collect();
         all.sort();
         all.into_iter().map(|(at, why)| LeftOut { column: fields[at].name.clone(), why }).collect()
-    }
-
-    /// Names of the columns of the splits.
-    pub fn split_names(&self, fields: &[Field]) -> Vec<String> {
-        self.masks.into_iter().chain([self.split]).flatten().map(|at| fields[at].name.clone()).collect()
     }
 
     /// Tells the user what the columns are, in one line, and which are left out.

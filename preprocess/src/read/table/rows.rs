@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_schema::DataType;
 use gsplit_store::{Progress, Unit};
 
 use super::cells;
@@ -16,6 +17,7 @@ use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::line;
+use crate::read::text::style::DateOrder;
 use crate::read::text::value::is_missing;
 use crate::read::text::{lines, read_pieces};
 use crate::{Error, Result};
@@ -57,6 +59,23 @@ impl Table {
         }
     }
 
+    /// Order of day and month in dates that are not of ISO 8601.
+    pub fn date_order(&self) -> Option<DateOrder> {
+        match self {
+            Self::Frames(..) => None,
+            Self::Text(sheet) => sheet.date_order(),
+        }
+    }
+
+    /// The problem with the first cell of column `at` that is the string `text`, with its place.
+    pub fn problem_of(&self, at: usize, text: &str, problem: &str, progress: &dyn Progress) -> Result<()> {
+        let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell == Cell::Text(text) {
+            true => Err(problem.to_string()),
+            false => Ok(()),
+        };
+        self.for_rows(&[at], progress, find, &mut |()| Ok(()))
+    }
+
     /// The place of row `row`, from 0, as messages name it.
     pub fn place(&self, row: u64) -> String {
         match self {
@@ -75,17 +94,22 @@ impl Table {
         }
     }
 
-    /// Ids, and the numbers at `values` as integers.
+    /// Whether the numbers of column `at` have commas before their fractions.
+    pub fn has_decimal_commas(&self, at: usize) -> bool {
+        matches!(self, Self::Text(sheet) if sheet.has_decimal_commas(at))
+    }
+
+    /// Ids, and the flags at `flags` as doubles, 0 where nothing is.
     pub fn source(
         &self,
         fields: &[Field],
         ids: &[usize],
         kind: IdKind,
-        values: &[usize],
+        flags: &[usize],
     ) -> Result<Box<dyn EdgeSource>> {
-        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::I64, width: 1 };
-        let columns = values.iter().map(column).collect();
-        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns, fill: None };
+        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::F64, width: 1 };
+        let columns = flags.iter().map(column).collect();
+        let choice = Choice { ids: [0; 2], kind, values: flags.to_vec(), columns, fill: Some(0.0) };
         Ok(match self {
             Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
             Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),
@@ -108,6 +132,24 @@ impl Table {
             Self::Frames(parts, _) => Box::new(FrameColumn::new(parts.clone(), at, name, width, label)),
             Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, value, label)),
         }
+    }
+
+    /// Column `at`, one number a row, in doubles: NaN where one is missing.
+    pub fn doubles(&self, at: usize, name: &str) -> Box<dyn Column> {
+        match self {
+            Self::Frames(parts, _) => Box::new(FrameColumn::doubles(parts.clone(), at, name)),
+            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, ValueType::F64, false)),
+        }
+    }
+
+    /// Whether column `at` is of whole numbers, one a row, and its type lets some be missing.
+    pub fn may_lack(&self, at: usize) -> bool {
+        let Self::Frames(parts, _) = self else { return false };
+        parts.iter().any(|part| {
+            part.schema().fields().get(at).is_some_and(|field| {
+                field.is_nullable() && (field.data_type().is_integer() || *field.data_type() == DataType::Boolean)
+            })
+        })
     }
 
     /// Reads all rows, some at a time. `cell` adds the cell of `columns[slot]` to what is made of these rows, in the order

@@ -10,7 +10,7 @@ use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::line::Delimiter;
 use crate::read::text::sketch::{Fields, Sketch, is_comment};
-use crate::read::text::style::{Decimal, Style, styles};
+use crate::read::text::style::{DateOrder, Decimal, Style, styles};
 use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines, name_of};
 use crate::{Error, Result};
@@ -221,7 +221,7 @@ impl Sheet {
                 (name.as_str(), rows().filter_map(|row| row.get(at)).map(|cell| cell.trim_ascii()).collect())
             })
             .collect();
-        styles(&columns, options.decimal)
+        styles(&columns, options.decimal, options.date_order)
     }
 
     /// The line of row `row`, from 0, as messages name it: found by reading the lines once more.
@@ -269,12 +269,30 @@ impl Sheet {
             self.columns.iter().zip(&self.styles).zip(&self.samples).filter(|(_, sample)| sample.is_restyled)
         {
             let Some(reading) = reading(style) else { continue };
+            let name = match style {
+                Style::Date(DateOrder::DayMonthYear) => format!("{name} (day before month)"),
+                Style::Date(DateOrder::MonthDayYear) => format!("{name} (month before day)"),
+                _ => name.clone(),
+            };
             match found.iter_mut().find(|(known, _)| *known == reading) {
-                Some((_, names)) => names.push(name.clone()),
-                None => found.push((reading, vec![name.clone()])),
+                Some((_, names)) => names.push(name),
+                None => found.push((reading, vec![name])),
             }
         }
         found
+    }
+
+    /// Whether the numbers of column `at` have commas before their fractions.
+    pub fn has_decimal_commas(&self, at: usize) -> bool {
+        self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
+    }
+
+    /// Order of day and month in the first column of dates that are not of ISO 8601.
+    pub fn date_order(&self) -> Option<DateOrder> {
+        self.styles.iter().find_map(|style| match *style {
+            Style::Date(order) if order != DateOrder::YearMonthDay => Some(order),
+            _ => None,
+        })
     }
 
     /// Says that a row has another number of fields than the header.

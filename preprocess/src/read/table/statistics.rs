@@ -1,18 +1,25 @@
 //! Statistics of the columns of a table, by one pass over their values: what tells a number from a category, a label and an
 //! identifier, and what numbers are scaled by.
 //!
-//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB a column of whole numbers.
+//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB a column of whole numbers; with
+//! `--on-duplicate` also the rows of vertices that have several.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choice::Field;
+use super::choice::{Field, IdKind};
+use super::ids::id_of;
 use super::rows::{Cell, Table};
 use crate::Result;
+use crate::edges::{EdgeSource, for_each_batch};
+use crate::memory::Memory;
+use crate::read::options::OnDuplicate;
 use crate::read::text::field::real;
+use crate::read::text::style::{DateOrder, stray_date};
 use crate::read::text::value::{flag, integer};
 
 /// Most categories of a column.
@@ -62,10 +69,19 @@ impl ColumnStatistics {
         kept
     }
 
-    /// Whether all values are zeros and ones.
+    /// Whether all values are zeros and ones, and both are there.
     pub fn is_binary(&self) -> bool {
+        self.are_flags() && (self.numbers.least, self.numbers.most) == (0.0, 1.0)
+    }
+
+    /// Whether all values are zeros or ones, or their words.
+    pub fn are_flags(&self) -> bool {
         let Moments { count, least, most, .. } = self.numbers;
-        count > 0 && count == self.values && !self.is_fractional && (least, most) == (0.0, 1.0)
+        let are_words = || !self.keys.is_empty() && self.keys.keys().all(|key| flag(key.as_bytes()).is_some());
+        match count == self.values {
+            true => !self.is_fractional && (count == 0 || (least >= 0.0 && most <= 1.0)),
+            false => are_words(),
+        }
     }
 
     /// A string that is no number, where most of the categories are numbers.
@@ -73,6 +89,11 @@ impl ColumnStatistics {
         let is_number = |key: &&String| real::<f64>(key.as_bytes()).is_some();
         let most = 2 * self.keys.keys().filter(is_number).count() > self.keys.len();
         self.keys.keys().find(|key| most && !is_number(key)).map(String::as_str)
+    }
+
+    /// A string that is no date, where most of the categories are; and the order of those.
+    pub fn stray_date(&self) -> Option<(&str, DateOrder)> {
+        stray_date(self.keys.keys().map(String::as_str))
     }
 
     /// Number of distinct whole numbers, within 5 % or so.
@@ -207,29 +228,130 @@ impl DistinctCount {
     }
 }
 
-/// Looks at every value of `columns`, which ascend; at the categories of those that say so and of strings.
+/// Looks at every value of `columns`, which ascend; at the categories of those that say so and of strings. Of rows that are
+/// `repeated` one counts.
 pub fn survey(
     table: &Table,
     fields: &[Field],
     columns: &[(usize, bool)],
+    repeated: Option<&RepeatedRows>,
     progress: &dyn Progress,
 ) -> Result<HashMap<usize, ColumnStatistics>> {
     let mut all = vec![ColumnStatistics::default(); columns.len()];
     if columns.is_empty() {
         return Ok(HashMap::new());
     }
-    let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
-    let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
-        seen.resize(columns.len(), ColumnStatistics::default());
+    let look = |seen: &mut [ColumnStatistics], slot: usize, cell: Cell<'_>| {
         let (at, with_keys) = columns[slot];
         seen[slot].look(cell, fields[at].value.is_some(), with_keys || fields[at].value.is_none());
+    };
+    let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
+    let Some(repeated) = repeated else {
+        let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
+            seen.resize(columns.len(), ColumnStatistics::default());
+            look(seen, slot, cell);
+            Ok(())
+        };
+        table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
+            all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
+            Ok(())
+        })?;
+        return Ok(places.into_iter().zip(all).collect());
+    };
+    // A row is known for one of several when all of it is read: its id may be anywhere.
+    let mut read = places.clone();
+    read.push(repeated.id);
+    read.sort_unstable();
+    read.dedup();
+    let slot_of = |at: usize| read.partition_point(|&other| other < at);
+    let cell = |rows: &mut SurveyedRows, slot: usize, cell: Cell<'_>| {
+        rows.seen.resize(columns.len(), ColumnStatistics::default());
+        rows.row.push(KeptCell::of(cell));
+        if slot + 1 < read.len() {
+            return Ok(());
+        }
+        let row = std::mem::take(&mut rows.row);
+        match id_of(row[slot_of(repeated.id)].cell(), repeated.kind).filter(|id| repeated.ids.contains(id)) {
+            Some(id) => rows.repeated.push((id, row)),
+            None => {
+                places.iter().enumerate().for_each(|(slot, &at)| look(&mut rows.seen, slot, row[slot_of(at)].cell()))
+            }
+        }
         Ok(())
     };
-    table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
-        all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
+    // In the order of the ids: sums of floats depend on it.
+    let mut kept: BTreeMap<u64, Vec<KeptCell>> = BTreeMap::new();
+    table.for_rows(&read, progress, cell, &mut |rows: SurveyedRows| {
+        all.iter_mut().zip(rows.seen).for_each(|(all, seen)| all.merge(seen));
+        for (id, row) in rows.repeated {
+            match repeated.keep {
+                OnDuplicate::First => drop(kept.entry(id).or_insert(row)),
+                OnDuplicate::Last => drop(kept.insert(id, row)),
+            }
+        }
         Ok(())
     })?;
+    for row in kept.values() {
+        places.iter().enumerate().for_each(|(slot, &at)| look(&mut all, slot, row[slot_of(at)].cell()));
+    }
     Ok(places.into_iter().zip(all).collect())
+}
+
+/// Vertices with several rows, of which one counts.
+pub struct RepeatedRows {
+    /// Place of the column of ids.
+    id: usize,
+    kind: IdKind,
+    ids: HashSet<u64>,
+    keep: OnDuplicate,
+}
+
+impl RepeatedRows {
+    /// The vertices that `source` lists several times, by the column of ids at `id`. In memory are all ids meanwhile, 16 bytes each.
+    pub fn of(path: &Path, source: &dyn EdgeSource, id: usize, keep: OnDuplicate, memory: Memory) -> Result<Self> {
+        let (mut seen, mut ids) = (HashSet::new(), HashSet::new());
+        for_each_batch(source, |batch| {
+            memory.check(path, "its ids", 16 * (seen.len() + batch.sources.len()) as u64)?;
+            ids.extend(batch.sources.iter().filter(|&&id| !seen.insert(id)));
+            Ok(())
+        })?;
+        let kind = if source.has_string_ids() { IdKind::Text } else { IdKind::Number };
+        Ok(Self { id, kind, ids, keep })
+    }
+}
+
+/// Rows under collection.
+#[derive(Default)]
+struct SurveyedRows {
+    seen: Vec<ColumnStatistics>,
+    /// The row so far.
+    row: Vec<KeptCell>,
+    repeated: Vec<(u64, Vec<KeptCell>)>,
+}
+
+/// A cell that outlives its piece.
+enum KeptCell {
+    Missing,
+    Number(f32, f64, Option<i64>),
+    Text(String),
+}
+
+impl KeptCell {
+    fn of(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Missing => Self::Missing,
+            Cell::Number(single, double, whole) => Self::Number(single, double, whole),
+            Cell::Text(text) => Self::Text(text.to_string()),
+        }
+    }
+
+    fn cell(&self) -> Cell<'_> {
+        match self {
+            Self::Missing => Cell::Missing,
+            Self::Number(single, double, whole) => Cell::Number(*single, *double, *whole),
+            Self::Text(text) => Cell::Text(text),
+        }
+    }
 }
 
 /// The number in a cell, flags among them.

@@ -79,7 +79,8 @@ pub fn class(number: f64, num_vertices: usize) -> Result<i32, String> {
     }
     let class = number as i32;
     if f64::from(class) != number || !(-1..i32::MAX).contains(&class) {
-        return Err(format!("label {number}: expected a class number from 0, or NaN or nothing for unlabelled"));
+        let kind = if number.fract() == 0.0 { "" } else { "; pass --label-kind number for a number to learn" };
+        return Err(format!("label {number}: expected a class number from 0, or NaN or nothing for unlabelled{kind}"));
     }
     let limit = num_vertices.max(PLAUSIBLE_CLASSES);
     match usize::try_from(class) {
@@ -98,6 +99,9 @@ pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
         FeatureDtype::Bf16 => bf16::from_f32(value).is_finite(),
     };
     match (value.is_finite(), fits) {
+        (false, _) if value.is_nan() => Err(format!(
+            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean for what is missing"
+        )),
         (false, _) => Err(format!("feature {value}: expected a finite 32-bit number")),
         (true, false) => Err(format!("feature {value} is too large for {dtype}: pass --feature-dtype f32 or bf16")),
         (true, true) => Ok(()),

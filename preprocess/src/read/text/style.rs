@@ -70,6 +70,44 @@ pub enum DateOrder {
     MonthDayYear,
 }
 
+impl FromStr for DateOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "dmy" => Ok(Self::DayMonthYear),
+            "mdy" => Ok(Self::MonthDayYear),
+            _ => Err(format!("`{text}`: expected dmy or mdy")),
+        }
+    }
+}
+
+impl fmt::Display for DateOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::YearMonthDay => "ymd",
+            Self::DayMonthYear => "dmy",
+            Self::MonthDayYear => "mdy",
+        })
+    }
+}
+
+impl Serialize for DateOrder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The first of `cells` that is no date, where most are, in the order that most of them are in.
+pub fn stray_date<'c>(cells: impl Iterator<Item = &'c str> + Clone) -> Option<(&'c str, DateOrder)> {
+    let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
+    let is_date = |cell: &str, order| days(cell.as_bytes(), order).is_some();
+    let dates = cells.clone().filter(|cell| orders.iter().any(|&order| is_date(cell, order))).count();
+    let order = orders.into_iter().max_by_key(|&order| cells.clone().filter(|cell| is_date(cell, order)).count())?;
+    let mut strays = cells.clone().filter(|cell| !is_date(cell, order));
+    strays.next().filter(|_| 2 * dates > cells.count()).map(|stray| (stray, order))
+}
+
 /// Number whose fraction begins with `decimal`, without marks between thousands.
 fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let (mark, between) = if decimal == Decimal::Point { (b'.', b',') } else { (b',', b'.') };
@@ -204,13 +242,22 @@ fn percent(cell: &[u8]) -> Option<f64> {
 }
 
 /// The style of each of `columns`, whose names and first cells these are. The error is the question where one may be read in two ways.
-pub fn styles(columns: &[(&str, Vec<&[u8]>)], given: Option<Decimal>) -> Result<Vec<Style>, String> {
+pub fn styles(
+    columns: &[(&str, Vec<&[u8]>)],
+    given: Option<Decimal>,
+    order: Option<DateOrder>,
+) -> Result<Vec<Style>, String> {
     let possible: Vec<Vec<Style>> = columns.iter().map(|(_, cells)| Style::possible(cells)).collect();
     let decimal = |styles: &Vec<Style>| match styles[..] {
         [Style::Marks(decimal)] => Some(decimal),
         _ => None,
     };
     let decimal = given.or_else(|| possible.iter().find_map(decimal));
+    let order_of = |styles: &Vec<Style>| match styles[..] {
+        [Style::Date(order)] if order != DateOrder::YearMonthDay => Some(order),
+        _ => None,
+    };
+    let order = order.or_else(|| possible.iter().find_map(order_of));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
         [] => Ok(Style::Plain),
         // Points alone may stand between thousands; and of an option later cells may need it.
@@ -228,8 +275,12 @@ pub fn styles(columns: &[(&str, Vec<&[u8]>)], given: Option<Decimal>) -> Result<
                     "column `{name}`: {} may be a thousand or more, or a fraction: pass --decimal point or --decimal comma",
                     shown(first)
                 )),
-                // Nothing tells days from months: the strings stay strings.
-                _ => Ok(Style::Plain),
+                _ => order.map(Style::Date).ok_or_else(|| {
+                    format!(
+                        "column `{name}`: {} may begin with its day or its month: pass --date-order dmy or --date-order mdy",
+                        shown(first)
+                    )
+                }),
             }
         }
     });
@@ -242,7 +293,7 @@ mod tests {
 
     fn style(cells: &[&str], given: Option<Decimal>) -> Result<Style, String> {
         let cells: Vec<&[u8]> = cells.iter().map(|cell| cell.as_bytes()).collect();
-        styles(&[("x", cells)], given).map(|styles| styles[0])
+        styles(&[("x", cells)], given, None).map(|styles| styles[0])
     }
 
     #[test]
@@ -261,7 +312,6 @@ mod tests {
             (&["2020-01-31 10:00", "2020-02-01T00:00:00Z"], Date(YearMonthDay)),
             (&["31.01.2020", "1.2.2020"], Date(DayMonthYear)),
             (&["01/31/2020"], Date(MonthDayYear)),
-            (&["01/02/2020"], Plain),
             (&["2020-02-30"], Plain),
             (&["1.5", "2,000"], Marks(Decimal::Point)),
             (&["12,34,56"], Plain),
@@ -272,9 +322,10 @@ mod tests {
         assert!(style(&["1,234", "5"], None).unwrap_err().contains("`1,234` may be a thousand or more"));
         assert_eq!(style(&["1,234", "5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"1,234"], vec![b"0,5"]];
-        assert_eq!(styles(&[("x", one), ("y", other)], None), Ok(vec![Marks(Decimal::Comma); 2]));
-        let both =
-            |one: &'static [u8], other: &'static [u8]| styles(&[("x", vec![one]), ("y", vec![other])], None).unwrap();
+        assert_eq!(styles(&[("x", one), ("y", other)], None, None), Ok(vec![Marks(Decimal::Comma); 2]));
+        let both = |one: &'static [u8], other: &'static [u8]| {
+            styles(&[("x", vec![one]), ("y", vec![other])], None, None).unwrap()
+        };
         assert_eq!(both(b"1.234", b"0,5"), [Marks(Decimal::Comma); 2], "a neighbour proves the comma");
         assert_eq!(both(b"1.5", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group has one digit");
         assert_eq!(both(b"0.500", b"0,5"), [Plain, Marks(Decimal::Comma)], "no group is led by a zero");
@@ -282,6 +333,22 @@ mod tests {
         assert_eq!(style(&["1.234", "5.678"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         assert_eq!(style(&["12", ""], Some(Decimal::Point)), Ok(Marks(Decimal::Point)), "later cells may have marks");
         assert_eq!(style(&["0,500"], None), Ok(Marks(Decimal::Comma)));
+        // What tells days from months is another column, or the user.
+        let question =
+            "column `x`: `01/02/2020` may begin with its day or its month: pass --date-order dmy or --date-order mdy";
+        assert_eq!(style(&["01/02/2020"], None), Err(question.into()));
+        let [one, other]: [Vec<&[u8]>; 2] = [vec![b"01/02/2020"], vec![b"31/12/2020"]];
+        assert_eq!(styles(&[("x", one.clone()), ("y", other)], None, None), Ok(vec![Date(DayMonthYear); 2]));
+        assert_eq!(styles(&[("x", one)], None, Some(MonthDayYear)), Ok(vec![Date(MonthDayYear)]));
+    }
+
+    #[test]
+    fn what_is_no_date_among_dates_is_found() {
+        let found = |cells: &[&'static str]| stray_date(cells.iter().copied());
+        assert_eq!(found(&["2020-01-31", "2020-02-30", "2020-03-01"]), Some(("2020-02-30", DateOrder::YearMonthDay)));
+        assert_eq!(found(&["31/01/2020", "01/31/2020", "30/01/2020"]), Some(("01/31/2020", DateOrder::DayMonthYear)));
+        assert_eq!(found(&["31/01/2020", "x", "y"]), None);
+        assert_eq!(found(&["2020-01-31", "2020-03-01"]), None);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
-//! Unpacked `.csv` files serve as well. Graphs of several types of vertices or edges are refused. Anything else in the folder is ignored.
+//! Unpacked `.csv` files serve as well. Graphs of several types of vertices or edges are refused. Numbers of the edges (`edge-feat.csv.gz`,
+//! `edge_feat` in `data.npz`) are left out, with a note. Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -31,8 +32,9 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
-        npz::NpzFiles::find(&raw).open()?
+        npz::NpzFiles::find(&raw).open(progress)?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
+        note_left_out(&raw, &edge_numbers(&raw)?, progress);
         csv::CsvFiles::find(&raw)?.open(progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
         let problem = "a graph of several types of vertices or edges (as ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
@@ -55,6 +57,26 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
         graph.files.extend(files);
     }
     Ok(graph)
+}
+
+/// Names of the tables in `folder` with numbers of the edges.
+fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
+        let name = entry.map_err(Error::io(folder))?.file_name().to_string_lossy().into_owned();
+        let is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
+        names.extend(Some(name).filter(|name| is_table && (name.starts_with("edge-") || name.starts_with("edge_"))));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Notes the numbers of the edges that are not read.
+pub fn note_left_out(path: &Path, names: &[String], progress: &dyn Progress) {
+    if !names.is_empty() {
+        let names = names.join(", ");
+        progress.note(&format!("note: {}: {names}: left out, OGB's numbers of edges are not read", path.display()));
+    }
 }
 
 /// Paths where the table called `stem` may lie.

@@ -1,9 +1,12 @@
 //! OGB's binary layout, as of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat` (n, d),
 //! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A member
-//! `node_year` becomes a node column.
+//! `node_year` becomes a node column; `edge_feat` and other numbers of the edges are left out, with a note.
 
 use std::path::{Path, PathBuf};
 
+use gsplit_store::Progress;
+
+use super::note_left_out;
 use crate::read::arrays::catalog::few;
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::npz::Npz;
@@ -24,7 +27,7 @@ impl NpzFiles {
     }
 
     /// Reads the counts, and opens the arrays.
-    pub fn open(&self) -> Result<Raw> {
+    pub fn open(&self, progress: &dyn Progress) -> Result<Raw> {
         let mut data = Npz::open(&self.data)?;
         let num_vertices = count(&wanted(&mut data, &self.data, "num_nodes_list")?, u32::MAX.into())?;
         let num_edges = count(&wanted(&mut data, &self.data, "num_edges_list")?, i64::MAX as u64)?;
@@ -35,6 +38,10 @@ impl NpzFiles {
             return Err(index.error(problem));
         }
         let edges = ArrayEdges::index(index)?.within(num_vertices);
+        let mut left_out = data.arrays();
+        left_out.retain(|name| name.starts_with("edge_") && name != "edge_index");
+        left_out.sort();
+        note_left_out(&self.data, &left_out, progress);
         let mut files = vec![self.data.clone()];
         let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), Vec::new());
         if let Some(features) = data.numbers("node_feat")? {

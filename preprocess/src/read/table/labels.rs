@@ -1,0 +1,276 @@
+//! Labels of a table of vertices: classes by number or by name, sets of classes, or numbers to learn.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gsplit_store::Recipe;
+
+use super::choice::{self, Field, NONE};
+use super::features::{Encoded, EncodedColumn, Encoding};
+use super::roles::Roles;
+use super::rows::{Cell, Table};
+use super::statistics::{ColumnStatistics, MOST_CODES, key};
+use crate::read::options::{LabelKind, NodeTableOptions, Unseen};
+use crate::read::raw::Column;
+use crate::read::text::field::shown;
+use crate::{Error, Result};
+
+/// Word for unlabelled among class numbers.
+const UNLABELLED: &str = "-1";
+/// Different whole numbers of a label from which on it may be a quantity, if they are a tenth of the values or more.
+const MANY_CLASSES: usize = 20;
+
+/// Labels of a table of vertices.
+#[derive(Default)]
+pub struct TableLabels {
+    /// Their column.
+    pub column: Option<Box<dyn Column>>,
+    /// Names of the classes, where the labels are not their numbers.
+    pub class_names: Option<Vec<String>>,
+    /// Whether they are numbers to learn.
+    pub are_numbers: bool,
+    /// Value that stands for no label.
+    pub unlabelled: Option<String>,
+    /// Lines for the user.
+    pub notes: Vec<String>,
+}
+
+impl TableLabels {
+    /// Its kind, behind the names of the columns.
+    pub fn words(&self) -> Option<String> {
+        self.column.as_ref()?;
+        Some(match &self.class_names {
+            _ if self.are_numbers => " (numbers to learn)".into(),
+            Some(names) => format!(" ({} classes by name)", names.len()),
+            None => String::new(),
+        })
+    }
+}
+
+/// The labels, by the columns that are theirs; `trained` is the recipe of an earlier table.
+pub fn labels(
+    path: &Path,
+    table: &Table,
+    fields: &[Field],
+    roles: &Roles,
+    seen: &HashMap<usize, ColumnStatistics>,
+    trained: Option<&Recipe>,
+    options: &NodeTableOptions,
+) -> Result<TableLabels> {
+    let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
+    let number = |at: usize, unlabelled| Encoded::label(at, &fields[at], Encoding::Number(0.0, 1.0), unlabelled);
+    let no_classes = |what: &str| {
+        let problem = format!("--unlabelled is for one column of classes; {what}");
+        if options.unlabelled.is_some() { Err(Error::Option(problem)) } else { Ok(()) }
+    };
+    let at = match roles.labels[..] {
+        [] => {
+            no_classes("the table has no label")?;
+            return Ok(TableLabels::default());
+        }
+        [at] => at,
+        _ => {
+            no_classes("the label is several of zeros and ones")?;
+            return several(
+                path,
+                fields,
+                roles,
+                seen,
+                encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()),
+            );
+        }
+    };
+    let as_classes = |unlabelled| {
+        Ok(TableLabels { column: Some(table.column(fields, at, "label", true)), unlabelled, ..TableLabels::default() })
+    };
+    let field = &fields[at];
+    let Some(seen) = seen.get(&at) else {
+        no_classes("the label is a list")?;
+        return as_classes(None);
+    };
+    let (is_number, kind) = (field.value.is_some(), options.label_kind);
+    let numeric = match kind {
+        Some(kind) => kind == LabelKind::Number,
+        None => seen.is_fractional,
+    };
+    if numeric && !is_number {
+        let problem = format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
+        return Err(Error::input(path, problem));
+    }
+    if numeric {
+        no_classes("the label is a number to learn")?;
+        let column = encoded(vec![number(at, f32::NAN)]);
+        return Ok(TableLabels { column, are_numbers: true, ..TableLabels::default() });
+    }
+    let mut names = seen.categories();
+    let trained = trained.filter(|_| options.label_column.is_none());
+    if is_number && trained.is_none() && kind.is_none() {
+        let count = names.iter().filter(|name| *name != UNLABELLED).count();
+        if seen.many || (count > MANY_CLASSES && 10 * count as u64 > seen.values) {
+            let (count, values) = (if seen.many { "many".into() } else { count.to_string() }, seen.values);
+            let problem = format!(
+                "column `{}` holds {count} different numbers in {values} rows: pass --label-kind class, or number for a quantity to learn",
+                field.name
+            );
+            return Err(Error::input(path, problem));
+        }
+    }
+    if let Some(stray) = seen.stray().filter(|_| !is_number && trained.is_none() && kind.is_none())
+        && options.unlabelled.as_deref() != Some(stray)
+    {
+        let (column, stray) = (&field.name, shown(stray.as_bytes()));
+        let problem = format!(
+            "column `{column}` holds numbers for the most part, and {stray}: mend it, pass --unlabelled VALUE if it stands for no label, or \
+             --label-kind class for classes by name"
+        );
+        return Err(Error::input(path, problem));
+    }
+    let unlabelled = unlabelled(path, field, seen, trained, options)?;
+    names.retain(|name| Some(name) != unlabelled.as_ref());
+    let (mut notes, mut are_names) = (Vec::new(), true);
+    if let Some(trained) = trained.filter(|trained| !trained.classes.is_empty()) {
+        notes.extend(new_classes(path, field, seen, &names, trained, options)?);
+        names.clone_from(&trained.classes);
+    } else if is_number {
+        // Text becomes numbers in the order of numbers, so the last is the largest.
+        let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+        let first_and_last = numbers.as_ref().and_then(|all| Some((*all.first()?, *all.last()?)));
+        let is_usual = unlabelled.as_ref().is_none_or(|value| value == UNLABELLED);
+        are_names = match first_and_last {
+            Some((0.., last)) if last < 2 * names.len() as i64 && is_usual => return as_classes(unlabelled),
+            Some(_) if trained.is_some() && is_usual => return as_classes(unlabelled),
+            Some((0, last)) => last >= names.len() as i64,
+            Some(_) if !seen.many => true,
+            // Fractions, or nothing: refused where they are read, with their row.
+            _ => return as_classes(unlabelled),
+        };
+    } else if seen.many {
+        let problem = format!(
+            "column `{}` has more than {MOST_CODES} different strings: expected those of a class; pass --label-column",
+            field.name
+        );
+        return Err(Error::input(path, problem));
+    }
+    let places = Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
+    let mut label = Encoded::label(at, field, places, -1.0);
+    label.takes_unseen = trained.is_some() && options.unseen == Some(Unseen::Other);
+    let class_names = are_names.then_some(names);
+    Ok(TableLabels { column: encoded(vec![label]), class_names, are_numbers: false, unlabelled, notes })
+}
+
+/// Asks what a comma in the label means, where no other column has one in its numbers.
+pub fn ask_for_commas(
+    path: &Path,
+    table: &Table,
+    fields: &[Field],
+    roles: &Roles,
+    seen: &HashMap<usize, ColumnStatistics>,
+) -> Result<()> {
+    let [at] = roles.labels[..] else { return Ok(()) };
+    let elsewhere = (0..fields.len()).any(|other| other != at && table.has_decimal_commas(other));
+    if elsewhere || !table.has_decimal_commas(at) {
+        return Ok(());
+    }
+    let Some(number) = seen.get(&at).and_then(|seen| seen.keys.keys().find(|name| name.contains('.'))) else {
+        return Ok(());
+    };
+    let (column, cell) = (&fields[at].name, number.replace('.', ","));
+    let problem = format!(
+        "column `{column}`: `{cell}` may be a number or two classes: pass --label-kind number if it is {number}; several classes of a vertex \
+         are columns of 0 and 1, for --label-column"
+    );
+    Err(Error::input(path, problem))
+}
+
+/// Labels of several columns of zeros and ones, as `column` has them.
+fn several(
+    path: &Path,
+    fields: &[Field],
+    roles: &Roles,
+    seen: &HashMap<usize, ColumnStatistics>,
+    column: Option<Box<dyn Column>>,
+) -> Result<TableLabels> {
+    let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
+    if let Some(&at) = roles.labels.iter().find(is_wrong) {
+        let problem = format!("--label-column: `{}` of several: expected zeros and ones", fields[at].name);
+        return Err(Error::input(path, problem));
+    }
+    let class_names = Some(roles.labels.iter().map(|&at| fields[at].name.clone()).collect());
+    let missing = |at: &&usize| seen.get(at).is_some_and(|seen| seen.missing > 0);
+    let lacking: Vec<Field> = roles.labels.iter().filter(missing).map(|&at| fields[at].clone()).collect();
+    let cells: u64 = roles.labels.iter().filter_map(|at| Some(seen.get(at)?.missing)).sum();
+    let note = format!(
+        "{}: labels: {cells} cells without a value in {} count as 0, not of the class",
+        path.display(),
+        choice::names(&lacking)
+    );
+    let notes = if cells > 0 { vec![note] } else { Vec::new() };
+    Ok(TableLabels { column, class_names, notes, ..TableLabels::default() })
+}
+
+/// The value that stands for no label: as the option or the recipe says; else -1 beside class numbers from 0.
+fn unlabelled(
+    path: &Path,
+    field: &Field,
+    seen: &ColumnStatistics,
+    trained: Option<&Recipe>,
+    options: &NodeTableOptions,
+) -> Result<Option<String>> {
+    let (name, is_number) = (&field.name, field.value.is_some());
+    match (options.unlabelled.as_deref(), trained) {
+        (Some(NONE), _) => return Ok(None),
+        (Some(value), _) => {
+            let value = key(Cell::Text(value), is_number).into_owned();
+            return match seen.keys.contains_key(&value) || trained.is_some() || seen.many {
+                true => Ok(Some(value)),
+                false => {
+                    let problem = format!("--unlabelled: column `{name}` has no value {}", shown(value.as_bytes()));
+                    Err(Error::input(path, problem))
+                }
+            };
+        }
+        (None, Some(trained)) if trained.unlabelled.is_some() => return Ok(trained.unlabelled.clone()),
+        (None, Some(trained)) if trained.classes.iter().any(|class| class == UNLABELLED) => return Ok(None),
+        _ => {}
+    }
+    let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
+    let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else { return Ok(None) };
+    // Of two classes one is often called -1, and so is one of several around 0.
+    let may_be_class = others().all(|name| name == "0" || name == "1") || others().any(|name| name.starts_with('-'));
+    if trained.is_none() && may_be_class && others().count() > 0 {
+        let found: Vec<&str> = others().take(5).map(String::as_str).collect();
+        let problem = format!(
+            "column `{name}` holds -1 in {count} rows, beside {}: pass --unlabelled none if -1 is a class, or --unlabelled -1 if it \
+             stands for no label",
+            found.join(", ")
+        );
+        return Err(Error::input(path, problem));
+    }
+    Ok(Some(UNLABELLED.into()))
+}
+
+/// A line on the classes among `names` that the recipe does not have, where they count as unlabelled.
+fn new_classes(
+    path: &Path,
+    field: &Field,
+    seen: &ColumnStatistics,
+    names: &[String],
+    trained: &Recipe,
+    options: &NodeTableOptions,
+) -> Result<Option<String>> {
+    let new: Vec<&String> = names.iter().filter(|name| !trained.classes.contains(name)).collect();
+    let Some(first) = new.first() else { return Ok(None) };
+    let (column, first) = (&field.name, shown(first.as_bytes()));
+    if options.unseen != Some(Unseen::Other) {
+        let problem = format!(
+            "column `{column}`: {first} is no class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out \
+             of the table"
+        );
+        return Err(Error::input(path, problem));
+    }
+    let rows: u64 = new.iter().filter_map(|&name| seen.keys.get(name)).sum();
+    Ok(Some(format!(
+        "note: {}: column `{column}`: {rows} rows are of classes that the recipe does not have, as {first}: they count as unlabelled",
+        path.display()
+    )))
+}

@@ -1,0 +1,189 @@
+//! Columns of splits: one of words, or one of flags for each split.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gsplit_store::{Progress, Recipe};
+
+use super::{Roles, is_text};
+use crate::read::options::NodeTableOptions;
+use crate::read::table::choice::{self, Field, NONE, matches};
+use crate::read::table::splits::is_split;
+use crate::read::table::statistics::ColumnStatistics;
+use crate::{Error, Result};
+
+/// Names of the flags of each split.
+pub const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
+/// Names that the flags of each split may have, and other columns too.
+const FLAG_NAMES: [&[&str]; 3] = [
+    &["train", "istrain", "intrain", "training"],
+    &["valid", "val", "validation", "isvalid", "isval", "isvalidation", "dev"],
+    &["test", "istest", "intest", "testing"],
+];
+/// Names of a column that says which split a vertex is of.
+const SPLIT_NAMES: [&str; 5] = ["split", "fold", "set", "subset", "mask"];
+
+/// The columns that `--split-column` names: one of words, or flags of several splits.
+pub fn named(
+    path: &Path,
+    fields: &[Field],
+    plain: &[String],
+    names: &[String],
+) -> Result<(Option<usize>, [Option<usize>; 3])> {
+    let mut masks = [None; 3];
+    if names == [NONE] {
+        return Ok((None, masks));
+    }
+    for name in names {
+        let Some(at) = choice::named(path, fields, Some(name), "--split-column")? else { continue };
+        if names.len() == 1 && is_text(&fields[at]) {
+            return Ok((Some(at), masks));
+        }
+        let is_called = |names: &&[&str]| names.contains(&plain[at].as_str());
+        let of_split = (0..3).find(|&split| is_called(&MASK_NAMES[split]) || is_called(&FLAG_NAMES[split]));
+        match of_split.filter(|&split| masks[split].is_none() && !fields[at].list) {
+            Some(split) => masks[split] = Some(at),
+            None => {
+                let problem = format!(
+                    "column `{name}`: expected the strings train, valid and test, or a column of 0 and 1 for each split, called train, \
+                     valid or test, for --split-column"
+                );
+                return Err(Error::input(path, problem));
+            }
+        }
+    }
+    Ok((None, masks))
+}
+
+impl Roles {
+    /// Finds the column of the splits by its name, where no option and no flags say them. A column of such a name that holds
+    /// something else is no feature all the same.
+    pub fn find_splits(
+        &mut self,
+        fields: &[Field],
+        plain: &[String],
+        options: &NodeTableOptions,
+        trained: Option<&Recipe>,
+    ) {
+        let is_chosen =
+            |at: usize| options.feature_columns.iter().flatten().any(|pattern| matches(pattern, &fields[at].name));
+        for name in SPLIT_NAMES {
+            let Some(at) = (0..fields.len()).find(|&at| plain[at] == name) else { continue };
+            if self.taken().contains(&at) || is_chosen(at) {
+                continue;
+            }
+            let has_splits = self.split.is_some() || self.masks != [None; 3];
+            match is_text(&fields[at]) && !has_splits {
+                true => self.split = Some(at),
+                false => self.left_out.push((at, "is called like a split".into())),
+            }
+        }
+        for (split, names) in FLAG_NAMES.iter().enumerate() {
+            let is_flag = |at: &usize| {
+                let in_recipe = trained.is_none_or(|trained| trained.splits.contains(&fields[*at].name));
+                let has_values = fields[*at].value.is_some() || is_text(&fields[*at]);
+                names.contains(&plain[*at].as_str()) && has_values && !fields[*at].list && in_recipe
+            };
+            let free = |at: &usize| !self.taken().contains(at) && !is_chosen(*at);
+            let found: Vec<usize> = (0..fields.len()).filter(is_flag).filter(free).collect();
+            self.flags.extend(found.into_iter().map(|at| (at, split)));
+        }
+    }
+
+    /// Decides on columns that are called like a split, by what was `seen` of them.
+    pub fn decide_splits(
+        &mut self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        options: &NodeTableOptions,
+    ) -> Result<()> {
+        if let Some(at) = self.split
+            && !self.split_is_named
+            && choice::plain(&fields[at].name) != SPLIT_NAMES[0]
+            && seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
+        {
+            self.split = None;
+            self.left_out.push((at, "is called like a split, and holds other words than train, valid and test".into()));
+        }
+        self.decide_flags(path, fields, seen, options.recipe.is_some())?;
+        if options.draws_splits {
+            self.drop_splits();
+        }
+        Ok(())
+    }
+
+    /// Takes columns of flags that are called by the splits, where several are there; one alone is asked about.
+    fn decide_flags(
+        &mut self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        is_new: bool,
+    ) -> Result<()> {
+        let are_flags = |at: usize| seen.get(&at).is_some_and(|seen| seen.are_flags() && seen.values > 0);
+        let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
+        if let Some(&at) = self.masks.iter().flatten().find(is_wrong) {
+            let problem = format!(
+                "column `{}`: expected 0 and 1, or true and false, for a split: mend it, or pass --split-column none if it says none",
+                fields[at].name
+            );
+            return Err(Error::input(path, problem));
+        }
+        let has_splits = self.split.is_some() || self.masks != [None; 3];
+        let flags: Vec<(usize, usize)> =
+            std::mem::take(&mut self.flags).into_iter().filter(|&(at, _)| are_flags(at)).collect();
+        let splits = (0..3).filter(|split| flags.iter().any(|(_, of)| of == split)).count();
+        match flags[..] {
+            [(at, _), ..] if splits == 1 && !has_splits && !is_new => {
+                let name = &fields[at].name;
+                let problem = format!(
+                    "column `{name}` holds 0 and 1, and is called like a split: pass --split-column {name} if it says one, or --split-column \
+                     none if it is a feature"
+                );
+                return Err(Error::input(path, problem));
+            }
+            _ => {}
+        }
+        for (at, split) in flags {
+            self.drop_feature(at);
+            match has_splits || self.masks[split].is_some() {
+                true => self.left_out.push((at, "is called like a split".into())),
+                false => self.masks[split] = Some(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out the splits of the table, where others are drawn.
+    fn drop_splits(&mut self) {
+        let splits: Vec<usize> = self.masks.iter().copied().chain([self.split]).flatten().collect();
+        (self.masks, self.split) = ([None; 3], None);
+        self.left_out
+            .extend(splits.into_iter().map(|at| (at, "says a split, and --random-split draws another".to_string())));
+    }
+
+    /// Names of the columns of the splits.
+    pub fn split_names(&self, fields: &[Field]) -> Vec<String> {
+        self.masks.into_iter().chain([self.split]).flatten().map(|at| fields[at].name.clone()).collect()
+    }
+
+    /// Tells the user of flags without a value.
+    pub fn say_blank_flags(
+        &self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        progress: &dyn Progress,
+    ) {
+        for at in self.masks.into_iter().flatten() {
+            if let Some(missing) = seen.get(&at).map(|seen| seen.missing).filter(|&missing| missing > 0) {
+                let name = &fields[at].name;
+                progress.decide(&format!(
+                    "{}: splits: {missing} rows of `{name}` have no value: read as 0",
+                    path.display()
+                ));
+            }
+        }
+    }
+}
