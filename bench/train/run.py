@@ -31,6 +31,7 @@ from measure import MIB, ROOT, WORK, BenchError  # noqa: E402
 REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 GRAPHS_PY = HERE.parent / "sampling" / "graphs.py"
 OPERATORS = ROOT / "target" / "release" / "examples" / "operators"
+HEADS = {"sage": [], "gat": ["--heads", 2]}
 FANOUTS, BATCH_SIZE, HIDDEN, THREADS, ROUNDS = "15,10,5", 1024, 256, 2, 5
 PEER = "DGL 2.1.0 fused"
 CONTENDERS = {"gsplit": {}, "gsplit, prefetch 1": {}, "gsplit, bf16": {}, f"{PEER}, tuned": measure.TUNED, PEER: {}}
@@ -88,7 +89,7 @@ def one(contender, dgl, folder, model, seeds):
         batches, seconds, phases = whole, said["seconds"], said["phases"]
         edges, loss, times_products = said["edges"], said["loss"], None
     else:
-        shape = ["--model", model, "--hidden", HIDDEN, "--heads", 2, "--fanouts", FANOUTS, "--batch-size", BATCH_SIZE]
+        shape = ["--model", model, "--hidden", HIDDEN, *HEADS[model], "--fanouts", FANOUTS, "--batch-size", BATCH_SIZE]
         dtype = "bf16" if contender.endswith("bf16") else "f32"
         prefetch = int(contender.endswith("prefetch 1"))
         run = ["--dtype", dtype, "--parallelism", "single", "--prefetch", prefetch, "--epochs", 2, "--eval-every", 0]

@@ -94,10 +94,12 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 6000);
-    for model in ["sage", "gat"] {
-        let words = "train ds --parallelism single --layers 2 --fanouts 10,5 --hidden 64 --heads 2 --batch-size 256 --eval-every 0";
+    for (model, heads) in [("sage", &[][..]), ("gat", &["--heads", "2"])] {
+        let words =
+            "train ds --parallelism single --layers 2 --fanouts 10,5 --hidden 64 --batch-size 256 --eval-every 0";
         let rest = ["--model", model, "--epochs", "100000", "--quiet", "--log", model];
-        let mut child = command(folder, &[&words.split(' ').collect::<Vec<_>>(), &rest[..]].concat()).spawn().unwrap();
+        let words = [&words.split(' ').collect::<Vec<_>>(), &rest[..], heads].concat();
+        let mut child = command(folder, &words).spawn().unwrap();
         let log = folder.join(model);
         let epochs = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count() as u64);
         let mut after = |number: u64| {

@@ -187,7 +187,7 @@ fn names_of_classes_go_with_the_model_to_other_graphs() {
     assert!(told.contains("test, epoch 1  precision   recall") && told.contains("\nphysics "), "{told}");
     ok(folder, &["convert", "edges.txt", "--out", "other", "--features", "random:1"]);
     let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.npy"]);
-    assert!(told.contains("--predict class has by name in .parquet: 0 maths, 1 physics"), "{told}");
+    assert!(told.contains("classes by number: 0 maths, 1 physics"), "{told}");
     let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.parquet"]);
     assert!(!told.contains("maths"), "{told}");
 }

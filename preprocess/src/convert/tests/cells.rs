@@ -24,7 +24,7 @@ fn a_comma_that_is_known_makes_points_stand_between_thousands() {
     ]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
-    fs::write(&path, "src;dst;a;b;c\n1;2;1.234;0,5;10%\n2;3;5.678;1,5;5%\n").unwrap();
+    fs::write(&path, "src;dst;a;b;c;d\n1;2;1.234;0,5;10%;7\n2;3;5.678;1,5;5%;8\n").unwrap();
     let notes = Notes::default();
     let (dataset, _) = convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
     for line in [

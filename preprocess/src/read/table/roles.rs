@@ -128,7 +128,7 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         left_out: Vec::new(),
         stray: None,
         guessed: false,
-        split_is_named: said.is_some(),
+        split_is_named: options.split_column.is_some(),
         are_chosen: options.feature_columns.is_some() || trained.is_some(),
     };
     roles.leave_out_weights(path, fields, options)?;

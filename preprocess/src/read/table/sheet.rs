@@ -167,8 +167,9 @@ impl Sheet {
     fn look_at(&mut self, number: u64, row: &Fields<'_>) -> Result<(), String> {
         self.check_count(row.len())?;
         for (at, (((_, kind), cell), style)) in self.columns.iter_mut().zip(row).zip(&self.styles).enumerate() {
-            let plain = style.plain(cell.trim_ascii());
-            self.samples[at].look_at(number, &plain, matches!(plain, Cow::Owned(_)));
+            let cell = cell.trim_ascii();
+            let plain = style.plain(cell);
+            self.samples[at].look_at(number, &plain, *plain != *cell);
             *kind = widened(*kind, &plain);
         }
         self.sample += 1;
@@ -284,7 +285,8 @@ impl Sheet {
 
     /// Whether the numbers of column `at` have commas before their fractions.
     pub fn has_decimal_commas(&self, at: usize) -> bool {
-        self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
+        let is_restyled = self.samples.get(at).is_some_and(|sample| sample.is_restyled);
+        is_restyled && self.styles.get(at) == Some(&Style::Marks(Decimal::Comma))
     }
 
     /// Order of day and month in the first column of dates that are not of ISO 8601.
