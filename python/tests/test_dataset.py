@@ -63,7 +63,7 @@ def test_original_ids(golden: gsplit.Dataset, tmp_path: Path) -> None:
     assert lies_in(texts, tmp_path / "strings/nodes/original_id.arrow")
     assert gsplit.open(six.write(tmp_path / "plain")).original_ids is None
     counted = gsplit.open(six.write(tmp_path / "counted", first_id=1)).original_ids
-    assert counted.dtype == np.uint64 and counted.tolist() == [1, 2, 3, 4, 5, 6]
+    assert isinstance(counted, np.ndarray) and counted.dtype == np.uint64 and counted.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_labels_and_splits(golden: gsplit.Dataset) -> None:

@@ -1,5 +1,6 @@
 //! The second stage: labels, further columns and splits of the vertices, and the split of links.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use gsplit_store::{DatasetWriter, Progress, Split};
@@ -130,16 +131,15 @@ fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut Dataset
 
 /// Notes the classes up to the largest that no vertex has: a model gets an output for each.
 fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn Progress) {
-    let largest = labels.iter().copied().max().unwrap_or(-1);
-    let count = names.map_or(0, <[String]>::len).max((largest + 1) as usize);
-    let mut is_there = vec![false; count];
-    labels.iter().filter_map(|&label| usize::try_from(label).ok()).for_each(|label| is_there[label] = true);
-    let empty: Vec<usize> = (0..count).filter(|&class| !is_there[class]).collect();
-    if let Some(&first) = empty.first() {
+    let there: BTreeSet<usize> = labels.iter().filter_map(|&label| usize::try_from(label).ok()).collect();
+    let count = names.map_or(0, <[String]>::len).max(there.last().map_or(0, |last| last + 1));
+    let empty = count - there.len();
+    if empty > 0 {
+        let first = there.iter().enumerate().position(|(at, &class)| at != class).unwrap_or(there.len());
         let name = names.and_then(|names| names.get(first)).map_or(first.to_string(), |name| format!("`{name}`"));
-        let (empty, is) = (empty.len(), if empty.len() == 1 { "class has" } else { "classes have" });
+        let have = if empty == 1 { "has" } else { "have" };
         progress.note(&format!(
-            "note: labels: {empty} of {count} {is} no vertex, as class {name}: class numbers with gaps make outputs that nothing trains"
+            "note: labels: {empty} of {count} classes {have} no vertex, as class {name}: class numbers with gaps make outputs that nothing trains"
         ));
     }
 }

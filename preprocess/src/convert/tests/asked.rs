@@ -74,7 +74,7 @@ fn minus_one_is_a_class_or_unlabelled() {
 fn classes_without_vertices_are_noted() {
     let (_out, dataset, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,3\n40,4,1\n", |_| {});
     assert_eq!(labels(&dataset), [0, 1, 3, 1]);
-    assert!(notes.contains("note: labels: 1 of 4 class has no vertex, as class 2: "), "{notes}");
+    assert!(notes.contains("note: labels: 1 of 4 classes has no vertex, as class 2: "), "{notes}");
     let (_out, _, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,2\n40,4,1\n", |_| {});
     assert!(!notes.contains("no vertex"), "{notes}");
 }
