@@ -21,6 +21,7 @@ use crate::plan;
 use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::to_toml;
+use gsplit::describe::number_of;
 use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
@@ -285,7 +286,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         config.model.kind,
         config.model.layers,
         config.model.hidden,
-        if config.num_ranks() == 1 { "one rank".into() } else { format!("{} ranks", config.num_ranks()) },
+        number_of(config.num_ranks() as u64, "rank", "ranks"),
         if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
         config.parallelism,
     ));

@@ -11,16 +11,15 @@
 
 use std::cell::RefCell;
 
-use gsplit_kernels::{MatrixView, PackedFactor, add_rows, has_avx512, product_bf16};
+use gsplit_kernels::{MatrixView, PackedFactor, add_rows, product_bf16};
 use rayon::prelude::*;
 
 use super::{Engine, Finish};
 use crate::Result;
 use crate::autograd::{Buffer, gemm};
 
-/// Rows of a tile, at most, with AVX-512 and without. With it products are so fast that larger tiles lose: the unfinished gradient leaves the
-/// second-level cache between epilogue and products. Without it smaller ones lose, which read the packed weights more often.
-const TILES: [usize; 2] = [384, 1024];
+/// Rows of a tile, at most: in larger ones the unfinished gradient leaves the second-level cache between epilogue and products.
+const TILE: usize = 384;
 /// Rows of a group, at least.
 const LEAST: usize = 64;
 /// Rows of tiles are multiples of this, the height of AMX's.
@@ -46,7 +45,7 @@ impl TileSizes {
 
     /// Tiles of a group.
     fn group(&self) -> usize {
-        self.group_rows().div_ceil(TILES[usize::from(!has_avx512())])
+        self.group_rows().div_ceil(TILE)
     }
 
     fn group_rows(&self) -> usize {
