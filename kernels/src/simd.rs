@@ -11,6 +11,9 @@ const LINE_BYTES: usize = 64;
 /// a function of its own is compiled for any x86-64, with vectors of 16 bytes. (Aggregation then takes 1.5 times as long
 /// with AVX2.) Closures of `for_each`, `map` and `from_fn` mostly do when their bodies are loops, so those loops are `for`. To find what stays:
 /// `objdump --disassemble --demangle` of a release build, and the calls in functions named `vectorize::imp`.
+///
+/// A choice between two floats is [`std::hint::select_unpredictable`]: `if` may stay a branch with AVX2, and its loop one of single numbers.
+/// (ReLU's gradient then took six times as long.)
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(body)

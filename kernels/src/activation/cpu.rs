@@ -3,6 +3,8 @@
 //! Returns: the rows, changed in place; backwards, the gradient of the product and of the bias. Input: matrices of matching
 //! sizes. Cost: one read and one write of the rows; backwards two reads and one write.
 
+use std::hint::select_unpredictable;
+
 use rayon::prelude::*;
 
 use crate::dropout::RowMask;
@@ -142,13 +144,13 @@ impl Epilogue<'_> {
                         Activation::Relu => {
                             for ((out, &gradient), &value) in triples {
                                 // A NaN passes, as it did forwards.
-                                *out = if value <= 0.0 { 0.0 } else { keep * gradient };
+                                *out = select_unpredictable(value <= 0.0, 0.0, keep * gradient);
                             }
                         }
                         Activation::Elu => {
                             for ((out, &gradient), &value) in triples {
                                 // Below zero the derivative is e^x: the value before dropout, and 1.
-                                *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
+                                *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0) * gradient;
                             }
                         }
                     }

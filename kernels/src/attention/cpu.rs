@@ -4,6 +4,7 @@
 //! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
 //! read of a row for each edge, one exponential for each edge and head.
 
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -173,7 +174,7 @@ impl Attention<'_> {
 
     #[inline(always)]
     pub(super) fn leaky(&self, score: f32) -> f32 {
-        if score > 0.0 { score } else { self.slope * score }
+        select_unpredictable(score > 0.0, score, self.slope * score)
     }
 
     /// Adds each head of `row`, times its factor, to the same head of `sum`.

@@ -7,6 +7,8 @@
 //! gradients of the scores, the targets and the vector; one over the sources, with the edges grouped by source, that of the
 //! sources. Nothing is scattered. Cost: forwards one read of a row for each edge, backwards three.
 
+use std::hint::select_unpredictable;
+
 use super::Attention;
 use crate::edges::{Part, for_balanced_rows};
 use crate::error::KernelError;
@@ -175,7 +177,7 @@ impl Attention<'_> {
                                 let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
                                 for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
                                     let sum = source + own;
-                                    let slope = of_score * if sum > 0.0 { 1.0 } else { self.slope };
+                                    let slope = of_score * select_unpredictable(sum > 0.0, 1.0, self.slope);
                                     *of_target += slope * vector;
                                     *of_vector += slope * sum;
                                 }
@@ -225,7 +227,7 @@ impl Attention<'_> {
                                     own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
                                 let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
                                 for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
-                                    let slope = of_score * if own + theirs > 0.0 { 1.0 } else { self.slope };
+                                    let slope = of_score * select_unpredictable(own + theirs > 0.0, 1.0, self.slope);
                                     *out += weight * gradient + slope * vector;
                                 }
                             }
