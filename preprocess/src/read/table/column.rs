@@ -145,12 +145,14 @@ impl TextColumn {
         fields(line, self.sheet.delimiter, |place, cell| {
             count = place + 1;
             if place == self.at {
-                let (cell, at) = (self.sheet.cell(place, &cell), out.len());
+                let at = out.len();
                 out.resize(at + self.value.bytes(), 0);
-                result = match self.label && self.value == ValueType::I64 && is_missing(&cell) {
-                    true => write_number(b"-1", self.value, &mut out[at..]),
-                    false => write_number(&cell, self.value, &mut out[at..]),
-                };
+                result = self.sheet.cell(place, &cell).and_then(|cell| {
+                    match self.label && self.value == ValueType::I64 && is_missing(&cell) {
+                        true => write_number(b"-1", self.value, &mut out[at..]),
+                        false => write_number(&cell, self.value, &mut out[at..]),
+                    }
+                });
             }
             result.is_ok()
         })?;

@@ -119,26 +119,26 @@ impl Text {
         let start = values.len();
         values.resize(start + self.row_bytes, 0);
         let (mut ids, mut count, mut wrong) = ([0; 2], 0, None);
+        let mut take = |place: usize, cell: &[u8]| match self.roles.get(place) {
+            Some(&Role::Id(which)) => self.id(&self.sheet.cell(place, cell)?, names).map(|id| ids[which] = id),
+            Some(&Role::Value(at, value)) => {
+                let (cell, out) = (self.sheet.cell(place, cell)?, &mut values[start + at..start + at + value.bytes()]);
+                match self.fill.filter(|_| value::is_missing(&cell)) {
+                    Some(fill) => write_fill(fill, value, out),
+                    None => write_number(&cell, value, out),
+                }
+            }
+            Some(Role::Blank) if real::<f64>(cell.trim_ascii()).is_some_and(|number| !number.is_nan()) => Err(format!(
+                "{}: the first rows have nothing in this column, so it was left out: name it with --edge-columns, or the others \
+                 without it",
+                shown(cell)
+            )),
+            _ => Ok(()),
+        };
         fields(line, self.sheet.delimiter, |place, cell| {
             count = place + 1;
-            let cell = self.sheet.cell(place, &cell);
-            let result = match self.roles.get(place) {
-                Some(&Role::Id(which)) => self.id(&cell, names).map(|id| ids[which] = id),
-                Some(&Role::Value(at, value)) => {
-                    let out = &mut values[start + at..start + at + value.bytes()];
-                    match self.fill.filter(|_| value::is_missing(&cell)) {
-                        Some(fill) => write_fill(fill, value, out),
-                        None => write_number(&cell, value, out),
-                    }
-                }
-                Some(Role::Blank) if real::<f64>(&cell).is_some_and(|number| !number.is_nan()) => Err(format!(
-                    "{}: the first rows have nothing in this column, so it was left out: name it with --edge-columns, or the others \
-                     without it",
-                    shown(&cell)
-                )),
-                _ => Ok(()),
-            };
-            wrong = result.err().map(|problem| format!("column `{}`: {problem}", self.sheet.columns[place].0));
+            let problem = take(place, &cell).err();
+            wrong = problem.map(|problem| format!("column `{}`: {problem}", self.sheet.columns[place].0));
             wrong.is_none()
         })?;
         match wrong {

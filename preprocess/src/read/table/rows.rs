@@ -214,13 +214,11 @@ fn row_of_text(
     line::fields(line, sheet.delimiter, |place, bytes| {
         count = place + 1;
         if let Some(slot) = slots.get(place).copied().flatten() {
-            let bytes = sheet.cell(place, &bytes);
-            let bytes = bytes.as_ref();
-            let taken = match std::str::from_utf8(bytes) {
-                _ if is_missing(bytes) => take(slot, Cell::Missing),
+            let taken = sheet.cell(place, &bytes).and_then(|bytes| match std::str::from_utf8(&bytes) {
+                _ if is_missing(&bytes) => take(slot, Cell::Missing),
                 Ok(text) => take(slot, Cell::Text(text)),
-                Err(_) => Err(format!("{}: expected UTF-8", shown(bytes))),
-            };
+                Err(_) => Err(format!("{}: expected UTF-8", shown(&bytes))),
+            });
             wrong = taken.err().map(|problem| format!("column `{}`: {problem}", sheet.columns[place].0));
         }
         wrong.is_none()

@@ -168,8 +168,11 @@ impl Sheet {
         self.check_count(row.len())?;
         for (at, (((_, kind), cell), style)) in self.columns.iter_mut().zip(row).zip(&self.styles).enumerate() {
             let cell = cell.trim_ascii();
+            // It is a number in another style. Whoever reads the column refuses it.
             let plain = style.plain(cell);
-            self.samples[at].look_at(number, &plain, *plain != *cell);
+            let is_restyled = plain.as_ref().is_ok_and(|plain| **plain != *cell);
+            let plain = plain.unwrap_or(Cow::Borrowed(b"0.5"));
+            self.samples[at].look_at(number, &plain, is_restyled);
             *kind = widened(*kind, &plain);
         }
         self.sample += 1;
@@ -246,12 +249,9 @@ impl Sheet {
         format!("row {row}")
     }
 
-    /// The cell of column `at` as a program would write it, without blanks around it.
-    pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Cow<'c, [u8]> {
-        match self.styles.get(at) {
-            None | Some(Style::Plain) => Cow::Borrowed(cell.trim_ascii()),
-            Some(style) => style.plain(cell.trim_ascii()),
-        }
+    /// The cell of column `at` as a program would write it, without blanks around it. Says where its style is another.
+    pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
+        self.styles.get(at).copied().unwrap_or_default().plain(cell.trim_ascii())
     }
 
     /// How the cells of columns are read that are no plain numbers, and the names of these columns.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::field::{real, shown};
-use super::value::is_missing;
+use super::value::{integer, is_missing};
 
 /// Mark before the fraction of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,10 +195,13 @@ fn time_of_day(text: &str) -> Option<f64> {
 }
 
 impl Style {
-    /// `cell` as a program writes the number; itself where it is of another style.
-    pub fn plain<'c>(self, cell: &'c [u8]) -> Cow<'c, [u8]> {
+    /// `cell` as a program writes the number; itself where it is no number.
+    ///
+    /// # Errors
+    /// A number that is written in another style: it would mean something else.
+    pub fn plain<'c>(self, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
         let number = match self {
-            Self::Plain => None,
+            Self::Plain => return Ok(Cow::Borrowed(cell)),
             // Without a mark it is a plain number.
             Self::Marks(Decimal::Point) if !cell.contains(&b',') => None,
             Self::Marks(Decimal::Comma) if !cell.iter().any(|byte| matches!(byte, b',' | b'.')) => None,
@@ -206,7 +209,19 @@ impl Style {
             Self::Percent => percent(cell).map(|number| number.to_string().into_bytes()),
             Self::Date(order) => days(cell, order).map(|days| days.to_string().into_bytes()),
         };
-        number.map_or(Cow::Borrowed(cell), Cow::Owned)
+        let is_number = || real::<f64>(cell).is_some_and(|number| !number.is_nan());
+        let expected = match self {
+            _ if number.is_some() => None,
+            Self::Marks(Decimal::Comma) if has_fraction(cell, Decimal::Point) => Some("a comma before the fraction"),
+            Self::Marks(Decimal::Point) if has_fraction(cell, Decimal::Comma) => Some("a point before the fraction"),
+            Self::Percent if is_number() && real(cell) != Some(0.0) => Some("a percent sign"),
+            Self::Date(_) if is_number() => Some("a date"),
+            _ => None,
+        };
+        match expected {
+            Some(expected) => Err(format!("{}: expected {expected}, as in other rows", shown(cell))),
+            None => Ok(number.map_or(Cow::Borrowed(cell), Cow::Owned)),
+        }
     }
 
     /// Styles that all `cells` may be of, but for missing ones and plain numbers; plain alone where one fits no other.
@@ -225,10 +240,27 @@ impl Style {
             // A point may be either where commas are; alone it is plain, unless a comma is known to stand before fractions.
             Self::Marks(decimal) => are_numbers(cells, *decimal),
             Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
-            style => special.iter().all(|cell| !matches!(style.plain(cell), Cow::Borrowed(_))),
+            style => special.iter().all(|cell| matches!(style.plain(cell), Ok(Cow::Owned(_)))),
         };
         if special.is_empty() { vec![Self::Plain] } else { all.into_iter().filter(fits).collect() }
     }
+}
+
+/// Whether `cell` is a number with a fraction that begins with `decimal`, and no other mark.
+fn has_fraction(cell: &[u8], decimal: Decimal) -> bool {
+    let mark = if decimal == Decimal::Point { b'.' } else { b',' };
+    let mut marks = cell.iter().filter(|byte| b".,".contains(byte));
+    marks.next() == Some(&mark) && marks.next().is_none() && without_marks(cell, decimal).is_some()
+}
+
+/// The style of most of `cells` where some have a point before their fractions and others a comma. Whoever reads the column refuses the
+/// others.
+fn mixed(cells: &[&[u8]]) -> Option<Style> {
+    let [points, commas] =
+        [Decimal::Point, Decimal::Comma].map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
+    let whole = cells.iter().filter(|cell| is_missing(cell) || integer(cell).is_some()).count();
+    let are_numbers = points + commas + whole == cells.len() && points > 0;
+    are_numbers.then_some(Style::Marks(if points > commas { Decimal::Point } else { Decimal::Comma }))
 }
 
 /// Whether all `cells` are numbers whose fraction begins with `decimal`, or missing.
@@ -259,7 +291,7 @@ pub fn styles(
     };
     let order = order.or_else(|| possible.iter().find_map(order_of));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
-        [] => Ok(Style::Plain),
+        [] => Ok(mixed(cells).unwrap_or_default()),
         // Points alone may stand between thousands; and of an option later cells may need it.
         [Style::Plain] => Ok(match decimal {
             Some(decimal) if are_numbers(cells, decimal) && (given.is_some() || decimal == Decimal::Comma) => Style::Marks(decimal),
@@ -314,6 +346,9 @@ mod tests {
             (&["01/31/2020"], Date(MonthDayYear)),
             (&["2020-02-30"], Plain),
             (&["1.5", "2,000"], Marks(Decimal::Point)),
+            (&["1,5", "2", "2,5", "1.5"], Marks(Decimal::Comma)),
+            (&["1.5", "2.5", "1,5"], Marks(Decimal::Point)),
+            (&["1,5", "1,234,567"], Plain),
             (&["12,34,56"], Plain),
             (&["", ""], Plain),
         ] {
@@ -353,10 +388,13 @@ mod tests {
 
     #[test]
     fn cells_become_plain_numbers() {
-        let plain = |style: Style, cell: &str| String::from_utf8(style.plain(cell.as_bytes()).into_owned()).unwrap();
-        assert_eq!(plain(Style::Marks(Decimal::Comma), "-1.234,5"), "-1234.5");
-        assert_eq!(plain(Style::Marks(Decimal::Point), "12,345,678"), "12345678");
-        assert_eq!(plain(Style::Percent, "12.5%"), "0.125");
+        let plain = |style: Style, cell: &str| {
+            style.plain(cell.as_bytes()).map(|cell| String::from_utf8_lossy(&cell).into_owned())
+        };
+        let number = |text: &str| Ok(text.to_string());
+        assert_eq!(plain(Style::Marks(Decimal::Comma), "-1.234,5"), number("-1234.5"));
+        assert_eq!(plain(Style::Marks(Decimal::Point), "12,345,678"), number("12345678"));
+        assert_eq!(plain(Style::Percent, "12.5%"), number("0.125"));
         for (date, days) in [
             ("1970-01-01", "0"),
             ("1970-01-02 12:00", "1.5"),
@@ -365,9 +403,20 @@ mod tests {
             ("2020-01-31T06:00:00+06:00", "18292"),
             ("1969-12-31", "-1"),
         ] {
-            assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), date), days, "{date}");
+            assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), date), number(days), "{date}");
         }
-        assert_eq!(plain(Style::Date(DateOrder::DayMonthYear), "31.1.2020"), "18292");
-        assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), "soon"), "soon");
+        assert_eq!(plain(Style::Date(DateOrder::DayMonthYear), "31.1.2020"), number("18292"));
+        assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), "soon"), number("soon"));
+        for (style, cell, expected) in [
+            (Style::Marks(Decimal::Comma), "1.5", "a comma before the fraction"),
+            (Style::Marks(Decimal::Point), "1,5", "a point before the fraction"),
+            (Style::Percent, "0.5", "a percent sign"),
+            (Style::Date(DateOrder::DayMonthYear), "2020", "a date"),
+        ] {
+            assert_eq!(plain(style, cell), Err(format!("`{cell}`: expected {expected}, as in other rows")));
+            assert_eq!(plain(style, "NA"), number("NA"));
+        }
+        assert_eq!(plain(Style::Percent, "0"), number("0"));
+        assert_eq!(plain(Style::Marks(Decimal::Comma), "1e5"), number("1e5"));
     }
 }
