@@ -51,6 +51,53 @@ fn a_comma_far_below_is_asked_about() {
 }
 
 #[test]
+fn numbers_in_another_style_than_their_column_are_refused_where_they_are_read() {
+    let commas = "src;dst;w\n1;2;0,5\n2;3;1.5\n3;1;2,5\n";
+    check(&[
+        (
+            "a.csv",
+            commas,
+            "",
+            "error: a.csv, line 3: column `w`: `1.5`: expected a comma before the fraction, as in other rows",
+        ),
+        ("a.csv", commas, "--edge-columns none", "1>2, 2>3, 3>1"),
+        (
+            "a.csv",
+            "src;dst;w\n1;2;0.5\n2;3;2.5\n3;1;1,5\n",
+            "",
+            "error: a.csv, line 4: column `w`: `1,5`: expected a point before the fraction, as in other rows",
+        ),
+        (
+            "a.csv",
+            "src,dst,w\n1,2,5%\n2,3,2.5\n",
+            "",
+            "error: a.csv, line 3: column `w`: `2.5`: expected a percent sign, as in other rows",
+        ),
+        ("a.csv", "src,dst,w\n1,2,50%\n2,3,0\n3,1,NA\n", "", "1>2 w=0.5, 2>3 w=0, 3>1 w=NaN"),
+        (
+            "a.csv",
+            "src,dst,w\n1,2,1970-01-02\n2,3,1970\n",
+            "",
+            "error: a.csv, line 3: column `w`: `1970`: expected a date, as in other rows",
+        ),
+    ]);
+}
+
+#[test]
+fn files_of_several_names_are_named_where_they_become_one_table() {
+    for (names, noted) in [(["blocks.csv", "follows.csv"], true), (["part-0.csv", "part-1.csv"], false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edges");
+        fs::create_dir(&path).unwrap();
+        names.iter().for_each(|name| fs::write(path.join(name), "src,dst\n1,2\n").unwrap());
+        let notes = Notes::default();
+        convert(&path, &folder.path().join("ds"), &options(""), false, &notes).unwrap();
+        let line = format!("{}: parts of one table are {}", path.display(), names.join(", "));
+        assert_eq!(notes.lines().contains(&line), noted, "{:?}", notes.lines());
+    }
+}
+
+#[test]
 fn a_stray_word_among_numbers_of_edges_is_refused_with_its_line() {
     let stray = "src,dst,w\n1,2,0.5\n2,3,soon\n3,1,0.25\n";
     let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: mend it, or name the columns to keep with \

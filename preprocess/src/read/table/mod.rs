@@ -151,6 +151,7 @@ fn open_edges(
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed)?;
+    parts::note_names(path, &files, progress);
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == TableFormat::Csv {
         let sheet = Sheet::open(path, &files, options.text)?;

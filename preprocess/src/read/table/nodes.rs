@@ -96,6 +96,7 @@ pub fn nodes(
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
     let (files, format) = parts::parts(path, None)?;
+    parts::note_names(path, &files, progress);
     let bytes = super::total_bytes(&files)?;
     let table = match format {
         TableFormat::Csv => {

@@ -1,5 +1,6 @@
 //! The files that make up a table: one, or a folder of parts as Spark, DuckDB and Dask write it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::read::text::uncompressed;
 use crate::{Error, Result};
-use gsplit_store::open_file;
+use gsplit_store::{Progress, open_file};
 
 /// Format of a table's files. What the input as a whole is, [`crate::read::detect::Format`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,20 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Says which files of the folder at `path` are read as one table, where their names begin with different words: they may be edges of
+/// several kinds.
+pub fn note_names(path: &Path, files: &[PathBuf], progress: &dyn Progress) {
+    let mut of_word: BTreeMap<String, String> = BTreeMap::new();
+    for name in files.iter().filter_map(|file| file.file_name()?.to_str()) {
+        let word = name.chars().take_while(|letter| letter.is_alphabetic()).collect();
+        of_word.entry(word).or_insert_with(|| name.to_string());
+    }
+    if of_word.len() > 1 {
+        let names: Vec<String> = of_word.into_values().take(5).collect();
+        progress.decide(&format!("{}: parts of one table are {}", path.display(), names.join(", ")));
+    }
 }
 
 /// Names of columns that lie in folder names, as `year` in `year=2020/part-0.parquet`.
