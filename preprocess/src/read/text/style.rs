@@ -253,14 +253,13 @@ fn has_fraction(cell: &[u8], decimal: Decimal) -> bool {
     marks.next() == Some(&mark) && marks.next().is_none() && without_marks(cell, decimal).is_some()
 }
 
-/// The style of most of `cells` where some have a point before their fractions and others a comma. Whoever reads the column refuses the
-/// others.
-fn mixed(cells: &[&[u8]]) -> Option<Style> {
+/// The mark before most fractions of `cells`, where some have a point and others a comma. Whoever reads the column refuses the others.
+fn mixed(cells: &[&[u8]]) -> Option<Decimal> {
     let [points, commas] =
         [Decimal::Point, Decimal::Comma].map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
     let whole = cells.iter().filter(|cell| is_missing(cell) || integer(cell).is_some()).count();
     let are_numbers = points + commas + whole == cells.len() && points > 0;
-    are_numbers.then_some(Style::Marks(if points > commas { Decimal::Point } else { Decimal::Comma }))
+    are_numbers.then_some(if points > commas { Decimal::Point } else { Decimal::Comma })
 }
 
 /// Whether all `cells` are numbers whose fraction begins with `decimal`, or missing.
@@ -291,7 +290,7 @@ pub fn styles(
     };
     let order = order.or_else(|| possible.iter().find_map(order_of));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
-        [] => Ok(mixed(cells).unwrap_or_default()),
+        [] => Ok(mixed(cells).map_or(Style::Plain, |most| Style::Marks(given.unwrap_or(most)))),
         // Points alone may stand between thousands; and of an option later cells may need it.
         [Style::Plain] => Ok(match decimal {
             Some(decimal) if are_numbers(cells, decimal) && (given.is_some() || decimal == Decimal::Comma) => Style::Marks(decimal),
@@ -354,6 +353,7 @@ mod tests {
         ] {
             assert_eq!(style(cells, None), Ok(expected), "{cells:?}");
         }
+        assert_eq!(style(&["1.5", "2.5", "1,5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         assert!(style(&["1,234", "5"], None).unwrap_err().contains("`1,234` may be a thousand or more"));
         assert_eq!(style(&["1,234", "5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         let [one, other]: [Vec<&[u8]>; 2] = [vec![b"1,234"], vec![b"0,5"]];
