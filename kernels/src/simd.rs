@@ -12,8 +12,8 @@ const LINE_BYTES: usize = 64;
 /// with AVX2.) Closures of `for_each`, `map` and `from_fn` mostly do when their bodies are loops, so those loops are `for`. To find what stays:
 /// `objdump --disassemble --demangle` of a release build, and the calls in functions named `vectorize::imp`.
 ///
-/// A choice between two floats is [`std::hint::select_unpredictable`]: `if` may stay a branch with AVX2, and its loop one of single numbers.
-/// (ReLU's gradient then took six times as long.)
+/// A choice between two floats is [`std::hint::select_unpredictable`]. With AVX2 an `if` may stay a branch, and the loop around it is then
+/// no vector code: ReLU's gradient took six times as long.
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(body)

@@ -119,14 +119,16 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
 /// Says which files of the folder at `path` are read as one table, where their names begin with different words: they may be edges of
 /// several kinds.
 pub fn note_names(path: &Path, files: &[PathBuf], progress: &dyn Progress) {
+    const SHOWN: usize = 5;
     let mut of_word: BTreeMap<String, String> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.file_name()?.to_str()) {
         let word = name.chars().take_while(|letter| letter.is_alphabetic()).collect();
         of_word.entry(word).or_insert_with(|| name.to_string());
     }
     if of_word.len() > 1 {
-        let names: Vec<String> = of_word.into_values().take(5).collect();
-        progress.decide(&format!("{}: parts of one table are {}", path.display(), names.join(", ")));
+        let more = if of_word.len() > SHOWN { ", ..." } else { "" };
+        let names: Vec<String> = of_word.into_values().take(SHOWN).collect();
+        progress.decide(&format!("{}: parts of one table are {}{more}", path.display(), names.join(", ")));
     }
 }
 

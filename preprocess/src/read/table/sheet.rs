@@ -168,7 +168,7 @@ impl Sheet {
         self.check_count(row.len())?;
         for (at, (((_, kind), cell), style)) in self.columns.iter_mut().zip(row).zip(&self.styles).enumerate() {
             let cell = cell.trim_ascii();
-            // It is a number in another style. Whoever reads the column refuses it.
+            // A number in another style counts as a fraction. Whoever reads the column refuses it.
             let plain = style.plain(cell);
             let is_restyled = plain.as_ref().is_ok_and(|plain| **plain != *cell);
             let plain = plain.unwrap_or(Cow::Borrowed(b"0.5"));

@@ -111,6 +111,7 @@ pub fn stray_date<'c>(cells: impl Iterator<Item = &'c str> + Clone) -> Option<(&
 /// Number whose fraction begins with `decimal`, without marks between thousands.
 fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let (mark, between) = if decimal == Decimal::Point { (b'.', b',') } else { (b',', b'.') };
+    let (cell, exponent) = cell.split_at(cell.iter().position(|byte| b"eE".contains(byte)).unwrap_or(cell.len()));
     let digits = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     let (whole, fraction) = match digits.iter().position(|&byte| byte == mark) {
         Some(at) => (&digits[..at], Some(&digits[at + 1..])),
@@ -120,18 +121,19 @@ fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     let first = groups.next()?;
     let is_number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let rest: Vec<&[u8]> = groups.collect();
-    // Nobody writes `0,500` for five hundred.
+    // Nobody writes `0,500` for five hundred, or `1,234e5`.
     let starts = (1..=3).contains(&first.len()) && !first.starts_with(b"0");
-    let grouped = rest.is_empty() || (starts && rest.iter().all(|group| group.len() == 3));
+    let grouped = rest.is_empty() || (exponent.is_empty() && starts && rest.iter().all(|group| group.len() == 3));
     if !grouped || !is_number(first) || !rest.iter().all(|group| is_number(group)) {
         return None;
     }
-    if !fraction.is_none_or(is_number) {
+    if !fraction.is_none_or(is_number) || !(exponent.is_empty() || integer(&exponent[1..]).is_some()) {
         return None;
     }
     let sign = &cell[..cell.len() - digits.len()];
     let mut number = [sign, first, &rest.concat()].concat();
     number.extend(fraction.iter().flat_map(|fraction| [b".", *fraction]).flatten());
+    number.extend(exponent);
     Some(number)
 }
 
@@ -258,8 +260,8 @@ fn mixed(cells: &[&[u8]]) -> Option<Decimal> {
     let [points, commas] =
         [Decimal::Point, Decimal::Comma].map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
     let whole = cells.iter().filter(|cell| is_missing(cell) || integer(cell).is_some()).count();
-    let are_numbers = points + commas + whole == cells.len() && points > 0;
-    are_numbers.then_some(if points > commas { Decimal::Point } else { Decimal::Comma })
+    let is_mixed = points > 0 && commas > 0 && points + commas + whole == cells.len();
+    is_mixed.then_some(if points > commas { Decimal::Point } else { Decimal::Comma })
 }
 
 /// Whether all `cells` are numbers whose fraction begins with `decimal`, or missing.
@@ -348,6 +350,8 @@ mod tests {
             (&["1,5", "2", "2,5", "1.5"], Marks(Decimal::Comma)),
             (&["1.5", "2.5", "1,5"], Marks(Decimal::Point)),
             (&["1,5", "1,234,567"], Plain),
+            (&["0,5", "1,00E-05"], Marks(Decimal::Comma)),
+            (&["0,5", "1,5e"], Plain),
             (&["12,34,56"], Plain),
             (&["", ""], Plain),
         ] {
@@ -394,6 +398,8 @@ mod tests {
         let number = |text: &str| Ok(text.to_string());
         assert_eq!(plain(Style::Marks(Decimal::Comma), "-1.234,5"), number("-1234.5"));
         assert_eq!(plain(Style::Marks(Decimal::Point), "12,345,678"), number("12345678"));
+        assert_eq!(plain(Style::Marks(Decimal::Comma), "1,00E-05"), number("1.00E-05"));
+        assert_eq!(plain(Style::Marks(Decimal::Point), "1.234e5"), number("1.234e5"));
         assert_eq!(plain(Style::Percent, "12.5%"), number("0.125"));
         for (date, days) in [
             ("1970-01-01", "0"),
@@ -409,6 +415,7 @@ mod tests {
         assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), "soon"), number("soon"));
         for (style, cell, expected) in [
             (Style::Marks(Decimal::Comma), "1.5", "a comma before the fraction"),
+            (Style::Marks(Decimal::Comma), "1.234e5", "a comma before the fraction"),
             (Style::Marks(Decimal::Point), "1,5", "a point before the fraction"),
             (Style::Percent, "0.5", "a percent sign"),
             (Style::Date(DateOrder::DayMonthYear), "2020", "a date"),
