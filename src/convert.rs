@@ -29,7 +29,7 @@ use crate::ui::{self, Ui};
     OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
     --symmetrise for those.")]
 pub struct Args {
-    /// The raw graph: a file, a folder or an archive as its makers hand it out
+    /// The raw graph: a file, or a folder as its makers hand it out
     #[arg(value_name = "INPUT")]
     input: PathBuf,
     /// The dataset directory to make

@@ -32,8 +32,6 @@ pub struct Target {
 
 enum What {
     Convert(Format),
-    /// Whatever format it is found to be.
-    Found,
     /// The first part is the name of the second.
     Detect,
     /// A table of vertices beside the edges.
@@ -131,23 +129,6 @@ pub const TARGETS: &[Target] = &[
     convert_of("mtx", Format::Mtx, "matrix.mtx", &["matrix.mtx"]),
     convert_of("metis", Format::Metis, "lists.graph", &["lists.graph"]),
     convert_of("dimacs", Format::Dimacs, "graph.gr", &["graph.gr"]),
-    convert_of("ligra", Format::Ligra, "graph.adj", &["graph.adj"]),
-    convert_of("gapbs", Format::Gapbs, "graph.sg", &["graph.sg"]),
-    convert_of(
-        "graphbolt",
-        Format::Graphbolt,
-        "",
-        &[
-            "metadata.yaml",
-            "edges/edges.csv",
-            "edges/edges.npy",
-            "data/feat.npy",
-            "data/year.npy",
-            "data/weight.npy",
-            "set/train-seeds.npy",
-            "set/train-labels.npy",
-        ],
-    ),
     convert_of("parquet", Format::Parquet, "edges.parquet", &["edges.parquet"]),
     convert_of("arrow", Format::Arrow, "edges.arrow", &["edges.arrow"]),
     Target {
@@ -176,9 +157,7 @@ pub const TARGETS: &[Target] = &[
         ],
     ),
     convert_of("json_lists", Format::Csv, "", &["x_edges.csv", "x_target.csv", "x_features.json"]),
-    convert_of("mat", Format::Mat, "graph.mat", &["graph.mat"]),
     convert_of("pt", Format::Pt, "graph.pt", &["graph.pt"]),
-    Target { name: "archive", files: &["graph"], opened: "graph", what: What::Found },
     Target { name: "detect", files: &["name", "content"], opened: "", what: What::Detect },
 ];
 
@@ -205,7 +184,6 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
     let mut options = options(&mut parts);
     match target.what {
         What::Detect => unreachable!(),
-        What::Found => {}
         What::Convert(format) => options.format = Some(format),
         What::Nodes => {
             options.format = Some(Format::Csv);

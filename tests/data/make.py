@@ -221,65 +221,6 @@ def dimacs():
     write("dimacs/arcs.gr", "".join(line + "\n" for line in lines).encode())
 
 
-def lists():
-    """Offsets of the lists of all vertices, and the edges in their order."""
-    edges = sorted(EDGES)
-    return [sum(u < vertex for u, _ in edges) for vertex in range(7)], edges
-
-
-def ligra():
-    offsets, edges = lists()
-    plain = [6, 10, *offsets[:-1], *(v for _, v in edges)]
-    weights = [10 * u + v for u, v in edges]
-    for name, words in (
-        ("plain", ["AdjacencyGraph", *plain]),
-        ("weighted", ["WeightedAdjacencyGraph", *plain, *weights]),
-    ):
-        write(f"ligra/{name}.adj", "".join(f"{word}\n" for word in words).encode())
-
-
-def gapbs():
-    offsets, edges = lists()
-    backwards = sorted((v, u) for u, v in EDGES)
-    inverse = [sum(v < vertex for v, _ in backwards) for vertex in range(7)]
-    for name, is_weighted in (("plain.sg", False), ("weighted.wsg", True)):
-        entry = lambda other, u, v: (other, 10 * u + v - 30)[: 1 + is_weighted]
-        out = [number for u, v in edges for number in entry(v, u, v)]
-        into = [number for v, u in backwards for number in entry(u, u, v)]
-        content = struct.pack("<?qq", True, 10, 6)
-        for starts, numbers in ((offsets, out), (inverse, into)):
-            content += struct.pack(f"<7q{len(numbers)}i", *starts, *numbers)
-        write(f"gapbs/{name}", content)
-
-
-def graphbolt():
-    m = len(EDGES)
-    sources, targets = zip(*EDGES)
-    for folder, edges in (("graphbolt", "edges/edges.npy"), ("graphbolt-csv", "edges/edges.csv")):
-        name = "numpy" if edges.endswith("npy") else "csv"
-        lines = ["dataset_name: six", "graph:", "  nodes:", "    - num: 6", "  edges:", f"    - format: {name}"]
-        lines += [f"      path: {edges}", "feature_data:", "  - domain: node", "    type: null", "    name: feat"]
-        lines += ["    format: numpy", "    in_memory: false", "    path: data/feat.npy"]
-        lines += ["  - domain: node", "    name: year", "    format: numpy", "    path: data/year.npy"]
-        if name == "numpy":
-            lines += ["  - domain: edge", "    name: weight", "    format: numpy", "    path: data/weight.npy"]
-            write_npy(f"{folder}/edges/edges", "i8", (2, m), sources + targets)
-            write_npy(f"{folder}/data/weight", "f4", f"({m},)", [edge / 2 for edge in range(m)])
-        else:
-            write(f"{folder}/{edges}", "".join(f"{u},{v}\n" for u, v in EDGES).encode())
-        write_npy(f"{folder}/data/feat", "f4", (6, 3), sum(FEATURES, []))
-        write_npy(f"{folder}/data/year", "i8", "(6,)", [2010 + vertex for vertex in range(6)])
-        lines += ["tasks:", "  - name: node_classification", "    num_classes: 3"]
-        for split, key in (("train", "train_set"), ("valid", "validation_set"), ("test", "test_set")):
-            vertices = SPLITS[split]
-            lines += [f"    {key}:", "      - type: null", "        data:"]
-            for what, values in (("seeds", vertices), ("labels", [LABELS[v] for v in vertices])):
-                lines += [f"          - name: {what}", "            format: numpy"]
-                lines += [f"            path: set/{split}-{what}.npy"]
-                write_npy(f"{folder}/set/{split}-{what}", "i8", f"({len(values)},)", values)
-        write(f"{folder}/metadata.yaml", "".join(line + "\n" for line in lines).encode())
-
-
 def ogb_csv():
     write_csv("ogb-csv/raw/num-node-list", [[6]])
     write_csv("ogb-csv/raw/num-edge-list", [[len(EDGES)]])
@@ -456,6 +397,3 @@ if __name__ == "__main__":
     mtx()
     metis()
     dimacs()
-    ligra()
-    gapbs()
-    graphbolt()

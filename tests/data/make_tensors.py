@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the graph of make.py as MATLAB and PyTorch files, by SciPy and PyG. Needs scipy, torch and torch_geometric.
+"""Writes the graph of make.py as PyTorch files. Needs torch and torch_geometric.
 
-The bytes depend on their versions: what is committed was written with scipy 1.17.1, torch 2.15.0 and torch_geometric 2.8.1.
+The bytes depend on their versions: what is committed was written with torch 2.15.0 and torch_geometric 2.8.1.
 """
 
-import math
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.io import savemat
-from scipy.sparse import csc_array, csc_matrix
 from torch_geometric.data import Data
 
 HERE = Path(__file__).parent
@@ -21,29 +18,6 @@ SPLITS = {"train": [3, 0], "valid": [1], "test": [4, 5]}
 X = np.array([[vertex + column / 4 for column in range(3)] for vertex in range(6)], np.float32)
 # Mask 0 is empty.
 MASKS = {split: np.array([[False, v in vertices] for v in range(6)]) for split, vertices in SPLITS.items()}
-
-
-def network(values):
-    """Column by column, with the edge that is listed twice; savemat keeps both."""
-    order = sorted(range(len(EDGES)), key=lambda edge: EDGES[edge][1])
-    ends = [sum(edge[1] < column for edge in EDGES) for column in range(7)]
-    return csc_matrix((np.array([values(edge) for edge in order]), [EDGES[edge][0] for edge in order], ends), (6, 6))
-
-
-def mat():
-    (HERE / "mat").mkdir(exist_ok=True)
-    numbers = np.array([math.nan if label is None else label + 1.0 for label in LABELS])
-    masks = {f"{name}_mask": MASKS[split] for name, split in [("train", "train"), ("val", "valid"), ("test", "test")]}
-    ones = network(lambda edge: 1.0)
-    all = {"Network": ones, "Attributes": X, "Label": numbers, "title": "six", **masks}
-    savemat(HERE / "mat/v7.mat", all, do_compression=True, oned_as="row")
-    onehot = np.array([[1.0 * (label == c) for c in range(3)] for label in LABELS])
-    weighted = {"A": network(lambda edge: edge / 2), "X": csc_array(X), "Y": onehot, "aux": {"name": "six"}}
-    savemat(HERE / "mat/v6.mat", {"Problem": weighted})
-    dense = np.zeros((6, 6))
-    for source, target in EDGES:
-        dense[source, target] = 1 + source
-    savemat(HERE / "mat/dense.mat", {"adj": dense, "group": csc_matrix(np.arange(24).reshape(6, 4) % 2)})
 
 
 def pt():
@@ -69,5 +43,4 @@ def pt():
 
 
 if __name__ == "__main__":
-    mat()
     pt()

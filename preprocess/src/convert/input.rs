@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{ConvertOptions, direction, sources};
 use crate::csc::BuildOptions;
-use crate::read::archive::{self, Unpacked};
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
 use crate::read::listed::ListedEnds;
@@ -62,17 +61,12 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
     }
 }
 
-/// Opens the graph at `path`, a file or a folder, or the one among the files of that folder. `is_unpacked`: it is an archive's.
-fn open_graph(
-    path: &Path,
-    is_unpacked: bool,
-    options: &ConvertOptions,
-    progress: &dyn Progress,
-) -> Result<(Format, Raw)> {
+/// Opens the graph at `path`: a file, a folder of a known format, or the one file in a folder that is a graph.
+fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<(Format, Raw)> {
     let text = options.read.text();
     let look = |path: &Path| options.format.map_or_else(|| detect(path, text), Ok);
     let found = look(path);
-    let picked = match path.is_dir() && (is_unpacked || found.is_err()) {
+    let picked = match path.is_dir() && found.is_err() {
         true => pick(path, options.format, text)?,
         false => None,
     };
@@ -181,37 +175,20 @@ pub struct Input {
     pub raw: Raw,
     /// The options, with the treatment of its edges that they and a recipe left open.
     pub options: ConvertOptions,
-    /// The members of an archive. They are removed when the graph is closed.
-    pub unpacked: Option<Unpacked>,
 }
 
 impl Input {
-    /// Opens the raw graph at `path`, and says what it is. An archive is unpacked beside `out`.
-    pub fn open(path: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
+    /// Opens the raw graph at `path`, and reports its format.
+    pub fn open(path: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
         let mut options = as_trained(path, options)?;
-        read::foreign::refuse_address(path)?;
-        options.read.nodes.as_deref().map_or(Ok(()), read::foreign::refuse_address)?;
+        read::refuse_address(path)?;
+        options.read.nodes.as_deref().map_or(Ok(()), read::refuse_address)?;
         let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let member = options.read.member.as_deref();
-        let unpacked = match archive::packing(path, options.format)? {
-            Some(packing) => Some(Unpacked::of(path, packing, out, member, progress)?),
-            None if member.is_some() => {
-                let problem = "--member names a file in an archive, and the input is none: name the path of the file";
-                return Err(Error::Option(problem.into()));
-            }
-            None => None,
-        };
-        let root = unpacked.as_ref().map(Unpacked::root);
-        let (format, mut raw) = open_graph(root.as_deref().unwrap_or(path), unpacked.is_some(), &options, progress)?;
-        if let Some(root) = root {
-            // The archive is what is recorded.
-            raw.files.retain(|file| !file.starts_with(&root));
-            raw.files.insert(0, path.clone());
-        }
+        let (format, mut raw) = open_graph(path, &options, progress)?;
         let mut build = build_of(path, format, &raw, &options, progress)?;
         build.sum_weights |= options.read.edge_weights.is_some() && !build.keep_duplicates;
         if let Some(recipe) = &mut raw.recipe {
@@ -226,7 +203,7 @@ impl Input {
             };
         }
         options.build = build;
-        Ok(Self { path: path.to_path_buf(), format, raw, options, unpacked })
+        Ok(Self { path: path.to_path_buf(), format, raw, options })
     }
 
     /// Names the input where only the graph as a whole is known to be wrong.

@@ -27,7 +27,6 @@ use serde::Serialize;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
-use crate::read::archive::{as_named, named};
 use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
@@ -125,19 +124,8 @@ pub fn convert(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
-    let progress = Decisions::new(progress, source, out);
-    convert_named(source, out, options, force, &progress).map_err(|error| as_named(error, out, source))
-}
-
-/// As [`convert`], with errors that name the members of an archive where they are unpacked.
-fn convert_named(
-    source: &Path,
-    out: &Path,
-    options: &ConvertOptions,
-    force: bool,
-    progress: &Decisions<'_>,
-) -> Result<(Dataset, Outcome)> {
-    let input = Input::open(source, out, options, progress)?;
+    let progress = &Decisions { shown: progress, lines: Mutex::default() };
+    let input = Input::open(source, options, progress)?;
     let options = &input.options;
     let mut provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
@@ -165,19 +153,13 @@ fn convert_named(
     }
 }
 
-/// Keeps the decisions that are shown. Members of an archive are named as such.
+/// Keeps the decisions that are shown.
 struct Decisions<'a> {
     shown: &'a dyn Progress,
-    source: &'a Path,
-    out: &'a Path,
     lines: Mutex<Vec<String>>,
 }
 
-impl<'a> Decisions<'a> {
-    fn new(shown: &'a dyn Progress, source: &'a Path, out: &'a Path) -> Self {
-        Self { shown, source, out, lines: Mutex::default() }
-    }
-
+impl Decisions<'_> {
     fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -189,13 +171,12 @@ impl Progress for Decisions<'_> {
     }
 
     fn note(&self, line: &str) {
-        self.shown.note(&named(line, self.out, self.source));
+        self.shown.note(line);
     }
 
     fn decide(&self, line: &str) {
-        let line = named(line, self.out, self.source);
-        self.shown.note(&line);
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.shown.note(line);
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.into());
     }
 }
 

@@ -10,14 +10,13 @@ use gsplit_store::memory::{mapped, resident};
 use gsplit_store::{Progress, ROWS_PER_BATCH};
 use serde::Serialize;
 
+use super::ConvertOptions;
 use super::input::Input;
 use super::rows::row_bytes;
-use super::{ConvertOptions, Decisions};
 use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
 use crate::memory::{self, Memory};
-use crate::read::archive::as_named;
 use crate::read::raw::Ids;
 use crate::read::raw::element_bytes;
 use crate::read::raw::plausible;
@@ -69,12 +68,10 @@ pub struct Plan {
     pub disk: PathBuf,
 }
 
-/// The plan of [`super::convert`] with the same arguments. Nothing is written, but for the members of an archive, which are
-/// removed again.
+/// The plan of [`super::convert`] with the same arguments. Nothing is written.
 pub fn plan(source: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Plan> {
-    let shown = Decisions::new(progress, source, out);
-    let planned = Input::open(source, out, options, &shown).and_then(|input| of(&input, out, &input.options));
-    planned.map_err(|error| as_named(error, out, source))
+    let input = Input::open(source, options, progress)?;
+    of(&input, out, &input.options)
 }
 
 /// The plan of a conversion whose input is open.
@@ -120,11 +117,8 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
         Some(GeneratedFeatures::FastRp { .. }) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
         _ => 0,
     };
-    let mut stages = vec![graph(input, options.budget(), estimate, edges), nodes, features(input, options, n, edges)];
+    let stages = vec![graph(input, options.budget(), estimate, edges), nodes, features(input, options, n, edges)];
     let (disk, disk_free) = disk::room(out)?;
-    // The members of an archive are there until the end.
-    let unpacked = input.unpacked.as_ref().map_or(0, |unpacked| unpacked.bytes);
-    stages.iter_mut().for_each(|stage| stage.scratch = stage.scratch.saturating_add(unpacked));
     Ok(Plan {
         format: input.format.to_string(),
         num_vertices: n,
@@ -132,7 +126,7 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
         memory_budget: options.budget().total(),
         mapped: mapped().saturating_add(walked),
         stages,
-        disk_free: disk_free.saturating_add(unpacked),
+        disk_free,
         disk,
     })
 }

@@ -133,35 +133,6 @@ fn lists_that_many_vertices_share() {
 }
 
 #[test]
-fn matrices_of_matlab() {
-    let folder = tempfile::tempdir().unwrap();
-    let part = |kind: u32, data: &[u8]| {
-        let padding = vec![0; data.len().next_multiple_of(8) - data.len()];
-        [&kind.to_le_bytes()[..], &(data.len() as u32).to_le_bytes(), data, &padding].concat()
-    };
-    let packed = |name: &str, dims: [u32; 2], bytes: &[u8]| {
-        let parts = [
-            part(6, &[6, 0, 0, 0, 0, 0, 0, 0]),
-            part(5, &dims.map(u32::to_le_bytes).concat()),
-            part(1, name.as_bytes()),
-            part(2, bytes),
-        ];
-        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(&part(14, &parts.concat())).unwrap();
-        let data = encoder.finish().unwrap();
-        [&15u32.to_le_bytes()[..], &(data.len() as u32).to_le_bytes(), &data].concat()
-    };
-    let header = [format!("{:124}", "MATLAB 5.0 MAT-file").as_bytes(), &[0, 1], b"IM"].concat();
-    let network = packed("A", [2, 2], &[0, 1, 1, 0]);
-    let features = packed("X", [2, 500_000], &vec![0; 1_000_000]);
-    let path = written(&folder, "x.mat", &[&header[..], &network, &features].concat());
-    assert_too_much(&refusal(&path, Format::Mat, None), "x.mat: X: an array of shape [2, 500000], held in memory,");
-    let large = packed("A", [1000, 1000], &vec![0; 1_000_000]);
-    let path = written(&folder, "y.mat", &[&header[..], &large].concat());
-    assert_too_much(&refusal(&path, Format::Mat, None), "y.mat: A: an array of shape [1000, 1000]");
-}
-
-#[test]
 fn texts_packed_by_every_means() {
     let folder = tempfile::tempdir().unwrap();
     // A count for each of many graphs, where one is expected.

@@ -8,25 +8,21 @@
 //! | `igb` | `[processed/]paper__cites__paper/edge_index.npy` | |
 //! | `mag240m` | `[processed/]paper___cites___paper/edge_index.npy` | |
 //! | `graphsaint` | `adj_full.npz` | |
-//! | `graphbolt` | `metadata.yaml` | called `metadata.yaml` |
 //! | `npy` | edges in `.npy` or `.pt` files of known names | magic `\x93NUMPY` |
 //! | `npz` | | a zip called `.npz` |
 //! | `pt` | | a zip or a pickle called `.pt` or `.pth` |
-//! | `mat` | | a header of MATLAB, or called `.mat` |
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
 //! | `mtx` | | `%%MatrixMarket` at the start |
 //! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
 //! | `dimacs` | | first line that is no comment `p sp N M` or `p edge N M` |
-//! | `ligra` | | `AdjacencyGraph` or `WeightedAdjacencyGraph` at the start |
-//! | `gapbs` | | as long as its first 17 bytes say; or called `.sg` or `.wsg`, with an offset 0 behind them |
 //! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!
-//! The last three are told by `text::sketch`, which refuses other text that looks alike. Known formats of other programs are refused by
-//! name, with a command ([`foreign`]).
+//! The last three are recognised by `text::sketch`, which refuses other text that looks alike. Documents of other programs are refused
+//! before (`is_document`): some of their lines would pass for a table.
 //!
 //! Text may be gzip, zstd, bzip2 or xz; its head is inflated to look at it, and `.gz`, `.zst`, `.bz2` and `.xz` behind a name do
 //! not count.
@@ -36,13 +32,12 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
-use super::arrays::{gapbs, mat, npy, npz, pt, webgraph};
-use super::foreign;
+use super::arrays::folders::{graphsaint, igb, mag240m, ogb, planetoid};
+use super::arrays::{npy, npz, pt, webgraph};
 use super::options::TextOptions;
 use super::table;
 use super::text::sketch::{Shape, Sketch};
-use super::text::{self, TextStream, dimacs, ligra, metis, mtx, uncompressed};
+use super::text::{self, TextStream, dimacs, metis, mtx, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -84,19 +79,15 @@ formats! {
     Mag240m "mag240m" "MAG240M's papers and citations";
     Graphsaint "graphsaint" "GraphSAINT's folder";
     Planetoid "planetoid" "Planetoid's folder of pickles";
-    Graphbolt "graphbolt" "GraphBolt's raw dataset with metadata.yaml";
     Npy "npy" "NumPy arrays, a file or a folder";
     Npz "npz" "NumPy or SciPy archive";
     Pt "pt" "tensors of torch, or a Data of PyG";
-    Mat "mat" "MATLAB file with an adjacency matrix";
     Parquet "parquet" "Parquet table of edges";
     Arrow "arrow" "Arrow table of edges";
     Mtx "mtx" "Matrix Market coordinate file";
     Webgraph "webgraph" "WebGraph's BVGraph";
     Metis "metis" "METIS graph file";
     Dimacs "dimacs" "DIMACS graph file";
-    Ligra "ligra" "Ligra's adjacency graph";
-    Gapbs "gapbs" "GAP benchmark's serialized graph";
     Csv "csv" "table of edges in text, as CSV or TSV";
     Adjlist "adjlist" "adjacency list";
     Snap "snap" "edge list as of SNAP";
@@ -121,20 +112,45 @@ impl FromStr for Format {
 /// The format of what is at `path`, read by `text` where it is text; an error that says what was looked for where none is known.
 pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     let looked = Looked::at(path, text)?;
-    foreign::refuse_by_content(path, &looked.head)?;
+    if is_document(&looked.head) {
+        return Err(not_read(path));
+    }
     if let Some(format) = Format::ALL.iter().copied().find(|format| looked.is(path, *format)) {
         return Ok(format);
     }
-    foreign::refuse_by_name(path, &looked.head)?;
     if let Err(question) = looked.shape {
         return Err(Error::input(path, question));
     }
     let problem = match looked.head.is_empty() {
-        true if path.is_dir() => "a folder without files of a known format".to_string(),
-        true => "an empty file".to_string(),
-        false => "neither a known binary file, nor text in lines of as many fields, at least two".to_string(),
+        true if path.is_dir() => "a folder without files of a known format",
+        true => "an empty file",
+        false => return Err(not_read(path)),
     };
     Err(Error::input(path, format!("{problem}: see docs/formats.md, or name the format with --format")))
+}
+
+/// The refusal of a file or folder in a format without a reader.
+pub fn not_read(path: &Path) -> Error {
+    let problem = "not a format that gsplit reads: docs/formats.md lists those that it reads, which --format names, and converts others \
+                   with Python";
+    Error::input(path, problem)
+}
+
+/// Whether `head` is the start of a text document in a format without a reader: XML, JSON, Pajek, GML, Turtle, or Ligra.
+fn is_document(head: &[u8]) -> bool {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let text = head[..head.len().min(4096)].trim_ascii_start();
+    let starts =
+        [&b"<?xml"[..], b"<graphml", b"<gexf", b"<rdf:RDF", b"@prefix", b"AdjacencyGraph", b"WeightedAdjacencyGraph"];
+    let packed: Vec<u8> =
+        text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase).take(9).collect();
+    let starts_packed = [&b"{\""[..], b"[{", b"[[", b"[\"", b"graph[", b"*vertices", b"*network"];
+    let is_creator = [&b"Creator"[..], b"Version"].iter().any(|word| text.starts_with(word));
+    starts.iter().any(|start| text.starts_with(start))
+        || starts_packed.iter().any(|start| packed.starts_with(start))
+        || is_creator
+            && memchr::memmem::find(text, b"graph")
+                .is_some_and(|at| text[at + 5..].trim_ascii_start().starts_with(b"["))
 }
 
 /// First look at a path, without reading much.
@@ -196,11 +212,9 @@ impl Looked {
             Format::Mag240m => mag240m::recognises(path, head),
             Format::Graphsaint => graphsaint::recognises(path, head),
             Format::Planetoid => planetoid::recognises(path, head),
-            Format::Graphbolt => graphbolt::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
             Format::Npz => npz::recognises(path, head),
             Format::Pt => pt::recognises(path, head),
-            Format::Mat => mat::recognises(path, head),
             Format::Parquet => head.starts_with(b"PAR1") || self.only(table::TableFormat::Parquet),
             Format::Arrow => {
                 let arrow = table::TableFormat::Arrow;
@@ -210,8 +224,6 @@ impl Looked {
             Format::Webgraph => webgraph::recognises(path, head),
             Format::Metis => metis::recognises(path, head),
             Format::Dimacs => dimacs::recognises(path, head),
-            Format::Ligra => ligra::recognises(path, head),
-            Format::Gapbs => gapbs::recognises(path, head),
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
                 let csv = table::TableFormat::Csv;
@@ -289,8 +301,6 @@ mod tests {
             ("igb-raw", Format::Igb),
             ("mag240m", Format::Mag240m),
             ("graphsaint", Format::Graphsaint),
-            ("graphbolt", Format::Graphbolt),
-            ("graphbolt/metadata.yaml", Format::Graphbolt),
             ("npy", Format::Npy),
             ("npy-csc", Format::Npy),
             ("npy/edge_index.npy", Format::Npy),
@@ -298,10 +308,6 @@ mod tests {
             ("mtx/general.mtx", Format::Mtx),
             ("metis/plain.graph", Format::Metis),
             ("dimacs/arcs.gr", Format::Dimacs),
-            ("ligra/plain.adj", Format::Ligra),
-            ("ligra/weighted.adj", Format::Ligra),
-            ("gapbs/plain.sg", Format::Gapbs),
-            ("gapbs/weighted.wsg", Format::Gapbs),
             ("snap/edges.txt", Format::Snap),
             ("snap/gaps.txt.gz", Format::Snap),
         ];

@@ -1,8 +1,7 @@
 //! Raw graphs, and the way of one through `convert`.
 //!
 //! ```text
-//! path ─▶ files       archive::Unpacked     unpacks an archive beside the output
-//!                     pick::pick            finds the graph among the files of it, or of a folder
+//! path ─▶ file        pick::pick            finds the graph among the files of a folder
 //!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
 //!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
 //!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
@@ -23,33 +22,30 @@
 //! the file until they are asked for.
 //!
 //! ```text
-//! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS, Ligra
+//! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, and text in rows of as many fields          ──▶ text (the latter)
-//! foreign   formats that other programs convert first
 //! raw       a graph, opened          options     what the user gives, and the parts of it
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, shell_word};
 
 use crate::{Error, Result};
 use arrays::catalog::Catalog;
-use arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
-use arrays::{gapbs, mat, npy, npz, pt, webgraph};
+use arrays::folders::{graphsaint, igb, mag240m, ogb, planetoid};
+use arrays::{npy, npz, pt, webgraph};
 use detect::Format;
 use options::{Answer, ReadOptions};
 use raw::Raw;
-use text::{adjlist, dimacs, ligra, metis, mtx, snap};
+use text::{adjlist, dimacs, metis, mtx, snap};
 
-pub mod archive;
 mod arrays;
 pub mod bipartite;
 #[cfg(test)]
 mod bombs;
 pub mod detect;
-pub mod foreign;
 #[cfg(test)]
 pub(crate) mod golden;
 pub mod listed;
@@ -62,6 +58,17 @@ pub(crate) mod text;
 pub mod weights;
 
 pub use table::predicted_classes;
+
+/// Refuses an address of the web in place of a path.
+pub fn refuse_address(path: &Path) -> Result<()> {
+    let text = path.to_string_lossy();
+    let fetched = match text.split_once("://") {
+        Some(("http" | "https" | "ftp", _)) => format!("curl -fLO {}", shell_word(&*text)),
+        Some(("s3", _)) => format!("aws s3 cp {} .", shell_word(&*text)),
+        _ => return Ok(()),
+    };
+    Err(Error::Option(format!("{text}: an address, expected a file or folder: run {fetched} first")))
+}
 
 /// The input that `path` names: itself, or the properties of a BVGraph, whose own name is no file's.
 pub fn named(path: &Path) -> PathBuf {
@@ -107,7 +114,6 @@ fn open_as(
         Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
         Format::Npy => npy::open(path, &options.arrays(), progress),
         Format::Npz => npz::open(path, &options.arrays(), progress),
-        Format::Mat => mat::open(path, &options.arrays(), progress),
         Format::Pt => pt::open(path, &options.arrays(), progress),
         Format::Igb => igb::open(path, columns, progress),
         Format::Mag240m => mag240m::open(path, columns, progress),
@@ -116,9 +122,6 @@ fn open_as(
         Format::Mtx => mtx::open(path, columns, options.bipartite == Some(Answer::Yes)),
         Format::Metis => metis::open(path, columns, options.ignore_header, progress),
         Format::Dimacs => dimacs::open(path, columns, options.ignore_header),
-        Format::Ligra => ligra::open(path, columns),
-        Format::Gapbs => gapbs::open(path, columns),
-        Format::Graphbolt => graphbolt::open(path, columns, memory, progress),
         Format::Webgraph => webgraph::open(path, columns, memory, progress),
     }
 }
@@ -137,5 +140,18 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
         false => {
             table::nodes(path, raw.edges.as_ref(), &options.node_table, options.text(), memory, progress)?.attach(raw)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_to_be_fetched() {
+        let refusal = |text: &str| refuse_address(Path::new(text)).err().map(|error| error.to_string());
+        assert!(refusal("https://a.b/c?d=1&e").unwrap().ends_with("run curl -fLO 'https://a.b/c?d=1&e' first"));
+        assert!(refusal("s3://a/b c").unwrap().ends_with("run aws s3 cp 's3://a/b c' . first"));
+        assert_eq!(refusal("a://b").or(refusal("http/x")), None);
     }
 }

@@ -20,10 +20,6 @@ pub struct ReadOptions {
     /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
     #[arg(long = "split-name", value_name = "NAME", conflicts_with = "random_split")]
     pub split: Option<String>,
-    /// Archives: the member that is the graph, a file or a folder [default: the one that can be, or asked]
-    #[arg(long, value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub member: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,
@@ -352,7 +348,7 @@ impl ReadOptions {
     /// Fails where an option is given that no reader of `format` understands.
     pub fn check(&self, format: Format) -> Result<()> {
         let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
-        let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt | Format::Mat);
+        let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt);
         let named_columns = "is for tables of edges with named columns";
         let of_text = "is for tables of edges in text";
         let refused = [
@@ -365,7 +361,7 @@ impl ReadOptions {
             (
                 "--split-name",
                 self.split.is_some() && !arrays && self.nodes.is_none(),
-                "chooses among the splits of ogb, npy, npz, pt and mat",
+                "chooses among the splits of ogb, npy, npz and pt",
             ),
         ];
         match refused.into_iter().find(|(_, refused, _)| *refused) {
@@ -560,13 +556,13 @@ mod tests {
         for format in Format::ALL.iter().copied() {
             let refusal = |options: &ReadOptions| options.check(format).err().map(|error| error.to_string());
             let table = [Format::Csv, Format::Parquet, Format::Arrow].contains(&format);
-            let splits = [Format::Ogb, Format::Npy, Format::Npz, Format::Pt, Format::Mat].contains(&format);
+            let splits = [Format::Ogb, Format::Npy, Format::Npz, Format::Pt].contains(&format);
             let named = |option: &str| {
                 (!table).then(|| format!("{option} is for tables of edges with named columns; the input is {format}"))
             };
             assert_eq!(refusal(&source), named("--source-column"));
             assert_eq!(refusal(&target), named("--target-column"));
-            let choice = "--split-name chooses among the splits of ogb, npy, npz, pt and mat";
+            let choice = "--split-name chooses among the splits of ogb, npy, npz and pt";
             assert_eq!(refusal(&split), (!splits).then(|| format!("{choice}; the input is {format}")));
             let beside = ReadOptions { nodes: Some("nodes".into()), ..split.clone() };
             assert_eq!(refusal(&beside), None, "the split may be one of the arrays that --nodes names");

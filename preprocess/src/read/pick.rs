@@ -1,4 +1,4 @@
-//! The graph among the files of a folder or an archive as it is downloaded.
+//! The graph among the files of a folder as it is downloaded.
 //!
 //! | files | the graph |
 //! | --- | --- |
@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::detect::{Format, detect};
+use super::detect::{Format, detect, not_read};
 use super::options::TextOptions;
 use super::table;
 use super::text::{name_of, some};
@@ -26,12 +26,12 @@ const MAX_FILES: usize = 1000;
 const MAX_DEPTH: usize = 16;
 
 /// Whether the name is one that systems hide, or that Apple's archives add.
-pub fn is_hidden(name: &OsStr) -> bool {
+fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
 }
 
 /// Whether a file only describes others, by its name.
-pub fn describes(path: &Path) -> bool {
+fn describes(path: &Path) -> bool {
     let name = name_of(path).to_lowercase();
     let words = ["readme", "license", "licence", "copying", "citation", "changelog"];
     let endings = ["md", "pdf", "html", "htm", "bib", "rtf", "rst", "png", "jpg", "svg", "py", "m", "r", "sh", "ipynb"];
@@ -45,6 +45,10 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     if folder.join("dataset.json").is_file() && folder.join("topology").is_dir() {
         let problem = "a dataset of gsplit already, there is nothing to convert: train on it, or name the raw graph";
         return Err(Error::input(folder, problem));
+    }
+    // Its arrays mean nothing without the document: GraphBolt's raw folder.
+    if folder.join("metadata.yaml").is_file() {
+        return Err(not_read(&folder));
     }
     let fits = |path: &PathBuf| detect(path, text).is_ok_and(|found| format.is_none_or(|wanted| found == wanted));
     let mut files = Vec::new();
@@ -78,11 +82,7 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     }
     let names: Vec<String> =
         known.iter().map(|path| path.strip_prefix(&folder).unwrap_or(path).display().to_string()).collect();
-    let problem = format!(
-        "{} files could be the graph, {}: pass one of them as --member, or, of a folder, its path",
-        names.len(),
-        some(&names)
-    );
+    let problem = format!("{} files could be the graph, {}: name one of them as the input", names.len(), some(&names));
     Err(Error::input(folder, problem))
 }
 

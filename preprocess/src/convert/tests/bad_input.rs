@@ -208,7 +208,7 @@ fn inputs_of_no_known_format() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("edges.txt");
     for (text, parts) in
-        [("", ["an empty file", "--format"]), ("# nothing\n", ["neither a known binary file", "--format"])]
+        [("", ["an empty file", "--format"]), ("# nothing\n", ["not a format that gsplit reads", "--format"])]
     {
         std::fs::write(&path, text).unwrap();
         let message = message(&path, &ConvertOptions::default());

@@ -101,7 +101,7 @@ fn first_lines_are_headers_or_edges() {
         ("a.txt", "# source target\nalice bob\nbob carol\n", "", "alice>bob, bob>carol"),
         ("a.csv", "\u{feff}source;target\nalice;bob\n", "", "alice>bob"),
         ("a.csv", ",src,dst\n0,a,b\n1,b,c\n", "", "a>b, b>c"),
-        ("a.txt", "It was a bright\ncold day\nin April\n", "", "error: neither a known binary file"),
+        ("a.txt", "It was a bright\ncold day\nin April\n", "", "error: not a format that gsplit reads"),
         ("a.csv", "n1,n2\nn2,n3\n", "", "error: --header"),
         ("a.csv", "1,2\n2,3\n", "--header yes", "2>3"),
     ]);
@@ -343,7 +343,6 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
 #[test]
 fn graphs_of_other_benchmarks_keep_directions_weights_and_counts() {
     let arcs = "c x\np sp 3 2\na 1 2 5\na 3 1 -7\n";
-    let lists = "WeightedAdjacencyGraph\n3\n2\n0\n1\n1\n1\n0\n5\n7\n";
     check(&[
         ("a.gr", arcs, "", "1>2 weight=5, 3>1 weight=-7"),
         ("a.txt", arcs, "--edge-columns none", "1>2, 3>1"),
@@ -351,34 +350,5 @@ fn graphs_of_other_benchmarks_keep_directions_weights_and_counts() {
         ("a.gr", "c x\np sp 3 3\na 1 2 5\n", "--ignore-header", "1>2 weight=5, 3"),
         ("a.gr", "1 2\n2 3\n", "", "1>2, 2>3"),
         ("a.col", "p edge 3 1\ne 1 3\n", "", "1>3, 3>1, 2"),
-        ("a.adj", lists, "", "0>1 weight=5, 2>0 weight=7"),
-        ("a.txt", lists, "--edge-columns none", "0>1, 2>0"),
-        ("a.adj", "AdjacencyGraph\n3\n1\n0\n1\n1\n2\n", "", "0>2, 1"),
-        ("a.adj", "AdjacencyGraph\n3\n2\n0\n1\n1\n2\n", "", "error: found the end of the file"),
-        ("a.sg", "1 2\n2 3\n", "", "1>2, 2>3"),
-        (
-            "a.sg",
-            "\0\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01",
-            "",
-            "error: promises 2 vertices and 2 edges",
-        ),
-    ]);
-}
-
-#[test]
-fn foreign_formats_are_named_with_the_command_that_converts_them() {
-    check(&[
-        ("a.xml", "<?xml version='1.0'?>\n<graphml>\n", "", "error: GraphML, which is not read here: run python3 -c"),
-        ("a.net", "*Vertices 3\n1 a\n2 b\n3 c\n", "", "error: Pajek, which is not read here: run python3 -c"),
-        ("a.json", "{\"nodes\": [{\"id\": 0}], \"links\": []}", "", "error: JSON of nodes and links"),
-        ("a.csv", "{\"src\": 1, \"dst\": 2}\n{\"src\": 2, \"dst\": 3}\n", "", "error: JSON lines"),
-        ("a.nt", "<a> <p> <b> .\n<a> <p> <b> <c> .\n", "", "error: N-Triples of RDF"),
-        (
-            "a.md",
-            "It was a bright\ncold day\nin April\n",
-            "",
-            "error: see docs/formats.md, or name the format with --format",
-        ),
-        ("a.gml", "1 2\n2 3\n", "", "1>2, 2>3"),
     ]);
 }

@@ -72,7 +72,7 @@ fn whole_numbers_survive_every_export() {
     let header = "%%MatrixMarket matrix coordinate integer general\n5 5 5\n";
     std::fs::write(&path, format!("{header}{}", lines(" ", 1))).unwrap();
     let (_folder, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
-    for (format, out) in [(ExportFormat::Mtx, "out.mtx"), (ExportFormat::Graphbolt, "out.bolt")] {
+    for (format, out) in [(ExportFormat::Mtx, "out.mtx"), (ExportFormat::Pyg, "out.pyg")] {
         let out = folder.path().join(out);
         export(&dataset, format, &out, &ExportOptions::default(), &NoProgress).unwrap();
         assert_eq!(times(&out, "weight"), TIMES, "{}", out.display());

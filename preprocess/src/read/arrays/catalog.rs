@@ -263,7 +263,7 @@ impl Catalog {
 
     /// The splits: ids, or masks, of which the first counts where nothing else is chosen; the first row of a mask is the vertex
     /// `first`.
-    pub fn splits(
+    fn splits(
         &mut self,
         num_vertices: Option<u64>,
         first: u64,
@@ -336,11 +336,6 @@ pub fn is_known(name: &str) -> bool {
     known().any(|known| known == name)
 }
 
-/// Whether `name` is one of masks.
-pub fn is_mask(name: &str) -> bool {
-    name.contains("mask") && SPLITS.into_iter().flatten().any(|known| *known == name)
-}
-
 /// Arrays that come with the vertices.
 struct NodeArrays {
     num_vertices: Option<u64>,
@@ -401,7 +396,7 @@ pub fn agreed_rows<'a>(
 }
 
 /// The ids in an array (k,) or (k, 1).
-pub fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
+fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
     if !matches!(numbers.shape(), [_] | [_, 1]) {
         return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
     }
@@ -470,7 +465,7 @@ impl Masks {
 }
 
 /// Calls `take` with all numbers in sequence, and the position of the first of each step.
-pub fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let mut reader = numbers.reader(0)?;
     let (mut first, mut bytes) = (0, Vec::new());
     while first < numbers.len() {

@@ -185,12 +185,6 @@ impl ArrayEdges {
         self
     }
 
-    /// Leaves ids unchecked.
-    pub fn without_bound(mut self) -> Self {
-        self.num_vertices = None;
-        self
-    }
-
     /// The number of vertices, if it is known.
     pub fn num_vertices(&self) -> Option<u64> {
         self.num_vertices

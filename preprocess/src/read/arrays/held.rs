@@ -9,9 +9,6 @@ use crate::Result;
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
 use crate::read::raw::Column;
 
-/// Bytes of rows made at a time, about.
-const BYTES_PER_TAKE: usize = 1 << 18;
-
 /// Pairs of vertices, or vertices.
 pub struct Listed {
     pub sources: Vec<u64>,
@@ -88,91 +85,5 @@ impl Column for Classes {
 
     fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         take(bytemuck::cast_slice(&self.labels))
-    }
-}
-
-/// A matrix by its rows: the columns and values of the entries that are not zero, or all values.
-pub struct Matrix {
-    path: PathBuf,
-    name: &'static str,
-    width: usize,
-    /// Ends of each row's entries, behind a zero.
-    ends: Vec<usize>,
-    /// Empty where all values are there.
-    places: Vec<u32>,
-    values: Vec<f32>,
-}
-
-/// A row, a column and a value.
-pub type Entry = (u32, u32, f32);
-
-impl Matrix {
-    /// The matrix `name` in the file at `path`, of `rows` rows of `width` values, and its entries in any order. Of several in one
-    /// place the sum counts.
-    pub fn sparse((path, name): (&Path, &'static str), rows: usize, width: usize, entries: &[Entry]) -> Self {
-        let mut ends = vec![0; rows + 1];
-        entries.iter().for_each(|&(row, ..)| ends[row as usize + 1] += 1);
-        (0..rows).for_each(|row| ends[row + 1] += ends[row]);
-        let mut next = ends.clone();
-        let (mut places, mut values) = (vec![0; entries.len()], vec![0.0; entries.len()]);
-        for &(row, column, value) in entries {
-            let at = &mut next[row as usize];
-            (places[*at], values[*at]) = (column, value);
-            *at += 1;
-        }
-        Self { path: path.to_path_buf(), name, width, ends, places, values }
-    }
-
-    /// The matrix `name` in the file at `path`, whose `values` lie column by column.
-    pub fn dense((path, name): (&Path, &'static str), rows: usize, width: usize, by_column: &[f32]) -> Self {
-        let mut values = vec![0.0; by_column.len()];
-        for (column, of_column) in by_column.chunks_exact(rows.max(1)).enumerate() {
-            of_column.iter().enumerate().for_each(|(row, &value)| values[row * width + column] = value);
-        }
-        let ends = (0..=rows).map(|row| row * width).collect();
-        Self { path: path.to_path_buf(), name, width, ends, places: Vec::new(), values }
-    }
-
-    /// The columns and values of row `row` that are not zero, in a sparse matrix.
-    pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
-        let range = self.ends[row]..self.ends[row + 1];
-        (self.places.get(range.clone()).unwrap_or(&[]), &self.values[range])
-    }
-}
-
-impl Column for Matrix {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn descr(&self) -> &'static str {
-        "<f4"
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn num_rows(&self) -> Option<u64> {
-        Some(self.ends.len() as u64 - 1)
-    }
-
-    fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        if self.places.is_empty() && !self.values.is_empty() {
-            let step = self.width * (BYTES_PER_TAKE / (4 * self.width)).max(1);
-            return self.values.chunks(step).try_for_each(|rows| take(bytemuck::cast_slice(rows)));
-        }
-        let mut cells = vec![0f32; self.width];
-        (0..self.ends.len() - 1).try_for_each(|row| {
-            let (places, values) = self.row(row);
-            places.iter().zip(values).for_each(|(&place, &value)| cells[place as usize] += value);
-            take(bytemuck::cast_slice(&cells))?;
-            places.iter().for_each(|&place| cells[place as usize] = 0.0);
-            Ok(())
-        })
     }
 }

@@ -2,8 +2,7 @@
 //! makes `edges` of two of them, and columns of the others.
 //!
 //! ```text
-//! npy, npz, pt (pickle), mat                arrays by name ──▶ catalog ─┐
-//! gapbs                                      offsets and targets in one file ──▶ edges
+//! npy, npz, pt (pickle)                     arrays by name ──▶ catalog ─┐
 //! folders                                    datasets as handed out ─────┴─▶ edges, sparse, held (columns in memory)
 //! webgraph                                   no arrays: records of bits
 //! ```
@@ -11,9 +10,7 @@
 pub mod catalog;
 mod edges;
 pub mod folders;
-pub mod gapbs;
 mod held;
-pub mod mat;
 pub mod npy;
 pub mod npz;
 mod numbers;

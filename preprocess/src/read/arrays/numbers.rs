@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::Crc;
-use flate2::bufread::{DeflateDecoder, ZlibDecoder};
+use flate2::bufread::DeflateDecoder;
 use gsplit_store::{NpyHeader, Progress, Unit, open_file};
 
 use crate::memory::Memory;
@@ -63,8 +63,6 @@ pub enum Packing {
     Stored,
     /// Deflate.
     Deflated,
-    /// Deflate, with a head and a checksum.
-    Zlib,
 }
 
 /// Place of the bytes of an archive's member.
@@ -108,13 +106,6 @@ impl Numbers {
         Ok(Self { path, member: None, dtype, is_bool: false, shape, column_major: false, place })
     }
 
-    /// The `count` numbers called `name` from byte `start` of the file at `path` on, which is long enough.
-    pub fn at(path: &Path, name: &str, dtype: Dtype, start: u64, count: u64) -> Result<Self> {
-        let place = Place::File { file: Arc::new(open_file(path).map_err(Error::io(path))?), start };
-        let (path, member) = (path.to_path_buf(), Some(name.to_string()));
-        Ok(Self { path, member, dtype, is_bool: false, shape: vec![count], column_major: false, place })
-    }
-
     /// The array in the member `name` of the archive at `path`.
     pub fn in_archive(path: &Path, name: &str, packed: Packed) -> Result<Self> {
         let mut counted = Counted { reader: packed.open(path, false)?, bytes: 0 };
@@ -136,11 +127,6 @@ impl Numbers {
     ) -> Self {
         let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
         Self { path, member, dtype, is_bool: false, shape, column_major, place }
-    }
-
-    /// The first `count` of them, which are no fewer, in one dimension.
-    pub fn first(self, count: u64) -> Self {
-        Self { shape: vec![count], ..self }
     }
 
     fn described(path: &Path, member: Option<String>, header: NpyHeader, place: Place) -> Result<Self> {
@@ -302,7 +288,7 @@ impl Packed {
     pub fn is_plausible(&self) -> bool {
         match self.packing {
             Packing::Stored => self.bytes <= self.packed_bytes,
-            Packing::Deflated | Packing::Zlib => self.bytes <= self.packed_bytes.saturating_mul(1032),
+            Packing::Deflated => self.bytes <= self.packed_bytes.saturating_mul(1032),
         }
     }
 
@@ -314,11 +300,9 @@ impl Packed {
         let inflated: Box<dyn Read + Send> = match self.packing {
             Packing::Stored => Box::new(packed),
             Packing::Deflated => Box::new(DeflateDecoder::new(packed)),
-            Packing::Zlib => Box::new(ZlibDecoder::new(packed)),
         };
         let expected = self.crc.filter(|_| checked);
-        let to_end = self.packing == Packing::Zlib;
-        Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected, to_end }))
+        Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected }))
     }
 }
 
@@ -328,8 +312,6 @@ struct Checked {
     crc: Crc,
     left: u64,
     expected: Option<u32>,
-    /// Whether a checksum of its own follows, which is compared by reading on.
-    to_end: bool,
 }
 
 impl Read for Checked {
@@ -344,9 +326,6 @@ impl Read for Checked {
             return Err(std::io::Error::new(UnexpectedEof, "it ends early"));
         }
         self.left -= read as u64;
-        if self.to_end && self.left == 0 && self.inflated.read(&mut [0])? != 0 {
-            return Err(std::io::Error::new(InvalidData, "it is longer than it says"));
-        }
         if let Some(expected) = self.expected {
             self.crc.update(&buffer[..read]);
             if self.left == 0 && self.crc.sum() != expected {

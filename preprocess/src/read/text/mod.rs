@@ -5,7 +5,6 @@
 pub mod adjlist;
 pub mod dimacs;
 pub mod field;
-pub mod ligra;
 pub mod line;
 pub mod metis;
 pub mod mtx;

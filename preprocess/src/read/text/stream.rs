@@ -168,11 +168,6 @@ impl TextStream {
         Ok(head)
     }
 
-    /// The bytes of the text of a stream that was not read from yet.
-    pub fn into_reader(self) -> impl Read {
-        std::io::Cursor::new(self.rest).chain(self.text)
-    }
-
     fn cannot_read(&self, error: std::io::Error) -> Error {
         match (error.raw_os_error(), self.compression) {
             // What libzstd says of windows beyond 128 MiB, which it does not hold.
