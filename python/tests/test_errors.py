@@ -173,6 +173,23 @@ def test_offsets_must_end_at_the_edges(tmp_path: Path) -> None:
     assert "indptr.npy: expected offsets from 0 to 9, found 1 to 10" in refused(path)
 
 
+def test_flipped_bits_of_ids_never_crash(tmp_path: Path) -> None:
+    path = six.write(tmp_path / "ds", original_ids=six.STRING_IDS)
+    good = (path / "nodes/original_id.arrow").read_bytes()
+    refused = 0
+    for bit in range(0, len(good) * 8, 7):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << (bit % 8)
+        rewrite(path, "nodes/original_id.arrow", bytes(bad))
+        try:
+            ids = gsplit.open(path).original_ids
+            assert len(ids) == 6 and len(ids.to_pylist()) == 6
+        except gsplit.DatasetError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 100
+
+
 def test_what_is_opened_later(tmp_path: Path) -> None:
     path = six.write(
         tmp_path / "ds", columns={"table": np.asfortranarray(np.ones((6, 2)))}, original_ids=six.STRING_IDS

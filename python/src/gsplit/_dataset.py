@@ -306,7 +306,8 @@ class Dataset:
             raise damaged(path, f"expected columns original_id: large_string, found {found}")
         try:
             table = reader.read_all()
-            table.validate()
+            # Offsets and UTF-8 too: pyarrow follows offsets wherever they lead.
+            table.validate(full=True)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise damaged(path, f"cannot be read ({one_line(error)})") from error
         if table.num_rows != self.num_vertices or table.column(0).null_count:
