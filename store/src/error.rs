@@ -76,6 +76,30 @@ pub enum Error {
         /// The process that is writing, where it is known.
         process: Option<u32>,
     },
+    /// Outputs could not be made visible, and the state from before cannot be restored either.
+    #[error("{}; {}: run the same command again, which {} them first", without_hint(cause), left_halfway(older), if older.is_empty() { "removes" } else { "restores" })]
+    Halfway {
+        /// The first failure.
+        cause: Box<Error>,
+        /// Places where older outputs are until then.
+        older: Vec<PathBuf>,
+    },
+    /// An output is there, and so is the one that it replaces, and nothing shows which of them is to stay.
+    #[error("{}: an earlier run that replaced it did not end, and its older version is still there, {}: move one of the two elsewhere", path.display(), older.display())]
+    Unsettled {
+        /// The output.
+        path: PathBuf,
+        /// Place of the older one.
+        older: PathBuf,
+    },
+    /// An output is visible, but the folder around it cannot be flushed.
+    #[error("{}: is written, but may be lost if the machine stops now: {}", path.display(), without_hint(cause))]
+    NotDurable {
+        /// The output.
+        path: PathBuf,
+        /// The failure.
+        cause: Box<Error>,
+    },
     /// A presample or partition belongs to another graph or to an older version of this one.
     #[error("{}: made from {made_from}, but {used_with} is another graph or was rebuilt since: make it again for this dataset, with --force", path.display())]
     Mismatch {
@@ -127,6 +151,25 @@ impl Error {
             problem = problem.chars().map(escaped).collect();
         }
         Error::Corrupt { path: path.as_ref().to_path_buf(), problem }
+    }
+}
+
+/// Message of `error` without the remedy of an I/O error.
+fn without_hint(error: &Error) -> String {
+    match error {
+        Error::Io { path, cause } => format!("{}: {}", path.display(), plainly(cause)),
+        other => other.to_string(),
+    }
+}
+
+/// Clause about the outputs of a run that ended half-way.
+fn left_halfway(older: &[PathBuf]) -> String {
+    match older {
+        [] => "some of the outputs that belong together are visible and others are not".into(),
+        older => {
+            let places: Vec<String> = older.iter().map(|place| place.display().to_string()).collect();
+            format!("older outputs are kept in {}", places.join(", "))
+        }
     }
 }
 

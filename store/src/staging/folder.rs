@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fstat, fsync, mkdirat, openat, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, mkdirat, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -66,7 +66,7 @@ impl Folder {
 
     /// Makes the folder `name` in it, if nothing is there; says whether it did.
     pub fn make(&self, name: &OsStr) -> Result<bool> {
-        match mkdirat(&self.handle, name, Mode::from_raw_mode(0o777)) {
+        match call(|| mkdirat(&self.handle, name, Mode::from_raw_mode(0o777))) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(error) => Err(failed(&self.path.join(name))(error)),
@@ -79,8 +79,16 @@ impl Folder {
     }
 
     /// User id of the owner of `name` in it; `None` if there is nothing.
-    pub fn owner_of(&self, name: &OsStr) -> Option<u32> {
-        Some(statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid)
+    pub fn owner_of(&self, name: &OsStr) -> Result<Option<u32>> {
+        Ok(self.look(name)?.map(|found| found.st_uid))
+    }
+
+    fn look(&self, name: &OsStr) -> Result<Option<Stat>> {
+        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed(&self.path.join(name))(error)),
+        }
     }
 
     /// Opens the file `name` in it, for reading and, where it can be made too, for writing. `None` if there is none; anything
@@ -105,18 +113,17 @@ impl Folder {
 
     /// Type of the file `name` in it; `None` if there is nothing.
     pub fn kind(&self, name: &OsStr) -> Result<Option<FileType>> {
-        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(failed(&self.path.join(name))(error)),
-        }
+        Ok(self.look(name)?.map(|found| FileType::from_raw_mode(found.st_mode)))
     }
 
     /// Identity of the file `name` in it, whatever it is called; `None` if there is nothing.
-    pub fn identity(&self, name: &OsStr) -> Option<Identity> {
-        let found = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let changed = format!("{}.{:09}", found.st_mtime, found.st_mtime_nsec);
-        Some(Identity { device: found.st_dev, inode: found.st_ino, bytes: found.st_size, changed })
+    pub fn identity(&self, name: &OsStr) -> Result<Option<Identity>> {
+        Ok(self.look(name)?.map(|found| Identity {
+            device: found.st_dev,
+            inode: found.st_ino,
+            bytes: found.st_size,
+            changed: format!("{}.{:09}", found.st_mtime, found.st_mtime_nsec),
+        }))
     }
 
     /// The names of what is in it.
@@ -148,7 +155,7 @@ impl Folder {
             }
             _ => AtFlags::empty(),
         };
-        match unlinkat(&self.handle, name, how) {
+        match call(|| unlinkat(&self.handle, name, how)) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(failed(&self.path.join(name))(error)),
         }
@@ -156,14 +163,16 @@ impl Folder {
 
     /// Removes the folder `name` in it if nothing is in that; says whether it did.
     pub fn remove_empty(&self, name: &OsStr) -> bool {
-        unlinkat(&self.handle, name, AtFlags::REMOVEDIR).is_ok()
+        call(|| unlinkat(&self.handle, name, AtFlags::REMOVEDIR)).is_ok()
     }
 
     /// Renames `name` in it to `other` in `target`, where nothing may be.
     pub fn rename(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<()> {
-        let renamed = match renameat_with(&self.handle, name, &target.handle, other, RenameFlags::NOREPLACE) {
+        let renamed = match self.renamed(name, target, other, RenameFlags::NOREPLACE) {
             // The file system has no such renaming; that of a folder replaces an empty one at most.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => renameat(&self.handle, name, &target.handle, other),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                call(|| renameat(&self.handle, name, &target.handle, other))
+            }
             renamed => renamed,
         };
         let path = target.path.join(other);
@@ -173,9 +182,15 @@ impl Folder {
         })
     }
 
+    fn renamed(&self, name: &OsStr, target: &Folder, other: &OsStr, how: RenameFlags) -> Result<(), Errno> {
+        #[cfg(test)]
+        super::tests::faults::has_flags()?;
+        call(|| renameat_with(&self.handle, name, &target.handle, other, how))
+    }
+
     /// Swaps `name` in it and `other` in `target` in one step. False where the file system cannot.
     pub fn exchange(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<bool> {
-        match renameat_with(&self.handle, name, &target.handle, other, RenameFlags::EXCHANGE) {
+        match self.renamed(name, target, other, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
             Err(error) => Err(failed(&target.path.join(other))(error)),
@@ -184,8 +199,15 @@ impl Folder {
 
     /// Flushes its entries to disk.
     pub fn sync(&self) -> Result<()> {
-        fsync(&self.handle).map_err(failed(&self.path))
+        call(|| fsync(&self.handle)).map_err(failed(&self.path))
     }
+}
+
+/// Makes a call of the system that changes something: tests let each of them fail.
+fn call<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    #[cfg(test)]
+    super::tests::faults::next()?;
+    make()
 }
 
 fn failed(path: &Path) -> impl Fn(Errno) -> Error {

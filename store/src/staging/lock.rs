@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct LockedFolder {
     parent: Folder,
     name: OsString,
     folder: Folder,
+    /// Whether what is in it outlives its writer.
+    keep: AtomicBool,
     _lock: File,
 }
 
@@ -62,8 +65,8 @@ impl LockedFolder {
             try_lock(&lock, folder.path(), target.path())?;
             // The last owner may have removed the file between the opening and the locking: then another may lock a new one.
             let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
-            if folder.identity(OsStr::new(LOCK)).is_some_and(|found| found.inode == own) {
-                let locked = Self { parent, name, folder, _lock: lock };
+            if folder.identity(OsStr::new(LOCK))?.is_some_and(|found| found.inode == own) {
+                let locked = Self { parent, name, folder, keep: AtomicBool::new(true), _lock: lock };
                 locked.expect_own(&[LOCK, JOURNAL, NOTE])?;
                 return locked.claim().map(|()| locked);
             }
@@ -74,11 +77,12 @@ impl LockedFolder {
     /// Fails where a file of these `names`, which decide what is done with the rest, is another user's.
     fn expect_own(&self, names: &[&str]) -> Result<()> {
         let own = self.folder.owner()?;
-        let is_foreign = |name: &&&str| self.folder.owner_of(OsStr::new(name)).is_some_and(|owner| owner != own);
-        match names.iter().find(is_foreign) {
-            Some(name) => Err(Error::Foreign { path: self.folder.path().join(name), found: "a file of another user" }),
-            None => Ok(()),
+        for name in names {
+            if self.folder.owner_of(OsStr::new(name))?.is_some_and(|owner| owner != own) {
+                return Err(Error::Foreign { path: self.folder.path().join(name), found: "a file of another user" });
+            }
         }
+        Ok(())
     }
 
     /// Writes the mark if the folder is new, and the process id. Fails if it is not gsplit's own.
@@ -105,6 +109,16 @@ impl LockedFolder {
     /// The folder around it.
     pub fn parent(&self) -> &Folder {
         &self.parent
+    }
+
+    /// Sets whether what is in it is kept when its writer ends. Returns what was set before: it is kept at first.
+    pub fn keep(&self, keep: bool) -> bool {
+        self.keep.swap(keep, Ordering::SeqCst)
+    }
+
+    /// Whether what is in it is kept when its writer ends.
+    pub fn is_kept(&self) -> bool {
+        self.keep.load(Ordering::SeqCst)
     }
 
     /// Removes everything in the folder but the lock.

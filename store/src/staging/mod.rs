@@ -9,13 +9,15 @@
 //!   journal.json   which stages are finished, where they can be resumed ([`crate::DatasetWriter::resume`])
 //!   scratch/       files of the writer's own
 //!   replaced       the older artifact while NAME takes its place, where that takes two steps
-//!   together.json  which other artifacts become visible with this one ([`commit_all`])
+//!   together.json  the artifact that this one becomes visible with ([`commit_all`])
 //! ```
 //!
 //! Its files are written and fsynced there, then one rename makes it visible; replacing an older artifact is one atomic
-//! exchange of the two directories. The lock goes with its process, so what a killed one leaves behind is taken over by the
-//! next: resumed if its journal allows, else removed. On a file system that cannot exchange, the older artifact steps aside
-//! into `.NAME.partial` for a moment; a run killed right then is mended by the next one.
+//! exchange of the two. The lock goes with its process, so what a killed one leaves behind is taken over by the
+//! next: resumed if its journal allows, else removed. On a file system that cannot exchange, and where several artifacts
+//! become visible together, the older artifact is moved to `.NAME.partial/replaced` first. If a later step fails, it is
+//! moved back. If that fails too, or the run is killed, it stays there until the next run restores it: a staging
+//! folder that holds the only copy of an older artifact is never cleared.
 //!
 //! **Nothing of the user's is touched.** A folder is cleared or taken over only where its lock file says that gsplit made it,
 //! and an artifact is replaced only where it holds the document that makes it one ([`Mark`]); anything else of those names is
@@ -24,13 +26,14 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::FileType;
 
 use crate::Result;
+use folder::Identity;
 use lock::LockedFolder;
 
 mod folder;
@@ -48,17 +51,21 @@ pub use together::{commit_all, recover};
 /// Content of a staging folder that becomes a dataset.
 pub(crate) const DATASET: &str = "dataset";
 
+/// Content of a staging folder that becomes anything else.
+const ARTIFACT: &str = "artifact";
+
+const CONTENTS: [&str; 2] = [DATASET, ARTIFACT];
+
 /// Name under which the older artifact stands aside.
 const REPLACED: &str = "replaced";
 
 /// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible, so that an interrupt
 /// comes before that or after, never between.
-static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Arc<LockedFolder>>> = Mutex::new(Vec::new());
 
-#[derive(Debug)]
-struct Open {
-    folder: Arc<LockedFolder>,
-    keep: bool,
+/// Keeps interrupts from removing anything while the guard lives. After [`remove_all`] it waits for the exit.
+fn open_folders() -> MutexGuard<'static, Vec<Arc<LockedFolder>>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An artifact under construction, a folder or a file. Dropped without a commit, it is removed, unless it is worth keeping for the next run.
@@ -74,7 +81,7 @@ impl Staging {
     /// Starts the artifact that will stand at `target`. Refuses when something stands there, unless `replace` and gsplit made
     /// it, and when another is writing it. What an earlier run left unfinished is removed.
     pub fn begin(target: Target, replace: bool) -> Result<Self> {
-        let staging = Self::open(target, replace, "artifact")?;
+        let staging = Self::open(target, replace, ARTIFACT)?;
         staging.restart()?;
         Ok(staging)
     }
@@ -84,16 +91,16 @@ impl Staging {
     pub(crate) fn open(target: Target, replace: bool, content: &'static str) -> Result<Self> {
         target.check(replace)?;
         let staging = Self::lock(target, replace, content)?;
-        staging.mend()?;
+        together::settle(&[&staging], None)?;
         staging.target.check_in(staging.folder.parent(), replace)?;
         Ok(staging)
     }
 
     /// Locks the place where the artifact at `target` is written.
     fn lock(target: Target, replace: bool, content: &'static str) -> Result<Self> {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = open_folders();
         let folder = Arc::new(LockedFolder::acquire(&target)?);
-        open.push(Open { folder: folder.clone(), keep: true });
+        open.push(folder.clone());
         drop(open);
         Ok(Self { target, folder, content, replace })
     }
@@ -126,10 +133,7 @@ impl Staging {
 
     /// Whether to keep what is there when this is dropped, or interrupted, before the commit.
     pub(crate) fn keep(&self, keep: bool) {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in open.iter_mut().filter(|entry| Arc::ptr_eq(&entry.folder, &self.folder)) {
-            entry.keep = keep;
-        }
+        self.folder.keep(keep);
     }
 
     /// Path for writing the file `name` of a folder: it may have folders, separated by `/`.
@@ -139,7 +143,7 @@ impl Staging {
 
     /// Path for writing an artifact that is a file.
     pub fn file(&self) -> PathBuf {
-        drop(OPEN.lock().unwrap_or_else(PoisonError::into_inner)); // waits for the exit after `remove_all`
+        drop(open_folders());
         self.root().join(self.content)
     }
 
@@ -156,59 +160,64 @@ impl Staging {
         Ok(path)
     }
 
-    /// Identity of the thing at the final path; `None` if there is nothing.
-    fn shown(&self) -> Result<Option<folder::Identity>> {
-        Ok(self.folder.parent().identity(self.target.name()?))
+    /// Identity of what is at the final path; `None` if there is nothing.
+    fn shown(&self) -> Result<Option<Identity>> {
+        self.folder.parent().identity(self.target.name()?)
+    }
+
+    /// Identity of what is to become the artifact; `None` if it is not there, or visible already.
+    fn hidden(&self) -> Result<Option<Identity>> {
+        self.folder.folder().identity(OsStr::new(self.content))
+    }
+
+    /// Path at which the older artifact is while it is aside.
+    fn aside(&self) -> PathBuf {
+        self.root().join(REPLACED)
     }
 
     fn appear(&self) -> Result<()> {
         let (folder, parent) = (self.folder.folder(), self.folder.parent());
-        let (content, replaced, name) = (OsStr::new(self.content), OsStr::new(REPLACED), self.target.name()?);
-        let is_there = self.target.check_in(parent, self.replace)?;
-        if is_there && folder.exchange(content, parent, name)? {
-            return Ok(());
+        let (content, name) = (OsStr::new(self.content), self.target.name()?);
+        if self.target.check_in(parent, self.replace)? {
+            if folder.exchange(content, parent, name)? {
+                return Ok(());
+            }
+            self.step_aside()?;
         }
-        if is_there {
-            parent.rename(name, folder, replaced)?;
-        }
-        folder.rename(content, parent, name).inspect_err(|_| {
-            let _ = folder.rename(replaced, parent, name);
-        })
+        folder.rename(content, parent, name)
     }
 
-    /// Undoes, or finishes, a replacement that was killed half-way.
-    fn mend(&self) -> Result<()> {
+    /// Moves the older artifact, if there is one, to [`REPLACED`].
+    fn step_aside(&self) -> Result<()> {
         let (folder, parent) = (self.folder.folder(), self.folder.parent());
-        let (replaced, name) = (OsStr::new(REPLACED), self.target.name()?);
-        match (folder.kind(replaced)?, parent.kind(name)?) {
-            (Some(FileType::Directory | FileType::RegularFile), None) => folder.rename(replaced, parent, name),
-            _ => folder.remove(replaced),
+        match self.target.check_in(parent, self.replace)? {
+            true => parent.rename(self.target.name()?, folder, OsStr::new(REPLACED)),
+            false => Ok(()),
         }
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let keep = open.iter().any(|entry| entry.keep && Arc::ptr_eq(&entry.folder, &self.folder));
+        let mut open = open_folders();
         // Best effort: what cannot be removed now is removed by the next run.
-        if !keep {
+        if !self.folder.is_kept() {
             let _ = self.folder.clear();
         }
         self.folder.remove_bare();
-        open.retain(|entry| !Arc::ptr_eq(&entry.folder, &self.folder));
+        open.retain(|folder| !Arc::ptr_eq(folder, &self.folder));
     }
 }
 
-/// Removes whatever this process has under construction, but for what has finished stages to resume: an interrupted
-/// program's last act before it exits. Returns the folders that are kept. From here on nothing can be begun or made
-/// visible: whoever tries waits for the exit.
+/// Removes whatever this process has under construction, except what the next run needs: finished stages to resume, and older
+/// artifacts to restore. An interrupted program calls it last, before it exits. Returns the folders that are kept. From here on
+/// nothing can be begun or made visible: whoever tries waits for the exit.
 pub fn remove_all() -> Vec<PathBuf> {
     const ATTEMPTS: usize = 20;
     const PAUSE: Duration = Duration::from_millis(10);
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (kept, removed): (Vec<Open>, Vec<Open>) = open.drain(..).partition(|entry| entry.keep);
-    for Open { folder, .. } in removed {
+    let mut open = open_folders();
+    let (kept, removed): (Vec<_>, Vec<_>) = open.drain(..).partition(|folder| folder.is_kept());
+    for folder in removed {
         for _ in 0..ATTEMPTS {
             // A file that is created at this moment keeps its directory, or brings it back.
             let _ = folder.clear();
@@ -224,8 +233,8 @@ pub fn remove_all() -> Vec<PathBuf> {
     }
     std::mem::forget(open);
     // What was only just locked has nothing in it yet that is worth keeping.
-    let kept = kept.into_iter().filter(|entry| !entry.folder.remove_bare());
-    kept.map(|entry| entry.folder.folder().path().to_path_buf()).collect()
+    let kept = kept.into_iter().filter(|folder| !folder.remove_bare());
+    kept.map(|folder| folder.folder().path().to_path_buf()).collect()
 }
 
 /// Removes what a run that was killed right after its commit left beside the artifact at `target`: for whoever finds that

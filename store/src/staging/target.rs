@@ -2,12 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::folder::Folder;
+use super::folder::{Folder, Identity};
 use crate::document::Document;
 use crate::{Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
 
@@ -158,7 +158,20 @@ impl Target {
 
     /// Whether somebody writes it, or was killed while writing it.
     pub(super) fn is_begun(&self) -> Result<bool> {
-        Ok(self.path.with_file_name(self.partial()?).symlink_metadata().is_ok())
+        let partial = self.path.with_file_name(self.partial()?);
+        match partial.symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(Error::io(partial)(error)),
+        }
+    }
+
+    /// Identity of what is at its path; `None` if there is nothing.
+    pub(super) fn shown(&self) -> Result<Option<Identity>> {
+        match self.root.exists() {
+            true => self.parent()?.identity(self.name()?),
+            false => Ok(None),
+        }
     }
 
     /// Name of the folder in which it is written.

@@ -1,10 +1,12 @@
-//! Staging folders among kills, rivals and what is the user's.
+//! Staging folders among kills, faults, rivals and what is the user's.
+
+pub(super) mod faults;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::{DatasetWriter, Error, Presample, dataset_target};
+use crate::{DatasetWriter, Error, Presample, dataset_target, document};
 
 /// The mark of these tests' artifacts is their only file.
 fn at(path: &Path) -> Target {
@@ -355,22 +357,22 @@ fn a_forged_note_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let home = home(folder);
-    let note = folder.join(".first.partial/together.json");
-    // What is noted of the second is true of a file and of a folder of the user's.
+    // What is noted of the other one is true of a file and of a folder of the user's, or the user's own is named in its place.
     for victim in ["letter", "deep"] {
-        let is = folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap();
-        // The last names the user's own as what is written; the folder is none of gsplit's.
-        let places = [folder.join("second"), home.join("other"), home.join(victim)];
-        for place in places.iter().filter(|place| !place.ends_with("letter")) {
+        let own = folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap().unwrap();
+        for place in [folder.join("second"), home.join("other"), home.join(victim)] {
             let targets = killed_before_the_first(folder);
-            together::write_note(&note, vec![is.clone(), is.clone()]).unwrap();
-            let partial = place.with_file_name(format!(".{}.partial", place.file_name().unwrap().display()));
-            fs::create_dir_all(&partial).unwrap();
-            let _ = recover(&[targets[0].clone(), dataset_target(place)]);
-            recover(&targets).unwrap();
-            let _ = fs::remove_dir(partial);
+            let partial = folder::Folder::open(&folder.join(".first.partial")).unwrap();
+            let first = partial.identity(OsStr::new(ARTIFACT)).unwrap().unwrap();
+            let forged = Staging::lock(dataset_target(&place), true, ARTIFACT).unwrap();
+            document::write(&forged.root().join("together.json"), &together::Together { first, own: own.clone() })
+                .unwrap();
+            drop(forged);
+            let _ = recover(&[targets[0].clone(), dataset_target(&place)]);
+            let _ = recover(&targets);
+            fs::remove_dir_all(place.with_file_name(format!(".{}.partial", place.file_name().unwrap().display()))).ok();
             assert!(is_untouched(&home), "{victim} at {}", place.display());
-            fs::remove_file(folder.join("second")).unwrap();
+            fs::remove_file(folder.join("second")).ok();
         }
     }
     // What was killed is taken back by whoever writes both.

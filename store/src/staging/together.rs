@@ -1,26 +1,25 @@
 //! Several artifacts that become visible as one.
 //!
-//! The first is shown last: with it all are there, without it none is. Before any is touched, a note beside the first says
-//! what the others are known by:
+//! The first is shown last: with it all are there, without it none is. Before any is touched, a note in the staging folder of
+//! each of the others records how that one and the first are recognised:
 //!
 //! ```text
-//! note ─▶ older artifacts step aside ─▶ the others appear ─▶ the first appears ─▶ what stepped aside goes
+//! notes ─▶ older artifacts step aside ─▶ the others appear ─▶ the first appears ─▶ what stepped aside goes
 //! ```
 //!
-//! After a kill in between, [`recover`] removes those that had appeared already and takes back what had stepped aside: whoever
-//! is about to write the same ones calls it first. The note names no path. It holds what each artifact is known by, in their
-//! order, and the caller says where they are: so a note can harm nothing but what the user has just named, beside a staging
-//! folder of that user's. One alone needs no note: it appears, or is exchanged, in one step.
+//! If a step fails, the state from before is restored at once. If that fails too, or the process is killed, the notes and the
+//! older artifacts stay where they are, and [`recover`] restores the state: whoever is about to write the same artifacts calls
+//! it first. The notes name no path. The caller says where the artifacts are: so a note can harm nothing but what the user
+//! has just named, next to a staging folder of that user's. A single artifact needs no note.
 
 use std::ffi::OsStr;
-use std::path::Path;
-use std::sync::PoisonError;
 
+use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
 use super::folder::Identity;
 use super::tree::sync_tree;
-use super::{DATASET, OPEN, REPLACED, Staging, Target};
+use super::{CONTENTS, DATASET, REPLACED, Staging, Target, open_folders};
 use crate::document::{self, Document};
 use crate::journal::Journal;
 use crate::{Error, Result, check};
@@ -30,47 +29,57 @@ pub(super) const NOTE: &str = "together.json";
 /// Name of an artifact that was taken back, until its staging folder is cleared.
 const TAKEN: &str = "taken";
 
-/// Content of `together.json`, which lies beside the first.
+/// Content of `together.json`, in the staging folder of each artifact except the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Together {
-    /// All of them, in their order. The appearance of the first is that of all.
-    members: Vec<Identity>,
+pub(super) struct Together {
+    /// The first artifact. Its appearance is that of all.
+    pub first: Identity,
+    /// The artifact of this staging folder.
+    pub own: Identity,
 }
 
 impl Document for Together {
     const FORMAT: &'static str = "gsplit-together";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 }
 
-/// Makes all of `stagings` visible as one: after a kill at any moment, either all are there or [`recover`] brings back the
-/// state from before. Whoever writes without locks may have been there first: where
-/// nothing may be replaced, its artifact stays and all of these are refused.
+/// Makes all of `stagings` visible as one: after a kill or a fault at any moment, either all are there or [`recover`] restores
+/// the state from before. Whoever writes without locks may have been there first: where nothing may be replaced, its artifact
+/// stays and all of these are refused.
 ///
-/// What they were made from must be sound: checks under way are waited for.
+/// Waits for checks of the inputs that are under way, and fails if one of them does.
+///
+/// # Errors
+/// [`Error::Halfway`] where a step fails and the state from before cannot be restored either.
 pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
     check::settled()?;
     stagings.iter().try_for_each(|staging| sync_tree(&staging.file()))?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner); // no interrupt from here on
-    for step in steps(&stagings) {
-        if let Err(error) = step.run(&stagings) {
-            // Nothing was lost: what cannot be taken back now is taken back by the next run.
-            let _ = take_back(&stagings.iter().map(Some).collect::<Vec<_>>());
-            return Err(error);
+    let open = open_folders(); // no interrupt from here on
+    let all: Vec<&Staging> = stagings.iter().collect();
+    let kept: Vec<bool> = all.iter().map(|staging| staging.folder.keep(true)).collect();
+    if let Err(cause) = steps(&stagings).into_iter().try_for_each(|step| step.run(&stagings)) {
+        let first = First::of(&all[0].target, Some(all[0]));
+        if first.and_then(|first| settle(&all, Some(&first))).is_err() {
+            return Err(halfway(cause, &all));
         }
+        all.iter().zip(kept).for_each(|(staging, keep)| staging.keep(keep));
+        return Err(cause);
     }
-    for entry in open.iter_mut() {
-        entry.keep &= !stagings.iter().any(|staging| std::sync::Arc::ptr_eq(&entry.folder, &staging.folder));
+    for staging in &all {
+        let synced = staging.folder.parent().sync();
+        synced.map_err(|cause| Error::NotDurable { path: staging.target.path().into(), cause: Box::new(cause) })?;
     }
+    all.iter().for_each(|staging| staging.keep(false));
     drop(open);
-    stagings.iter().try_for_each(|staging| staging.folder.parent().sync()) // drop removes the rest, and what was replaced
+    Ok(()) // drop removes the rest, and what was replaced
 }
 
 /// Steps of [`commit_all`], one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// The note is written.
-    Note,
+    /// The note of this one is written.
+    Note(usize),
     /// The artifact in the place of this one steps aside.
     Aside(usize),
     /// This one appears.
@@ -81,79 +90,140 @@ pub(super) fn steps(stagings: &[Staging]) -> Vec<Step> {
     let all = 0..stagings.len();
     match all.len() {
         0 | 1 => all.map(Step::Show).collect(),
-        _ => [Step::Note].into_iter().chain(all.clone().map(Step::Aside)).chain(all.rev().map(Step::Show)).collect(),
+        _ => {
+            let notes = all.clone().skip(1).map(Step::Note);
+            notes.chain(all.clone().map(Step::Aside)).chain(all.rev().map(Step::Show)).collect()
+        }
     }
 }
 
 impl Step {
     pub(super) fn run(self, stagings: &[Staging]) -> Result<()> {
         match self {
-            Self::Note => note(stagings),
-            Self::Show(which) => stagings[which].appear(),
-            Self::Aside(which) => {
-                let staging = &stagings[which];
-                let parent = staging.folder.parent();
-                match staging.target.check_in(parent, staging.replace)? {
-                    true => parent.rename(staging.target.name()?, staging.folder.folder(), OsStr::new(REPLACED)),
-                    false => Ok(()),
-                }
+            Self::Note(which) => {
+                let hidden = |staging: &Staging| {
+                    let missing =
+                        || Error::io(staging.root().join(staging.content))(std::io::ErrorKind::NotFound.into());
+                    staging.hidden()?.ok_or_else(missing)
+                };
+                let note = Together { first: hidden(&stagings[0])?, own: hidden(&stagings[which])? };
+                document::write(&stagings[which].root().join(NOTE), &note)?;
+                stagings[which].folder.folder().sync()
             }
+            Self::Aside(which) => stagings[which].step_aside(),
+            Self::Show(which) => stagings[which].appear(),
         }
     }
 }
 
-fn note(stagings: &[Staging]) -> Result<()> {
-    let identity = |staging: &Staging| {
-        let missing = || Error::io(staging.file())(std::io::ErrorKind::NotFound.into());
-        staging.folder.folder().identity(OsStr::new(staging.content)).ok_or_else(missing)
-    };
-    let Some(first) = stagings.first() else { return Ok(()) };
-    let folder = first.folder.folder();
-    write_note(&folder.path().join(NOTE), stagings.iter().map(identity).collect::<Result<_>>()?)?;
-    folder.sync()
-}
-
-pub(super) fn write_note(path: &Path, members: Vec<Identity>) -> Result<()> {
-    document::write(path, &Together { members }).map(drop)
-}
-
-/// Brings back the state from before a [`commit_all`] of the artifacts at `targets`, in their order, that was killed, and
-/// removes what such a run left beside them, but for a dataset that can be resumed.
+/// Restores the state from before a [`commit_all`] of the artifacts at `targets`, in their order, that was killed or met a
+/// fault, and removes what such a run left next to them, except a dataset that can be resumed.
 ///
 /// # Errors
-/// [`Error::Busy`] where one is being written, [`Error::Foreign`] where a staging folder is not this user's.
+/// [`Error::Busy`] where one is being written, [`Error::Foreign`] where a staging folder is not this user's, [`Error::Halfway`]
+/// and [`Error::Unsettled`] where the state cannot be restored: then everything stays.
 pub fn recover(targets: &[Target]) -> Result<()> {
     let left = |target: &Target| match target.is_begun()? {
         true => Staging::lock(target.clone(), true, DATASET).map(Some),
         false => Ok(None),
     };
     let stagings = targets.iter().map(left).collect::<Result<Vec<_>>>()?;
-    for staging in stagings.iter().flatten() {
+    let first = match targets {
+        [first, _, ..] => Some(First::of(first, stagings[0].as_ref())?),
+        _ => None,
+    };
+    let stagings: Vec<&Staging> = stagings.iter().flatten().collect();
+    settle(&stagings, first.as_ref())?;
+    for staging in stagings {
         let root = staging.root();
         staging.keep(Journal::unfinished(root, &root.join(DATASET)).is_some());
     }
-    take_back(&stagings.iter().map(Option::as_ref).collect::<Vec<_>>())
+    Ok(())
 }
 
-/// Takes back those of `stagings` that have appeared although the first has not, and brings back what had stepped aside.
-fn take_back(stagings: &[Option<&Staging>]) -> Result<()> {
-    if let Some(Some(first)) = stagings.first() {
-        let (folder, note) = (first.folder.folder(), OsStr::new(NOTE));
-        // A note that is not whole was being written when nothing had appeared yet.
-        if folder.kind(note)?.is_some()
-            && let Ok((Together { members }, _)) = document::read::<Together>(&folder.path().join(NOTE))
-            && first.shown()?.as_ref() != members.first()
-        {
-            for (staging, is) in stagings.iter().zip(&members) {
-                let Some(staging) = staging else { continue };
-                let (folder, parent, taken) = (staging.folder.folder(), staging.folder.parent(), OsStr::new(TAKEN));
-                if staging.shown()?.as_ref() == Some(is) && staging.target.check_in(parent, true)? {
-                    folder.remove(taken)?;
-                    parent.rename(staging.target.name()?, folder, taken)?;
-                }
-            }
-        }
-        folder.remove(note)?;
+/// What is found of the first of several artifacts.
+pub(super) struct First {
+    /// At its final path.
+    shown: Option<Identity>,
+    /// In its staging folder.
+    hidden: Vec<Identity>,
+}
+
+impl First {
+    fn of(target: &Target, staging: Option<&Staging>) -> Result<Self> {
+        let hidden = |staging: &Staging| {
+            let folder = staging.folder.folder();
+            let found = CONTENTS.iter().map(|content| folder.identity(OsStr::new(content)));
+            Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        };
+        Ok(Self { shown: target.shown()?, hidden: staging.map_or(Ok(Vec::new()), hidden)? })
     }
-    stagings.iter().flatten().try_for_each(|staging| staging.mend())
+
+    /// Whether the artifact `is` has appeared; `None` if it is neither at its place nor in its staging folder.
+    fn has_appeared(&self, is: &Identity) -> Option<bool> {
+        match self.shown.as_ref() == Some(is) {
+            true => Some(true),
+            false => self.hidden.contains(is).then_some(false),
+        }
+    }
+}
+
+/// Takes back those of `stagings` that have appeared although the `first` has not, restores what had stepped aside, and removes
+/// what was replaced. Where the first of several is not known, those that belong to one stay as they are.
+///
+/// # Errors
+/// [`Error::Halfway`] where a call of the system fails, [`Error::Unsettled`] where both an artifact and its older one are there
+/// and nothing shows which is to stay. All are tried; what cannot be settled stays.
+pub(super) fn settle(stagings: &[&Staging], first: Option<&First>) -> Result<()> {
+    let settled = stagings.iter().map(|staging| settle_one(staging, first)).fold(Ok(()), Result::and);
+    settled.map_err(|cause| match cause {
+        Error::Unsettled { .. } => cause,
+        cause => halfway(cause, stagings),
+    })
+}
+
+fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
+    let (folder, parent, name) = (staging.folder.folder(), staging.folder.parent(), staging.target.name()?);
+    let (replaced, taken, note) = (OsStr::new(REPLACED), OsStr::new(TAKEN), OsStr::new(NOTE));
+    let has_note = folder.kind(note)?.is_some();
+    let noted = match document::read::<Together>(&folder.path().join(NOTE)) {
+        Ok((together, _)) if has_note => Some(together),
+        Err(error @ Error::Io { .. }) if has_note => return Err(error),
+        // A note that is not whole was being written when nothing had appeared yet.
+        _ => None,
+    };
+    let have_appeared = noted.as_ref().zip(first).and_then(|(noted, first)| first.has_appeared(&noted.first));
+    if have_appeared == Some(false)
+        && staging.shown()? == noted.map(|noted| noted.own)
+        && staging.target.check_in(parent, true)?
+    {
+        folder.remove(taken)?;
+        parent.rename(name, folder, taken)?;
+    }
+    match (folder.kind(replaced)?, parent.kind(name)?) {
+        (None, _) => {}
+        (Some(FileType::Directory | FileType::RegularFile), None) => folder.rename(replaced, parent, name)?,
+        (Some(FileType::Directory | FileType::RegularFile), Some(_)) => {
+            let is_superseded = match has_note {
+                true => have_appeared == Some(true),
+                // The artifact has left its staging folder, and there is one step from there.
+                false => CONTENTS.iter().all(|content| matches!(folder.kind(OsStr::new(content)), Ok(None))),
+            };
+            if !is_superseded {
+                return Err(Error::Unsettled { path: staging.target.path().into(), older: staging.aside() });
+            }
+            folder.remove(replaced)?;
+        }
+        _ => folder.remove(replaced)?,
+    }
+    match have_appeared {
+        Some(_) => folder.remove(note),
+        None => Ok(()),
+    }
+}
+
+/// The error for `stagings` that neither appear, because of `cause`, nor can be taken back now.
+fn halfway(cause: Error, stagings: &[&Staging]) -> Error {
+    let older = stagings.iter().map(|staging| staging.aside());
+    Error::Halfway { cause: Box::new(cause), older: older.filter(|older| older.symlink_metadata().is_ok()).collect() }
 }
