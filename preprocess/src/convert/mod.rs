@@ -27,6 +27,7 @@ use serde::Serialize;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
+use crate::read::explained;
 use crate::read::options::ReadOptions;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
@@ -118,6 +119,18 @@ pub enum Outcome {
 /// the same options is reused; anything else there is refused, unless `force` and it is a dataset, which is then replaced
 /// with all presamples and partitions in it. A run that was killed is taken up again after its last finished stage.
 pub fn convert(
+    source: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<(Dataset, Outcome)> {
+    let converted = convert_as_given(source, out, options, force, progress);
+    converted.map_err(|error| explained(error, source, &options.read))
+}
+
+/// As [`convert`], with errors that do not explain that tables are exchanged.
+fn convert_as_given(
     source: &Path,
     out: &Path,
     options: &ConvertOptions,

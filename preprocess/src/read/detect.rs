@@ -118,6 +118,7 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     if let Some(format) = Format::ALL.iter().copied().find(|format| looked.is(path, *format)) {
         return Ok(format);
     }
+    text::check_encoding(path, &looked.head)?;
     if let Err(question) = looked.shape {
         return Err(Error::input(path, question));
     }
@@ -254,8 +255,7 @@ fn files_of_table(folder: &Path) -> Result<Vec<String>> {
         match text::name_of(&entry).starts_with(['.', '_']) {
             true => {}
             false if entry.is_dir() => folders.push(entry),
-            // Documents about the table are none of its parts.
-            false if entry.extension().is_some_and(|extension| extension == "json") => {}
+            false if table::is_document(&entry) => {}
             false => files.push(plain_name(&entry)),
         }
     }

@@ -126,11 +126,21 @@ fn open_as(
     }
 }
 
+/// `error`, of the conversion of the graph at `path`; or, where the tables of edges and of vertices are exchanged, an error that says so.
+pub fn explained(error: Error, path: &Path, options: &ReadOptions) -> Error {
+    let (Error::Input { .. }, Some(nodes)) = (&error, &options.nodes) else { return error };
+    let is_new = options.node_table.recipe.is_some();
+    let problem = (!is_new).then(|| table::exchanged(path, nodes, options.text(), options.budget())).flatten();
+    problem.map_or(error, |problem| Error::input(path, problem))
+}
+
 /// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
-            "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out".into(),
+            "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out; gsplit has no types of \
+             vertices with tables of their own yet (docs/limits.md)"
+                .into(),
         ));
     }
     let memory = options.budget();

@@ -31,7 +31,7 @@ fn is_hidden(name: &OsStr) -> bool {
 }
 
 /// Whether a file only describes others, by its name.
-fn describes(path: &Path) -> bool {
+pub fn describes(path: &Path) -> bool {
     let name = name_of(path).to_lowercase();
     let words = ["readme", "license", "licence", "copying", "citation", "changelog"];
     let endings = ["md", "pdf", "html", "htm", "bib", "rtf", "rst", "png", "jpg", "svg", "py", "m", "r", "sh", "ipynb"];

@@ -314,7 +314,11 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
         (missing, "--missing-rows fill --fill 7", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 7; 1>2, 2>3, 3>4"),
         (missing, "--missing-rows fill --fill mean", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 1.5; 1>2, 2>3, 3>4"),
         (missing, "--missing-rows fill", "error: --missing-rows fill: column `x`: has no value: pass --fill"),
-        ("id,label,x\n7,0,0.5\n8,1,1.5\n", "", "error: 4 of 6 vertices have edges and no row, as vertex 1"),
+        (
+            "id,label,x\n7,0,0.5\n8,1,1.5\n",
+            "",
+            "error: no column holds most ids of the edges, which are integers, such as `1` and `2`; `id` has `7` and `8`",
+        ),
     ]
     .into_iter()
     .enumerate()

@@ -210,7 +210,14 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
         (Some((item, _)), Some(width)) if width > 0 => number(item).map(|value| (value, width)),
         _ => None,
     };
-    Field { name: name.into(), id, value, list: list_of(column).is_some(), is_fractional: column.is_floating() }
+    Field {
+        name: name.into(),
+        id,
+        value,
+        list: list_of(column).is_some(),
+        is_fractional: column.is_floating(),
+        is_empty: *column == DataType::Null,
+    }
 }
 
 /// Says which row is null.

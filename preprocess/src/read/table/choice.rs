@@ -3,6 +3,7 @@
 //! Ids: [`super::ends`]. Values: those that `--edge-columns` names, else all further
 //! numeric columns.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use gsplit_store::Progress;
@@ -38,6 +39,8 @@ pub struct Field {
     pub list: bool,
     /// Whether its numbers may have fractions: it holds ids if its name says so.
     pub is_fractional: bool,
+    /// Whether no row has a value.
+    pub is_empty: bool,
 }
 
 impl Field {
@@ -147,17 +150,45 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
 
 /// Kind of the ids in `field`; an error when it cannot hold any.
 pub fn id_kind(path: &Path, field: &Field) -> Result<IdKind> {
-    let problem = || format!("column `{}`: expected integers or strings, for ids", field.name);
-    field.id.ok_or_else(|| Error::input(path, problem()))
+    field.id.ok_or_else(|| unlike(path, field, "integers or strings, for ids"))
+}
+
+/// An error that says that `field` does not hold what is `expected`.
+pub fn unlike(path: &Path, field: &Field, expected: &str) -> Error {
+    let empty = if field.is_empty { " is empty in every row" } else { "" };
+    Error::input(path, format!("column `{}`{empty}: expected {expected}", field.name))
+}
+
+/// Refuses two columns of one name, but for those without a name, which nothing reads.
+pub fn check_names(names: &[String]) -> Result<(), String> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        if let Some(first) = places.insert(name, at) {
+            return Err(format!(
+                "two columns are named `{name}`: columns {} and {}: rename or remove one of them",
+                first + 1,
+                at + 1
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The column that `option` names.
 pub fn named(path: &Path, fields: &[Field], name: Option<&str>, option: &str) -> Result<Option<usize>> {
     let Some(name) = name else { return Ok(None) };
-    let exact = fields.iter().position(|field| field.name == name);
-    let found = exact.or_else(|| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)));
-    let missing = || Error::input(path, format!("has no column `{name}` for {option}. There are {}", names(fields)));
-    found.map(Some).ok_or_else(missing)
+    if let Some(exact) = fields.iter().position(|field| field.name == name) {
+        return Ok(Some(exact));
+    }
+    let alike: Vec<usize> = (0..fields.len()).filter(|&at| fields[at].name.eq_ignore_ascii_case(name)).collect();
+    let problem = match alike[..] {
+        [found] => return Ok(Some(found)),
+        [] => format!("has no column `{name}` for {option}. There are {}", names(fields)),
+        [one, other, ..] => {
+            format!("has `{}` and `{}`: which of them is {option} {name}?", fields[one].name, fields[other].name)
+        }
+    };
+    Err(Error::input(path, problem))
 }
 
 /// The name in lower case and without punctuation.
@@ -213,7 +244,7 @@ fn unnamed_values(
 pub fn check_numbers(path: &Path, field: &Field, option: &str) -> Result<()> {
     match field.value {
         Some(_) => Ok(()),
-        None => Err(Error::input(path, format!("column `{}`: expected numbers, for {option}", field.name))),
+        None => Err(unlike(path, field, &format!("numbers, for {option}"))),
     }
 }
 
@@ -234,11 +265,14 @@ pub fn file_name(name: &str) -> String {
     }
 }
 
-/// The columns that are neither ids nor kept and hold no numbers, for a note to the user.
-pub fn left_out(fields: &[Field], used: &[usize]) -> Vec<String> {
+/// Prints the columns that are neither ids nor kept: those without numbers, with what `encode` says of them, and empty ones.
+pub fn note_left_out(path: &Path, fields: &[Field], used: &[usize], encode: &str, progress: &dyn Progress) {
     let unused = fields.iter().enumerate();
     let unused = unused.filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());
-    unused.map(|(_, field)| field.name.clone()).collect()
+    let (empty, others): (Vec<&Field>, Vec<&Field>) = unused.map(|(_, field)| field).partition(|field| field.is_empty);
+    let names = |fields: Vec<&Field>| fields.into_iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    super::note_left_out(path, &names(others), &format!("which hold no numbers{encode}"), progress);
+    super::note_left_out(path, &names(empty), "which are empty in every row", progress);
 }
 
 /// Names of columns for messages, the first of them where there are many.
@@ -278,7 +312,7 @@ mod tests {
                 "d" => (None, None),
                 _ => (Some(IdKind::Number), Some((ValueType::I64, 1))),
             };
-            Field { name: name.into(), id, value, list: false, is_fractional: false }
+            Field { name: name.into(), id, value, list: false, is_fractional: false, is_empty: false }
         };
         names.iter().map(field).collect()
     }

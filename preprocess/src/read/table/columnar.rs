@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::RecordBatch;
 
 use super::cells;
-use super::choice::{Choice, Field, IdKind};
+use super::choice::{Choice, Field, IdKind, check_names};
 use super::frames::{Frames, place};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes};
 use crate::read::text::names::Names;
@@ -241,6 +241,8 @@ pub fn unique_names(names: &mut Vec<(u64, String)>) {
 /// The fields of a table, by the first of its parts; lists by their first rows.
 pub fn fields(parts: &[Arc<dyn Frames>]) -> Result<Vec<Field>> {
     let Some(first) = parts.first() else { return Ok(Vec::new()) };
+    let names: Vec<String> = first.schema().fields().iter().map(|field| field.name().clone()).collect();
+    check_names(&names).map_err(|problem| Error::input(first.path(), problem))?;
     let columns = first.schema().fields().iter().enumerate();
     columns
         .map(|(at, column)| Ok(cells::field(column.name(), column.data_type(), super::frames::list_width(parts, at)?)))

@@ -10,7 +10,7 @@ use super::choice::{Choice, IdKind};
 use super::header;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, row_bytes};
-use crate::read::text::field::{is_padded, real, shown};
+use crate::read::text::field::{is_padded, shown};
 use crate::read::text::line::fields;
 use crate::read::text::names::TextNames;
 use crate::read::text::value::{self, write_number};
@@ -43,8 +43,6 @@ pub struct Text {
 #[derive(Clone, Copy)]
 enum Role {
     Ignored,
-    /// No value in the first rows: left out, unless numbers follow.
-    Blank,
     /// The source or the target.
     Id(usize),
     /// A value at a byte of the row's values.
@@ -89,12 +87,6 @@ impl Text {
         }
     }
 
-    /// Refuses a number in the columns `blank`, which are left out because the first rows have none.
-    pub fn watching(mut self, blank: &[usize]) -> Self {
-        blank.iter().for_each(|&at| self.roles[at] = Role::Blank);
-        self
-    }
-
     /// Takes nothing for the empty string, where strings are read.
     pub fn with_nulls(mut self) -> Self {
         self.nulls = true;
@@ -128,11 +120,6 @@ impl Text {
                     None => write_number(&cell, value, out),
                 }
             }
-            Some(Role::Blank) if real::<f64>(cell.trim_ascii()).is_some_and(|number| !number.is_nan()) => Err(format!(
-                "{}: the first rows have nothing in this column, so it was left out: name it with --edge-columns, or the others \
-                 without it",
-                shown(cell)
-            )),
             _ => Ok(()),
         };
         fields(line, self.sheet.delimiter, |place, cell| {
@@ -158,7 +145,8 @@ impl Text {
             IdKind::Number => value::id(cell).ok_or_else(|| match cell.starts_with(b"-") {
                 true => format!("{}: expected ids from 0", shown(cell)),
                 false => format!(
-                    "{}: expected a whole number below 2^64, as in the first rows; pass --id-type text if ids are strings",
+                    "{}: expected a whole number below 2^64, as in other rows: fix or remove the line, or pass --id-type text if ids are \
+                     strings",
                     shown(cell)
                 ),
             }),

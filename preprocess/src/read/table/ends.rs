@@ -275,7 +275,14 @@ mod tests {
                 Some(name) => (name, None),
                 None => (name, Some(IdKind::Text)),
             };
-            Field { name: name.into(), id, value: None, list: false, is_fractional: name.starts_with("whole") }
+            Field {
+                name: name.into(),
+                id,
+                value: None,
+                list: false,
+                is_fractional: name.starts_with("whole"),
+                is_empty: false,
+            }
         };
         let fields: Vec<Field> = header.split(',').map(name).collect();
         choose(&fields, None, None).map(|[source, target]| format!("{} {}", fields[source].name, fields[target].name))

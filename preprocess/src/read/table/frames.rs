@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
+use gsplit_store::Progress;
 
 use super::cells;
 use super::columnar::ROWS_PER_PIECE;
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
-use super::parts::TableFormat;
+use super::parts::{self, TableFormat};
 use super::plain::plain;
 use crate::memory::Memory;
 use crate::{Error, Result};
@@ -39,8 +40,14 @@ pub trait Frames: Send + Sync {
     fn largest(&self, column: usize) -> Option<u64>;
 }
 
-/// Opens the parts of a table, which are inflated within `budget`.
-pub fn open(files: &[PathBuf], format: TableFormat, budget: Memory) -> Result<Vec<Arc<dyn Frames>>> {
+/// Opens the parts of the table at `path`, which are inflated within `budget`.
+pub fn open(
+    path: &Path,
+    files: &[PathBuf],
+    format: TableFormat,
+    budget: Memory,
+    progress: &dyn Progress,
+) -> Result<Vec<Arc<dyn Frames>>> {
     let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
     for file in files {
         let file: Arc<dyn Frames> = match format {
@@ -49,6 +56,9 @@ pub fn open(files: &[PathBuf], format: TableFormat, budget: Memory) -> Result<Ve
         };
         opened.push(plain(file));
     }
+    parts::check_one_table(path, files, progress, |at| {
+        Ok(opened[at].schema().fields().iter().map(|field| field.name().clone()).collect())
+    })?;
     Ok(opened)
 }
 

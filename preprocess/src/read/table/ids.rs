@@ -10,18 +10,30 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::choice::{self, Field, IdKind};
 use super::roles::{self, Roles};
 use super::rows::{Cell, Table};
+use super::statistics::key;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
+use crate::read::options::NodeTableOptions;
+use crate::read::text::field::{is_padded, shown};
 use crate::read::text::value;
 use crate::{Error, Result};
 
-/// Ids of edges that the ids of vertices are told by.
+/// Number of ends of edges that are looked for among the vertices.
 const SAMPLE: usize = 256;
 
 /// Rows of the ids of the first edges in one column: the piece, and the row in it.
 type IdPlaces = HashMap<u64, Vec<(usize, usize)>>;
 
-/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does. Ids are
-/// of the kind `id_type`, where it is given.
+/// The ids of a table of vertices.
+pub struct IdColumn {
+    /// Its place.
+    pub at: usize,
+    /// Kind that its ids are read as.
+    pub kind: IdKind,
+}
+
+/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does; or the
+/// one that is `given`. Ids are of the kind `id_type`, where it is given; else of the kind of the edges, where a column holds their ids
+/// as numbers or as strings.
 ///
 /// # Errors
 /// [`Error::Input`] where no column does, or several do in different rows.
@@ -29,28 +41,117 @@ pub fn find_ids(
     path: &Path,
     table: &Table,
     fields: &[Field],
-    roles: &Roles,
+    (roles, given): (&Roles, Option<usize>),
     (edges, id_type): (&dyn EdgeSource, Option<IdKind>),
+    options: &NodeTableOptions,
     progress: &dyn Progress,
-) -> Result<usize> {
+) -> Result<IdColumn> {
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
-    let used = roles.taken();
-    let sample = sample(edges)?;
-    let wanted: HashSet<u64> = sample.iter().copied().collect();
-    // The rows so far, and those that hold an id: slot, id, row.
-    type FoundIds = (usize, Vec<(usize, u64, usize)>);
-    let find = |(rows, found): &mut FoundIds, slot: usize, cell: Cell<'_>| {
-        let id = id_of(cell, kind);
-        *rows += usize::from(slot == 0);
-        found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id, *rows)));
-        Ok(())
+    let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
+    let own = |at: usize| Ok(IdColumn { at, kind: id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? });
+    if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none()) {
+        return own(at);
+    }
+    let sample = Sample::of(edges)?;
+    let search = Search { path, table, fields, sample: &sample, kind, progress };
+    // Zeros before a number are lost where strings are read as numbers.
+    let any = |cell: Cell<'_>| match cell {
+        Cell::Text(text) if kind == IdKind::Number && is_padded(text.as_bytes()) => None,
+        cell => id_of(cell, kind),
     };
-    let first_of = |columns: Vec<usize>| -> Result<Option<usize>> {
+    if let Some(at) = given {
+        let found = search.places(&[at], any)?;
+        return if search.holds_most(&found[0]) { Ok(IdColumn { at, kind }) } else { own(at) };
+    }
+    let used = roles.taken();
+    if let Some(id) = roles.id.filter(suits) {
+        // Of several columns with a name of ids, it is a question which one the edges mean.
+        let is_named = |at: &usize| *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at));
+        if let Some(at) = search.column((0..fields.len()).filter(is_named).collect(), |cell| id_of(cell, kind))? {
+            return Ok(IdColumn { at, kind });
+        }
+    }
+    let is_free = |at: &usize| fields[*at].id.is_some() && (Some(*at) == roles.id || !used.contains(at));
+    if let Some(at) =
+        search.column((0..fields.len()).filter(|at| suits(at) && is_free(at)).collect(), |cell| id_of(cell, kind))?
+    {
+        return Ok(IdColumn { at, kind });
+    }
+    let free: Vec<usize> = (0..fields.len()).filter(is_free).collect();
+    if let Some(at) = search.column(free.clone(), any)? {
+        return Ok(IdColumn { at, kind });
+    }
+    // A column of a known name may hold few of the ids: the rows that are missing are counted later.
+    if let Some(at) = roles.id.filter(|at| suits(at) || options.missing_rows.is_some())
+        && (options.missing_rows.is_some() || !search.places(&[at], any)?[0].is_empty())
+    {
+        return own(at);
+    }
+    let labels = roles.labels.iter().copied().filter(|&at| fields[at].id.is_some()).collect();
+    if let Some(at) = search.column(labels, any)? {
+        let name = &fields[at].name;
+        let problem = format!("column `{name}` holds the ids of the edges: name another with --label-column, or none");
+        return Err(Error::input(path, problem));
+    }
+    Err(Error::input(path, search.nothing_found(&free, roles.id)?))
+}
+
+/// Some ids of the first edges.
+struct Sample {
+    /// Ids, each once.
+    ids: Vec<u64>,
+    /// Their strings, where they are hashes.
+    names: HashMap<u64, String>,
+}
+
+impl Sample {
+    fn of(edges: &dyn EdgeSource) -> Result<Self> {
+        let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
+        edges.rewind()?;
+        while batch.sources.is_empty() && edges.next(&mut piece)? {
+            edges.parse(&mut piece, &mut batch)?;
+        }
+        edges.rewind()?;
+        let ends = batch.sources.iter().zip(&batch.targets).flat_map(|(&u, &v)| [u, v]);
+        let mut ids: Vec<u64> = ends.take(SAMPLE).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(Self { ids, names: batch.names.into_iter().collect() })
+    }
+
+    /// The id as the edges write it.
+    fn text(&self, id: u64) -> String {
+        self.names.get(&id).cloned().unwrap_or_else(|| id.to_string())
+    }
+}
+
+/// A search of a table for the ids of edges.
+struct Search<'a> {
+    path: &'a Path,
+    table: &'a Table,
+    fields: &'a [Field],
+    sample: &'a Sample,
+    kind: IdKind,
+    progress: &'a dyn Progress,
+}
+
+impl Search<'_> {
+    /// Places of the sampled ids in each of `columns`, whose cells are ids by `id`.
+    fn places(&self, columns: &[usize], id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Vec<IdPlaces>> {
+        let wanted: HashSet<u64> = self.sample.ids.iter().copied().collect();
+        // The rows so far, and those that hold an id: slot, id, row.
+        type FoundIds = (usize, Vec<(usize, u64, usize)>);
+        let find = |(rows, found): &mut FoundIds, slot: usize, cell: Cell<'_>| {
+            let id = id(cell);
+            *rows += usize::from(slot == 0);
+            found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id, *rows)));
+            Ok(())
+        };
         let (mut rows, mut piece): (Vec<IdPlaces>, usize) = (vec![IdPlaces::new(); columns.len()], 0);
-        table.for_rows(&columns, progress, find, &mut |(_, found): FoundIds| {
+        self.table.for_rows(columns, self.progress, find, &mut |(_, found): FoundIds| {
             for (slot, id, row) in found {
                 let of_id = rows[slot].entry(id).or_default();
-                // Two tell that it is not alone.
+                // Two show that it is not the only one.
                 if of_id.len() < 2 {
                     of_id.push((piece, row));
                 }
@@ -58,41 +159,138 @@ pub fn find_ids(
             piece += 1;
             Ok(())
         })?;
-        let holds = |slot: &usize| sample.iter().all(|id| rows[*slot].get(id).is_some_and(|rows| rows.len() == 1));
+        Ok(rows)
+    }
+
+    fn holds_most(&self, rows: &IdPlaces) -> bool {
+        2 * rows.len() > self.sample.ids.len()
+    }
+
+    /// The one of `columns` that holds the sampled ids, all of them or else most.
+    fn column(&self, columns: Vec<usize>, id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<usize>> {
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.places(&columns, id)?;
+        let holds =
+            |slot: &usize| self.sample.ids.iter().all(|id| rows[*slot].get(id).is_some_and(|rows| rows.len() == 1));
         let all: Vec<usize> = (0..columns.len()).filter(holds).collect();
         // The index that pandas writes counts rows: it is the last guess.
         let (index, holding): (Vec<usize>, Vec<usize>) =
-            all.into_iter().partition(|&slot| fields[columns[slot]].is_index());
+            all.into_iter().partition(|&slot| self.fields[columns[slot]].is_index());
         if let Some(&other) = holding.iter().find(|&&slot| rows[slot] != rows[holding[0]]) {
-            let [one, other] = [holding[0], other].map(|slot| &fields[columns[slot]].name);
+            let [one, other] = [holding[0], other].map(|slot| &self.fields[columns[slot]].name);
             let problem =
                 format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
-            return Err(Error::input(path, problem));
+            return Err(Error::input(self.path, problem));
         }
-        // Some ids may have no row, or several: then most of them tell the column.
-        let found = |slot: usize| sample.iter().filter(|&id| rows[slot].contains_key(id)).count();
-        let most = || (0..columns.len()).max_by_key(|&slot| (found(slot), Reverse(slot)));
-        let most = || most().filter(|&slot| 2 * found(slot) > sample.len());
+        // Some ids may have no row, or several: then the column that holds most of them is it.
+        let most = || (0..columns.len()).max_by_key(|&slot| (rows[slot].len(), Reverse(slot)));
+        let most = || most().filter(|&slot| self.holds_most(&rows[slot]));
         Ok(holding.first().or(index.first()).copied().or_else(most).map(|slot| columns[slot]))
-    };
-    let suits = |at: &usize| fields[*at].id.is_some_and(|id| id_type.unwrap_or(id) == kind);
-    if let Some(id) = roles.id.filter(suits) {
-        // Of several columns with a name of ids, it is a question which one the edges mean.
-        let is_named = |at: &usize| *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at));
-        if let Some(found) = first_of((0..fields.len()).filter(is_named).collect())? {
-            return Ok(found);
-        }
     }
-    let others = (0..fields.len()).filter(|at| suits(at) && !used.contains(at)).collect();
-    let problem = || {
-        let kind = if kind == IdKind::Text { "strings" } else { "integers" };
-        format!(
-            "no column holds most ids of the edges, which are {kind}: pass --id-column, or --id-type text if the same ids are strings in one of the files. There are {}",
-            choice::names(fields)
-        )
-    };
-    first_of(others)?.or(roles.id).ok_or_else(|| Error::input(path, problem()))
+
+    /// The problem that none of `columns` holds most ids, with examples, and how they would match.
+    fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
+        let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
+        let examples = |texts: &[String]| {
+            texts.iter().take(2).map(|text| shown(text.as_bytes())).collect::<Vec<_>>().join(" and ")
+        };
+        let texts: Vec<String> = self.sample.ids.iter().map(|&id| self.sample.text(id)).collect();
+        let mut problem =
+            format!("no column holds most ids of the edges, which are {kind}, such as {}", examples(&texts));
+        let simple_forms =
+            |simple: fn(&str) -> String| texts.iter().map(move |text| simple(text)).filter(|form| !form.is_empty());
+        let wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
+        // Of each column the first cells, and the simple forms of sampled ids that are there.
+        #[derive(Default)]
+        struct Cells {
+            first: Vec<String>,
+            alike: [HashSet<String>; ALIKE.len()],
+        }
+        let look = |found: &mut Vec<Cells>, slot: usize, cell: Cell<'_>| {
+            found.resize_with(columns.len(), Cells::default);
+            if cell == Cell::Missing {
+                return Ok(());
+            }
+            let (cell, found) = (key(cell, false), &mut found[slot]);
+            for ((alike, wanted), form) in found.alike.iter_mut().zip(&wanted).zip(&ALIKE) {
+                let simple = (form.of)(&cell);
+                if wanted.contains(&simple) {
+                    alike.insert(simple);
+                }
+            }
+            if found.first.len() < 2 {
+                found.first.push(cell.into_owned());
+            }
+            Ok(())
+        };
+        let mut all: Vec<Cells> = Vec::new();
+        all.resize_with(columns.len(), Cells::default);
+        if !columns.is_empty() {
+            self.table.for_rows(columns, self.progress, look, &mut |found: Vec<Cells>| {
+                for (all, found) in all.iter_mut().zip(found) {
+                    all.first.extend(found.first);
+                    all.first.truncate(2);
+                    all.alike.iter_mut().zip(found.alike).for_each(|(all, found)| all.extend(found));
+                }
+                Ok(())
+            })?;
+        }
+        let is_alike = |slot: &usize, form: usize| 2 * all[*slot].alike[form].len() > wanted[form].len();
+        let alike =
+            (0..ALIKE.len()).find_map(|form| Some((form, (0..columns.len()).find(|slot| is_alike(slot, form))?)));
+        let likely = |slot: &usize| Some(columns[*slot]) == named || roles::is_id(&self.fields[columns[*slot]]);
+        let slot = alike.map(|(_, slot)| slot).or_else(|| (0..columns.len()).find(likely)).unwrap_or(0);
+        if let Some(found) = all.get(slot).filter(|found| !found.first.is_empty()) {
+            problem += &format!("; `{}` has {}", self.fields[columns[slot]].name, examples(&found.first));
+        }
+        Ok(match alike {
+            Some((form, _)) => {
+                let are_numbers = texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let remedy = if form == ZEROS && are_numbers {
+                    "pass --id-type number"
+                } else {
+                    "write them alike in both tables"
+                };
+                format!("{problem}, the same but for {}: {remedy}", ALIKE[form].leaves_out)
+            }
+            None => {
+                let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
+                format!(
+                    "{problem}: pass --id-column COLUMN if another holds them, check that both tables are of one graph{few}. There are {}",
+                    choice::names(self.fields)
+                )
+            }
+        })
+    }
 }
+
+/// A simpler way to write ids, in which those of two tables may be the same.
+struct SimpleForm {
+    leaves_out: &'static str,
+    of: fn(&str) -> String,
+}
+
+/// The simple forms of ids; first the one that leaves out least.
+const ALIKE: [SimpleForm; 4] = [
+    SimpleForm { leaves_out: "upper and lower case", of: |id| id.to_lowercase() },
+    SimpleForm { leaves_out: "zeros before numbers", of: |id| id.trim_start_matches('0').to_lowercase() },
+    SimpleForm {
+        leaves_out: "blanks and punctuation",
+        of: |id| id.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect(),
+    },
+    SimpleForm {
+        leaves_out: "what is before or after the digits",
+        of: |id| {
+            let digits: String = id.chars().filter(char::is_ascii_digit).collect();
+            digits.trim_start_matches('0').to_string()
+        },
+    },
+];
+
+/// Place of the form without zeros before numbers.
+const ZEROS: usize = 1;
 
 /// The id in a cell.
 pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
@@ -104,18 +302,4 @@ pub fn id_of(cell: Cell<'_>, kind: IdKind) -> Option<u64> {
         (Cell::Text(text), IdKind::Text) => Some(xxh3_64(text.as_bytes())),
         _ => None,
     }
-}
-
-/// Some ids of the first edges.
-fn sample(edges: &dyn EdgeSource) -> Result<Vec<u64>> {
-    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
-    edges.rewind()?;
-    while batch.sources.is_empty() && edges.next(&mut piece)? {
-        edges.parse(&mut piece, &mut batch)?;
-    }
-    edges.rewind()?;
-    let mut ids: Vec<u64> = batch.sources.iter().zip(&batch.targets).flat_map(|(&u, &v)| [u, v]).take(SAMPLE).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
 }

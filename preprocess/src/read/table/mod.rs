@@ -11,6 +11,7 @@
 //!          multi_hot (lists of features in JSON)
 //!          roles (which column is what, by names and statistics; ids, left_out) ──▶ recipe (how it becomes numbers)
 //!          ──▶ rows (cell by cell) ──▶ features (the numbers)
+//! exchanged    whether the tables of edges and of vertices are, where a conversion failed
 //! predictions  classes that `gsplit infer` wrote, counted
 //! ```
 //!
@@ -25,7 +26,6 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::edges::ValueType;
 use crate::read::bipartite::are_two_kinds;
 use crate::read::options::EdgeTableOptions;
 use crate::read::raw::{Ids, Raw};
@@ -37,6 +37,7 @@ mod column;
 mod columnar;
 mod csv;
 mod ends;
+mod exchanged;
 mod features;
 mod frames;
 mod header;
@@ -57,8 +58,9 @@ mod sheet;
 mod splits;
 mod statistics;
 
+pub use exchanged::exchanged;
 pub use nodes::nodes;
-pub use parts::{TableFormat, by_name};
+pub use parts::{TableFormat, by_name, is_document};
 pub use predictions::predicted_classes;
 pub use statistics::Moments;
 
@@ -150,22 +152,21 @@ fn open_edges(
     options: &EdgeTableOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Raw> {
-    let (files, format) = parts::parts(path, unnamed)?;
-    parts::note_names(path, &files, progress);
+    let (files, format) = parts::parts(path, unnamed, progress)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == TableFormat::Csv {
-        let sheet = Sheet::open(path, &files, options.text)?;
-        let mut fields = with_ids_of(without_index(sheet.fields()), options.text.id_type);
-        keep_named(&mut fields, &sheet, options)?;
+        let sheet = Sheet::open(path, &files, options.text, progress)?;
+        let mut fields = without_index(sheet.fields());
+        // The line of a stray among ids is found where it is read.
+        sheet.mostly_numbers().for_each(|at| fields[at].id = Some(IdKind::Number));
+        let fields = with_ids_of(fields, options.text.id_type);
+        check_named(&fields, &sheet, options)?;
         let choice = choose(path, &fields, sheet.header.is_none(), options);
         let choice = choice.map_err(|error| with_fraction(error, &sheet))?;
-        let mut blank = Vec::new();
         if sheet.header.is_some() && options.edge_columns.is_none() {
             let is_free =
                 |at: &usize| !choice.ids.contains(at) && !choice.values.contains(at) && !fields[*at].is_index();
-            let free: Vec<usize> = (0..fields.len()).filter(is_free).collect();
-            free.iter().try_for_each(|&at| sheet.check_stray(at))?;
-            blank = free.into_iter().filter(|&at| sheet.is_blank(at)).collect();
+            (0..fields.len()).filter(is_free).try_for_each(|at| sheet.check_stray(at))?;
         }
         ask_for_kinds(path, &fields, &choice, options)?;
         match sheet.header {
@@ -174,9 +175,9 @@ fn open_edges(
         }
         note_readings(path, &sheet.readings(), progress);
         let ids = ids_of(path, choice.kind, options)?;
-        return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice).watching(&blank), ids, files));
+        return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
-    let parts = frames::open(&files, format, options.memory)?;
+    let parts = frames::open(path, &files, format, options.memory, progress)?;
     let fields = with_ids_of(without_index(columnar::fields(&parts)?), options.text.id_type);
     note_readings(path, &plain::readings(&parts), progress);
     let choice = choose(path, &fields, false, options)?;
@@ -199,17 +200,12 @@ fn with_ids_of(mut fields: Vec<Field>, id_type: Option<IdKind>) -> Vec<Field> {
     fields
 }
 
-/// Makes columns without a value in the first rows numbers where the options name them, and refuses those with a stray string.
-fn keep_named(fields: &mut [Field], sheet: &Sheet, options: &EdgeTableOptions<'_>) -> Result<()> {
+/// Refuses a stray string among the numbers of a column that the options name.
+fn check_named(fields: &[Field], sheet: &Sheet, options: &EdgeTableOptions<'_>) -> Result<()> {
     let names = options.edge_columns.into_iter().flatten().map(String::as_str).chain(options.edge_weights);
-    for name in names.map(|name| name.split_once('=').map_or(name, |(name, _)| name)) {
-        let Some(at) = fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)) else { continue };
-        sheet.check_stray(at)?;
-        if sheet.is_blank(at) {
-            fields[at].value = Some((ValueType::F64, 1));
-        }
-    }
-    Ok(())
+    let names = names.map(|name| name.split_once('=').map_or(name, |(name, _)| name));
+    let mut places = names.filter_map(|name| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)));
+    places.try_for_each(|at| sheet.check_stray(at))
 }
 
 /// The question for the ends of an edge, with the fraction that keeps a column from being one.
@@ -256,8 +252,7 @@ fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTabl
     progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
     choice::note_index(path, fields, None, progress);
     if options.edge_columns.is_none() {
-        let left_out = choice::left_out(fields, &choice.ids);
-        note_left_out(path, &left_out, "which hold no numbers", progress);
+        choice::note_left_out(path, fields, &choice.ids, "", progress);
     }
 }
 

@@ -22,16 +22,14 @@ use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe}
 
 use super::choice::{self, Field};
 use super::features::{Encoded, EncodedColumn};
-use super::frames;
-use super::ids::find_ids;
+use super::ids::{IdColumn, find_ids};
 use super::labels::{TableLabels, ask_for_commas, labels};
-use super::parts::{self, TableFormat};
+use super::parts;
 use super::recipe;
 use super::roles::{self, Features, Roles};
-use super::rows::Table;
-use super::sheet::Sheet;
+use super::rows::{Cell, Table};
 use super::splits::{SplitIds, splits_by_flag, splits_by_name};
-use super::statistics::{ColumnStatistics, RepeatedRows, survey};
+use super::statistics::{ColumnStatistics, RepeatedRows, as_f64, survey};
 use crate::edges::{EdgeSource, ValueType};
 use crate::memory::Memory;
 use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
@@ -95,24 +93,19 @@ pub fn nodes(
     progress: &dyn Progress,
 ) -> Result<NodeTable> {
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
-    let (files, format) = parts::parts(path, None)?;
-    parts::note_names(path, &files, progress);
-    let bytes = super::total_bytes(&files)?;
-    let table = match format {
-        TableFormat::Csv => {
-            Table::Text(Sheet::open(path, &files, TextOptions { header: None, must_have_header: true, ..text })?)
-        }
-        _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
-    };
+    let (files, format) = parts::parts(path, None, progress)?;
+    let of_text = TextOptions { header: None, must_have_header: true, ..text };
+    let table = Table::of(path, &files, format, of_text, memory, progress)?;
+    if table.is_empty() {
+        return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
+    }
     let fields = table.fields()?;
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
-    let id = match roles.id {
-        Some(id) if options.id_column.is_some() => id,
-        Some(id) if trained.as_ref().is_some_and(|trained| trained.id == fields[id].name) => id,
-        _ => find_ids(path, &table, &fields, &roles, (edges, text.id_type), progress)?,
-    };
+    let is_trained = |id: &usize| trained.as_ref().is_some_and(|trained| trained.id == fields[*id].name);
+    let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
+    let IdColumn { at: id, kind } =
+        find_ids(path, &table, &fields, (&roles, given), (edges, text.id_type), options, progress)?;
     roles.take_id(id);
-    let kind = text.id_type.map_or_else(|| choice::id_kind(path, &fields[id]), Ok)?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
     let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
     let repeated = options.on_duplicate.map(repeated).transpose()?;
@@ -122,6 +115,9 @@ pub fn nodes(
     decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
     if let Some(stray) = &roles.stray {
         table.problem_of(stray.at, &stray.cell, &stray.problem, progress)?;
+    }
+    if trained.is_none() {
+        check_sizes(&table, &roles, &seen, progress)?;
     }
     let split_ids = SplitIds::new(path, memory, options.on_duplicate);
     let splits = match (&roles.masks, roles.split) {
@@ -216,6 +212,26 @@ fn with_missing(
     let problem =
         format!("{problem}; and --fill mean, or a number, for what is missing in {}", choice::names(&lacking));
     Error::Input { path, line, problem }
+}
+
+/// Refuses a number among the features that is too large for a feature: the mean and the deviation would be too, and every other number
+/// nothing beside it.
+fn check_sizes(
+    table: &Table,
+    roles: &Roles,
+    seen: &HashMap<usize, ColumnStatistics>,
+    progress: &dyn Progress,
+) -> Result<()> {
+    const MOST: f64 = f32::MAX as f64;
+    let Features::Scalars(columns) = &roles.features else { return Ok(()) };
+    let is_too_large =
+        |at: &usize| seen.get(at).is_some_and(|seen| seen.numbers.most > MOST || seen.numbers.least < -MOST);
+    let Some(at) = columns.iter().map(|&(at, _)| at).find(is_too_large) else { return Ok(()) };
+    let check = |_: &mut (), _: usize, cell: Cell<'_>| match as_f64(cell).filter(|number| number.abs() > MOST) {
+        Some(number) => Err(format!("{number:e}: expected a number of at most 3.4e38, the largest f32")),
+        None => Ok(()),
+    };
+    table.for_rows(&[at], progress, check, &mut |()| Ok(()))
 }
 
 /// Recipe of a column of lists.

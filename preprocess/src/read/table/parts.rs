@@ -6,7 +6,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::read::text::uncompressed;
+use crate::read::pick::describes;
+use crate::read::text::{name_of, some, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::{Progress, open_file};
 
@@ -70,14 +71,28 @@ pub fn by_name(path: &Path) -> Option<TableFormat> {
     }
 }
 
+/// Whether a file in a folder of parts only describes the table, by its name.
+pub fn is_document(path: &Path) -> bool {
+    by_name(path).is_none() && (describes(path) || path.extension().is_some_and(|ending| ending == "json"))
+}
+
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder but
-/// those whose names start with `_` or `.`. A file whose content and name say nothing is `unnamed`. Fails when there is none,
-/// or when they differ in format.
-pub fn parts(path: &Path, unnamed: Option<TableFormat>) -> Result<(Vec<PathBuf>, TableFormat)> {
+/// documents, which are listed, and those whose names start with `_` or `.`. A file whose content and name say nothing is `unnamed`.
+/// Fails when there is none, or when they differ in format.
+pub fn parts(
+    path: &Path,
+    unnamed: Option<TableFormat>,
+    progress: &dyn Progress,
+) -> Result<(Vec<PathBuf>, TableFormat)> {
     let mut files = Vec::new();
     if path.is_dir() {
         files_below(path, 0, &mut files)?;
         files.sort();
+        let documents: Vec<PathBuf> = files.extract_if(.., |file| is_document(file)).collect();
+        if !documents.is_empty() {
+            let names: Vec<String> = documents.iter().map(|file| name_of(file)).collect();
+            progress.decide(&format!("{}: passed over {}, no tables by their names", path.display(), some(&names)));
+        }
     } else {
         files.push(path.to_path_buf());
     }
@@ -116,20 +131,50 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
     Ok(())
 }
 
-/// Says which files of the folder at `path` are read as one table, where their names begin with different words: they may be edges of
-/// several kinds.
-pub fn note_names(path: &Path, files: &[PathBuf], progress: &dyn Progress) {
-    const SHOWN: usize = 5;
-    let mut of_word: BTreeMap<String, String> = BTreeMap::new();
-    for name in files.iter().filter_map(|file| file.file_name()?.to_str()) {
-        let word = name.chars().take_while(|letter| letter.is_alphabetic()).collect();
-        of_word.entry(word).or_insert_with(|| name.to_string());
+/// The first of `files` for each word that their names begin with: parts of one table mostly differ in numbers only.
+fn names_by_word(files: &[PathBuf]) -> BTreeMap<String, usize> {
+    let mut of_word = BTreeMap::new();
+    for (at, file) in files.iter().enumerate() {
+        let word = name_of(file).chars().take_while(|letter| letter.is_alphabetic()).collect();
+        of_word.entry(word).or_insert(at);
     }
-    if of_word.len() > 1 {
-        let more = if of_word.len() > SHOWN { ", ..." } else { "" };
-        let names: Vec<String> = of_word.into_values().take(SHOWN).collect();
-        progress.decide(&format!("{}: parts of one table are {}{more}", path.display(), names.join(", ")));
+    of_word
+}
+
+/// Refuses `files` whose names begin with different words and whose columns differ: they are several tables. Where only their names
+/// differ, it prints that they are read as one. `columns` reads the names of the columns of a file.
+pub fn check_one_table(
+    path: &Path,
+    files: &[PathBuf],
+    progress: &dyn Progress,
+    columns: impl Fn(usize) -> Result<Vec<String>>,
+) -> Result<()> {
+    const SHOWN: usize = 4;
+    let of_word = names_by_word(files);
+    if of_word.len() < 2 {
+        return Ok(());
     }
+    let mut tables: Vec<(usize, Vec<String>)> = Vec::new();
+    for at in of_word.into_values() {
+        tables.push((at, columns(at)?));
+    }
+    let has_all = |one: &[String], other: &[String]| other.iter().all(|name| one.contains(name));
+    let first = tables[0].1.clone();
+    if tables.iter().all(|(_, names)| has_all(&first, names) || has_all(names, &first)) {
+        let names: Vec<String> = tables.iter().map(|&(at, _)| name_of(&files[at])).collect();
+        progress.decide(&format!("{}: parts of one table are {}", path.display(), some(&names)));
+        return Ok(());
+    }
+    let shown = tables.iter().take(SHOWN).map(|(at, names)| {
+        let names: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        format!("{} has {}", name_of(&files[*at]), names.join(", "))
+    });
+    let problem = format!(
+        "its files have different columns, so they are several tables and not parts of one ({}): name a table of edges as INPUT and one of \
+         vertices with --nodes; gsplit has no types of vertices or edges yet (docs/limits.md)",
+        shown.collect::<Vec<_>>().join("; ")
+    );
+    Err(Error::input(path, problem))
 }
 
 /// Names of columns that lie in folder names, as `year` in `year=2020/part-0.parquet`.
@@ -147,6 +192,8 @@ pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use gsplit_store::NoProgress;
+
     use super::*;
 
     #[test]
@@ -159,7 +206,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, b"PAR1").unwrap();
         }
-        let (files, format) = parts(&table, None).unwrap();
+        let (files, format) = parts(&table, None, &NoProgress).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
         assert_eq!(format, TableFormat::Parquet);
@@ -187,9 +234,9 @@ mod tests {
             ("x.feather", "version 2"),
             ("absent.parquet", "check the path"),
         ] {
-            let message = parts(&path(name), None).unwrap_err().to_string();
+            let message = parts(&path(name), None, &NoProgress).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(expected), "{message}");
         }
-        assert_eq!(parts(&path("notes.md"), Some(TableFormat::Csv)).unwrap().1, TableFormat::Csv);
+        assert_eq!(parts(&path("notes.md"), Some(TableFormat::Csv), &NoProgress).unwrap().1, TableFormat::Csv);
     }
 }

@@ -102,6 +102,8 @@ pub fn by(
             Error::input(path, format!("column `{column}`: expected {expected}, as in the table of the recipe"))
         });
         match feature.encoding {
+            // All of an empty column is missing.
+            FeatureEncoding::Number { .. } if field.is_empty => {}
             FeatureEncoding::Number { .. } if field.value.is_none() || field.list => return Err(wrong("numbers")),
             FeatureEncoding::List { width } if field.value.is_none_or(|(_, found)| found != width as usize) => {
                 return Err(wrong(&format!("lists of {width} numbers")));

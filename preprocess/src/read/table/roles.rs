@@ -98,17 +98,24 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
     let id = choice::named(path, fields, options.id_column.as_deref(), "--id-column")?;
     let in_recipe = |name: &String| fields.iter().position(|field| field.name == *name);
     let id = id.or_else(|| in_recipe(&trained?.id).filter(|&at| fields[at].id.is_some()));
-    let id = id.or_else(|| find(&ID_NAMES, &|at| fields[at].id.is_some()));
+    // A column that is named as the label holds the ids of no vertex.
+    let is_label =
+        |at: usize| options.label_column.iter().flatten().any(|name| fields[at].name.eq_ignore_ascii_case(name));
+    let id = id.or_else(|| find(&ID_NAMES, &|at| fields[at].id.is_some() && !is_label(at)));
     if fields.iter().all(|field| field.id.is_none()) {
         let problem = "expected a column of ids, integers or strings";
         return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
     }
     let labels = match trained.filter(|_| options.label_column.is_none()) {
         // New vertices may have no label, or not yet.
-        Some(trained) => Some(trained.label.iter().map(in_recipe).collect::<Option<Vec<usize>>>().unwrap_or_default()),
+        Some(trained) => {
+            let found: Option<Vec<usize>> = trained.label.iter().map(in_recipe).collect();
+            Some(found.filter(|found| !found.iter().all(|&at| fields[at].is_empty)).unwrap_or_default())
+        }
         None => labels(path, fields, &plain, id, options)?,
     };
-    let has_all = |names: &[String]| !names.is_empty() && names.iter().all(|name| in_recipe(name).is_some());
+    let has_values = |name: &String| in_recipe(name).is_some_and(|at| !fields[at].is_empty);
+    let has_all = |names: &[String]| !names.is_empty() && names.iter().all(has_values);
     let kept = trained.map(|trained| &trained.splits[..]).filter(|names| has_all(names));
     let said = options.split_column.as_deref().or(kept);
     let (split, masks) = match said {
@@ -175,10 +182,13 @@ fn labels(
             some => some,
         };
         if let Some(at) = named.iter().find(|at| !can(at)) {
-            let problem = format!("column `{}`: expected numbers or strings, for --label-column", fields[*at].name);
-            return Err(Error::input(path, problem));
+            return Err(choice::unlike(path, &fields[*at], "numbers or strings, for --label-column"));
         }
         found.extend(named);
+    }
+    if let Some(id) = id.filter(|id| found.contains(id)) {
+        let problem = format!("column `{}` holds the ids: name another with --label-column, or none", fields[id].name);
+        return Err(Error::input(path, problem));
     }
     found.sort_unstable();
     found.dedup();
@@ -270,6 +280,9 @@ fn features(
         let found: Vec<usize> = named.iter().copied().filter(|&at| usable(at)).collect();
         if found.is_empty() {
             let problem = match named.first() {
+                Some(&at) if fields[at].is_empty => {
+                    return Err(choice::unlike(path, &fields[at], "numbers, for --feature-columns"));
+                }
                 Some(&at) => format!(
                     "--feature-columns: column `{0}` holds no numbers: pass --encode {0}=onehot or {0}=code",
                     fields[at].name
@@ -479,7 +492,11 @@ impl Roles {
         let told = self.left_out.iter().map(|(at, why)| (*at, why.clone()));
         let others = (0..fields.len()).filter(|at| !used.contains(at) && !fields[*at].is_index());
         let why = |at: usize| {
-            let why = if fields[at].value.is_some() { "is a column of its own" } else { "holds no numbers" };
+            let why = match &fields[at] {
+                field if field.value.is_some() => "is a column of its own",
+                field if field.is_empty => "is empty in every row",
+                _ => "holds no numbers",
+            };
             (at, why.to_string())
         };
         let mut all: Vec<(usize, String)> = told.chain(others.map(why)).collect();
@@ -513,7 +530,7 @@ impl Roles {
             progress.decide(&format!("{}: `{}` is no feature: it {why}{kept}", path.display(), fields[*at].name));
         }
         let used = [self.taken(), self.feature_places()].concat();
-        let why = "which hold no numbers (--encode COLUMN=onehot makes features of strings)";
-        super::note_left_out(path, &choice::left_out(fields, &used), why, progress);
+        let encode = " (--encode COLUMN=onehot makes features of strings)";
+        choice::note_left_out(path, fields, &used, encode, progress);
     }
 }

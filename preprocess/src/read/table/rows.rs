@@ -1,5 +1,6 @@
 //! Rows of a table, whatever its format, cell by cell: what the encoders of [`super::features`] and the search for ids look at.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::DataType;
@@ -11,9 +12,12 @@ use super::column::{FrameColumn, TextColumn};
 use super::columnar::{self, Columnar, at_row};
 use super::csv::Text;
 use super::frames::{self, Frames};
+use super::parts::{self, TableFormat};
 use super::plain;
 use super::sheet::Sheet;
 use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
+use crate::memory::Memory;
+use crate::read::options::TextOptions;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::read::text::line;
@@ -43,11 +47,49 @@ pub enum Table {
 }
 
 impl Table {
+    /// Opens the table at `path`, a file or a folder of parts.
+    pub fn open(path: &Path, text: TextOptions, memory: Memory, progress: &dyn Progress) -> Result<Self> {
+        let (files, format) = parts::parts(path, Some(TableFormat::Csv), progress)?;
+        Self::of(path, &files, format, text, memory, progress)
+    }
+
+    /// Opens the table at `path`, whose parts are `files` in `format`.
+    pub fn of(
+        path: &Path,
+        files: &[PathBuf],
+        format: TableFormat,
+        text: TextOptions,
+        memory: Memory,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let bytes = super::total_bytes(files)?;
+        Ok(match format {
+            TableFormat::Csv => Self::Text(Sheet::open(path, files, text, progress)?),
+            _ => Self::Frames(frames::open(path, files, format, memory, progress)?, bytes),
+        })
+    }
+
+    /// Bytes of its files.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Frames(_, bytes) => *bytes,
+            Self::Text(sheet) => sheet.bytes,
+        }
+    }
+
     /// Its columns.
     pub fn fields(&self) -> Result<Vec<Field>> {
         match self {
             Self::Frames(parts, _) => columnar::fields(parts),
             Self::Text(sheet) => Ok(sheet.fields()),
+        }
+    }
+
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Frames(..) => self.num_rows() == Some(0),
+            Self::Text(sheet) => sheet.is_empty(),
         }
     }
 

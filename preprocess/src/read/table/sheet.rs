@@ -3,22 +3,34 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use super::choice::{Field, IdKind};
+use gsplit_store::Progress;
+
+use super::choice::{Field, IdKind, check_names};
 use super::header::{self, Header};
+use super::parts;
 use crate::edges::{Piece, ValueType};
 use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
-use crate::read::text::line::Delimiter;
-use crate::read::text::sketch::{Fields, Sketch, is_comment};
+use crate::read::text::line::{Delimiter, cells, fields};
+use crate::read::text::sketch::{Fields, MAX_LINES, Sketch, is_comment};
 use crate::read::text::style::{DateOrder, Decimal, Style, styles};
-use crate::read::text::value::{CellKind, widened};
-use crate::read::text::{TextStream, lines, name_of};
+use crate::read::text::value::{CellKind, is_missing, widened};
+use crate::read::text::{BYTE_ORDER_MARK, TextStream, lines, name_of, read_pieces};
 use crate::{Error, Result};
 
 /// Reading of a column of dates.
 pub const DATES: &str = "dates, read as days since 1970-01-01";
 
-/// Cells of a column among the first rows.
+/// Numbers for each string from which on a column holds numbers, and the strings are strays.
+const NUMBERS_PER_STRAY: u64 = 10;
+
+/// A line: the place of its file among the parts, and its number there.
+type Line = (usize, u64);
+
+/// A cell of a column, and its line.
+type Value<'a> = (Line, Cow<'a, [u8]>);
+
+/// The first values of a column: those in the first rows, or, where these have none, the first values below them.
 #[derive(Clone, Debug, Default)]
 struct ColumnSample {
     /// Whether one is another number by its style.
@@ -28,15 +40,15 @@ struct ColumnSample {
     /// Number of those with a fraction.
     fractions: u64,
     /// First of them, with its line.
-    fraction: Option<(u64, String)>,
+    fraction: Option<(Line, String)>,
     /// Number of strings.
     strings: u64,
     /// First of them, with its line.
-    stray: Option<(u64, String)>,
+    stray: Option<(Line, String)>,
 }
 
 impl ColumnSample {
-    fn look_at(&mut self, line: u64, cell: &[u8], is_restyled: bool) {
+    fn look_at(&mut self, line: Line, cell: &[u8], is_restyled: bool) {
         self.is_restyled |= is_restyled;
         let kind = widened(CellKind::Empty, cell);
         self.numbers += u64::from(kind.value().is_some());
@@ -62,12 +74,12 @@ pub struct Sheet {
     pub delimiter: Delimiter,
     /// The line of every part that names the columns. `None`: each line that is no comment is a row.
     pub header: Option<Header>,
+    /// The lines above it that are titles.
+    titles: Vec<(u64, Vec<u8>)>,
     /// Style of the cells of every column.
     styles: Vec<Style>,
-    /// Contents of every column in the first rows.
+    /// The first values of every column.
     samples: Vec<ColumnSample>,
-    /// The part that they are of.
-    sampled: PathBuf,
     /// Type of ids, where the user says it.
     pub id_type: Option<IdKind>,
     /// Name and content of every column.
@@ -78,12 +90,22 @@ pub struct Sheet {
     pub num_rows: u64,
 }
 
+/// The text of a cell that may be a name, without the byte order mark and the quotes of a joined file.
+fn as_name(cell: &[u8]) -> &[u8] {
+    let cell = cell.trim_ascii();
+    let cell = cell.strip_prefix(BYTE_ORDER_MARK).unwrap_or(cell);
+    let cell = cell.strip_prefix(b"\"").unwrap_or(cell);
+    cell.strip_suffix(b"\"").unwrap_or(cell)
+}
+
 impl Sheet {
     /// Reads the header and the first rows of the table whose parts are `files`. Columns without names are called 1, 2, 3 ...
-    pub fn open(path: &Path, files: &[PathBuf], options: TextOptions) -> Result<Self> {
+    ///
+    /// The type of a column is that of its first values. Where the first rows have none, all files are read for them once.
+    pub fn open(path: &Path, files: &[PathBuf], options: TextOptions, progress: &dyn Progress) -> Result<Self> {
         let bytes = super::total_bytes(files)?;
         let mut found: Option<Self> = None;
-        for file in files {
+        for (part, file) in files.iter().enumerate() {
             let (mut stream, mut piece) = (TextStream::open(file)?, Piece::default());
             if !stream.next(&mut piece)? {
                 continue;
@@ -96,18 +118,35 @@ impl Sheet {
             };
             let sheet = match &mut found {
                 Some(sheet) => sheet,
-                None => found.insert(Self::of_sketch(file, &sketch, options, (files, bytes))?),
+                None => {
+                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, (files, bytes))?);
+                    sheet.note_titles(file, progress);
+                    parts::check_one_table(path, files, progress, |at| sheet.names_of(&files[at]))?;
+                    sheet
+                }
             };
-            let first_row = sheet.first_row();
-            if sheet.sample == 0 {
-                sheet.sampled.clone_from(file);
-                sheet.styles = sheet.styles_of(&sketch, options).map_err(|question| Error::input(file, question))?;
-            }
-            // Behind a line that cannot be cut lies what belongs to it.
+            // Lines after one that cannot be cut belong to it.
             let end = sketch.problem.as_ref().map_or(u64::MAX, |(number, _)| *number);
-            for (number, row) in sketch.rows.iter().filter(|(number, _)| (first_row..end).contains(number)) {
-                sheet.look_at(*number, row).map_err(|problem| Error::line(file, *number, problem))?;
+            let rows: Vec<&(u64, Fields<'_>)> =
+                sketch.rows.iter().filter(|(number, _)| (sheet.first_row()..end).contains(number)).collect();
+            for (number, row) in &rows {
+                let checked = sheet.check_repeated(row).and_then(|()| sheet.check_count(row.len()));
+                checked.map_err(|problem| Error::line(file, *number, problem))?;
             }
+            let first_values = |at: usize| -> Vec<Value<'_>> {
+                let cells = rows.iter().map(|(number, row)| ((part, *number), Cow::Borrowed(row[at].trim_ascii())));
+                cells.collect()
+            };
+            let mut values: Vec<_> = (0..sheet.columns.len()).map(first_values).collect();
+            let is_blank = |at: &usize| values[*at].iter().all(|(_, cell)| is_missing(cell));
+            let blank: Vec<usize> = (0..values.len()).filter(is_blank).collect();
+            if !rows.is_empty() && !blank.is_empty() {
+                for (&at, late) in blank.iter().zip(sheet.late_values(&blank, progress)?) {
+                    values[at].extend(late);
+                }
+            }
+            sheet.look_at(&values, options).map_err(|question| Error::input(file, question))?;
+            sheet.sample += rows.len();
             if let Some((number, problem)) = sketch.problem {
                 return Err(Error::line(file, number, problem));
             }
@@ -133,10 +172,15 @@ impl Sheet {
             Err(_) if options.must_have_header => header::find(sketch, Some(Answer::Yes)),
             found => found,
         };
-        let header = header.map_err(|question| Error::input(file, question))?;
-        if header.is_none() && options.must_have_header {
-            let line = sketch.rows.first().map_or(1, |(line, _)| *line);
-            return Err(Error::line(file, line, "expected a header line with the names of the columns, found numbers"));
+        let mut header = header.map_err(|question| Error::input(file, question))?;
+        match &mut header {
+            Some(header) => header.is_certain |= options.must_have_header,
+            None if options.must_have_header => {
+                let line = sketch.rows.first().map_or(1, |(line, _)| *line);
+                let problem = "expected a header line with the names of the columns, found numbers";
+                return Err(Error::line(file, line, problem));
+            }
+            None => {}
         }
         let names = match &header {
             Some(Header { line, text, .. }) => {
@@ -147,15 +191,19 @@ impl Sheet {
                 (1..=count).map(|column| column.to_string()).collect()
             }
         };
+        check_names(&names).map_err(|problem| match &header {
+            Some(header) => Error::line(file, header.line, problem),
+            None => Error::input(file, problem),
+        })?;
         let columns: Vec<_> = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
         Ok(Self {
             files: files.to_vec(),
             bytes,
             delimiter,
             header,
+            titles: sketch.titles.iter().map(|&(number, line)| (number, line.to_vec())).collect(),
             styles: Vec::new(),
             samples: vec![ColumnSample::default(); columns.len()],
-            sampled: file.to_path_buf(),
             id_type: options.id_type,
             columns,
             sample: 0,
@@ -163,37 +211,104 @@ impl Sheet {
         })
     }
 
-    /// Looks at a row, which is line `number`.
-    fn look_at(&mut self, number: u64, row: &Fields<'_>) -> Result<(), String> {
-        self.check_count(row.len())?;
-        for (at, (((_, kind), cell), style)) in self.columns.iter_mut().zip(row).zip(&self.styles).enumerate() {
-            let cell = cell.trim_ascii();
-            // A number in another style counts as a fraction. Whoever reads the column refuses it.
-            let plain = style.plain(cell);
-            let is_restyled = plain.as_ref().is_ok_and(|plain| **plain != *cell);
-            let plain = plain.unwrap_or(Cow::Borrowed(b"0.5"));
-            self.samples[at].look_at(number, &plain, is_restyled);
-            *kind = widened(*kind, &plain);
+    /// Decides the styles and the contents of the columns by these `values` of each.
+    fn look_at(&mut self, values: &[Vec<Value<'_>>], options: TextOptions) -> Result<(), String> {
+        let mut columns: Vec<(&str, Vec<&[u8]>)> = Vec::new();
+        for ((name, _), values) in self.columns.iter().zip(values) {
+            columns.push((name, values.iter().map(|(_, cell)| &**cell).collect()));
         }
-        self.sample += 1;
+        self.styles = styles(&columns, options.decimal, options.date_order)?;
+        for (at, values) in values.iter().enumerate() {
+            for (line, cell) in values {
+                // A number in another style counts as a fraction. Reading the column refuses it.
+                let plain = self.styles[at].plain(cell);
+                let is_restyled = plain.as_ref().is_ok_and(|plain| **plain != **cell);
+                let plain = plain.unwrap_or(Cow::Borrowed(b"0.5"));
+                self.samples[at].look_at(*line, &plain, is_restyled);
+                self.columns[at].1 = widened(self.columns[at].1, &plain);
+            }
+        }
         Ok(())
     }
 
-    /// Whether column `at` has nothing in the first rows.
-    pub fn is_blank(&self, at: usize) -> bool {
-        self.sample > 0 && matches!(self.columns[at].1, CellKind::Empty | CellKind::Missing)
+    /// The first values of the columns at `blank`, of which the first rows have none, by one pass over all files.
+    fn late_values(&self, blank: &[usize], progress: &dyn Progress) -> Result<Vec<Vec<Value<'static>>>> {
+        let mut all: Vec<Vec<Value<'static>>> = vec![Vec::new(); blank.len()];
+        let last = blank.last().copied().unwrap_or(0);
+        for (part, file) in self.files.iter().enumerate() {
+            let parse = |piece: &Piece| {
+                let mut found = vec![Vec::new(); blank.len()];
+                for (number, line) in lines(piece) {
+                    let take = |at: usize, cell: Cow<'_, [u8]>| {
+                        let cell = cell.trim_ascii();
+                        if let Ok(slot) = blank.binary_search(&at)
+                            && !is_missing(cell)
+                            && found[slot].len() < MAX_LINES
+                        {
+                            found[slot].push(((part, number), Cow::Owned(cell.to_vec())));
+                        }
+                        at < last
+                    };
+                    let row = self.row(number, line);
+                    let taken = row.and_then(|row| row.map_or(Ok(()), |row| fields(row, self.delimiter, take)));
+                    taken.map_err(|problem| Error::line(file, number, problem))?;
+                }
+                Ok(found)
+            };
+            read_pieces(file, progress, parse, |found: Vec<Vec<Value<'static>>>| {
+                for (all, found) in all.iter_mut().zip(found) {
+                    let room = MAX_LINES - all.len();
+                    all.extend(found.into_iter().take(room));
+                }
+                Ok(())
+            })?;
+            if all.iter().all(|values| values.len() == MAX_LINES) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Prints which lines above the header are skipped.
+    fn note_titles(&self, file: &Path, progress: &dyn Progress) {
+        if let (Some((_, first)), Some(header)) = (self.titles.first(), &self.header) {
+            let (file, first, line) = (file.display(), shown(first.trim_ascii()), header.line);
+            progress.decide(&format!("{file}: the header is line {line}: skipped the lines above it, such as {first}"));
+        }
+    }
+
+    /// Names of the columns in the header of `file`, where this table has one.
+    fn names_of(&self, file: &Path) -> Result<Vec<String>> {
+        let Some(header) = &self.header else { return Ok(Vec::new()) };
+        let mut piece = Piece::default();
+        TextStream::open(file)?.next(&mut piece)?;
+        let line = lines(&piece).find(|(number, line)| *number >= header.line && !line.trim_ascii().is_empty());
+        Ok(line.and_then(|(_, line)| header::names_in(line, self.delimiter).ok()).unwrap_or_default())
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.sample == 0
+    }
+
+    /// The columns of numbers among which a few strings are: ids, if the strings are strays.
+    pub fn mostly_numbers(&self) -> impl Iterator<Item = usize> {
+        let mostly = |sample: &ColumnSample| {
+            sample.strings > 0 && sample.fractions == 0 && sample.numbers >= NUMBERS_PER_STRAY * sample.strings
+        };
+        (0..self.samples.len()).filter(move |&at| mostly(&self.samples[at]))
     }
 
     /// Refuses a string in column `at`, whose first rows hold numbers for the most part.
     pub fn check_stray(&self, at: usize) -> Result<()> {
         let (sample, name) = (&self.samples[at], &self.columns[at].0);
         match &sample.stray {
-            Some((line, cell)) if sample.numbers > sample.strings => {
+            Some(((part, line), cell)) if sample.numbers > sample.strings => {
                 let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {cell}: mend it, or name the columns to keep with \
+                    "column `{name}` holds numbers for the most part, and {cell}: fix it, or name the columns to keep with \
                      --edge-columns, or none"
                 );
-                Err(Error::line(&self.sampled, *line, problem))
+                Err(Error::line(&self.files[*part], *line, problem))
             }
             _ => Ok(()),
         }
@@ -204,7 +319,7 @@ impl Sheet {
         let columns = self.columns.iter().zip(&self.samples);
         let mut mixed = columns.filter(|(_, sample)| 2 * sample.fractions <= sample.numbers);
         mixed.find_map(|((name, _), sample)| {
-            let (line, cell) = sample.fraction.as_ref()?;
+            let ((_, line), cell) = sample.fraction.as_ref()?;
             Some(format!("; `{name}` has {cell} in line {line}"))
         })
     }
@@ -212,20 +327,6 @@ impl Sheet {
     /// Number of the first line that may be a row.
     fn first_row(&self) -> u64 {
         self.header.as_ref().map_or(1, |header| header.line + 1)
-    }
-
-    /// The style of every column by the rows of `sketch`.
-    fn styles_of(&self, sketch: &Sketch<'_>, options: TextOptions) -> Result<Vec<Style>, String> {
-        let rows = || sketch.rows.iter().filter(|(number, _)| *number >= self.first_row()).map(|(_, row)| row);
-        let columns: Vec<(&str, Vec<&[u8]>)> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(at, (name, _))| {
-                (name.as_str(), rows().filter_map(|row| row.get(at)).map(|cell| cell.trim_ascii()).collect())
-            })
-            .collect();
-        styles(&columns, options.decimal, options.date_order)
     }
 
     /// The line of row `row`, from 0, as messages name it: found by reading the lines once more.
@@ -328,6 +429,7 @@ impl Sheet {
                 },
                 list: false,
                 is_fractional: *kind == CellKind::Whole,
+                is_empty: matches!(kind, CellKind::Empty | CellKind::Missing),
             }
         };
         let mut fields: Vec<Field> = self.columns.iter().zip(&self.styles).map(field).collect();
@@ -343,7 +445,7 @@ impl Sheet {
         let text = line.trim_ascii();
         match &self.header {
             _ if text.is_empty() => Ok(None),
-            Some(header) if number < header.line && is_comment(text) => Ok(None),
+            Some(header) if number < header.line && (is_comment(text) || self.is_title(number, line)) => Ok(None),
             Some(header) if number <= header.line => match text == header.text.trim_ascii() {
                 true => Ok(None),
                 false => Err(format!(
@@ -353,7 +455,40 @@ impl Sheet {
                 )),
             },
             None if is_comment(text) => Ok(None),
+            Some(header) if self.may_repeat(header, text) => {
+                self.check_repeated(&cells(line, self.delimiter)?).map(|()| Some(line))
+            }
             _ => Ok(Some(line)),
+        }
+    }
+
+    /// Whether line `number` is a title, as in the first part.
+    fn is_title(&self, number: u64, line: &[u8]) -> bool {
+        self.titles.iter().any(|(of, title)| *of == number && title == line)
+    }
+
+    /// Whether `text` begins as the header does. Few rows do, and those are cut into cells and compared.
+    fn may_repeat(&self, header: &Header, text: &[u8]) -> bool {
+        let first = self.columns.first().map_or(&b""[..], |(name, _)| name.as_bytes());
+        match first.is_empty() {
+            true => text == header.text.trim_ascii(),
+            false => as_name(text).get(..first.len()).is_some_and(|start| start.eq_ignore_ascii_case(first)),
+        }
+    }
+
+    /// Refuses a row that is the header once more, as joined files leave it.
+    fn check_repeated(&self, row: &[Cow<'_, [u8]>]) -> Result<(), String> {
+        let Some(header) = &self.header else { return Ok(()) };
+        let is_same = |(cell, (name, _)): (&Cow<'_, [u8]>, &(String, CellKind))| {
+            as_name(cell).eq_ignore_ascii_case(name.as_bytes())
+        };
+        match row.len() == self.columns.len() && row.iter().zip(&self.columns).all(is_same) {
+            false => Ok(()),
+            true if !header.is_certain => Err(header::question(&self.columns[0].0, header.line)),
+            true => Err(format!(
+                "the header of line {} once more, as files leave it that were joined with their headers: remove this line",
+                header.line
+            )),
         }
     }
 }

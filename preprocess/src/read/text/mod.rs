@@ -15,4 +15,7 @@ mod stream;
 pub mod style;
 pub mod value;
 
-pub use stream::{TextPieces, TextStream, first_line, is_compressed, lines, name_of, read_pieces, some, uncompressed};
+pub use stream::{
+    BYTE_ORDER_MARK, TextPieces, TextStream, check_encoding, first_line, is_compressed, lines, name_of, read_pieces,
+    some, uncompressed,
+};

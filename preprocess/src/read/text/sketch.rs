@@ -12,11 +12,12 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::BYTE_ORDER_MARK;
 use super::field::{is_padded, real, shown, unsigned};
 use super::line::{Delimiter, cells};
 
 /// Lines that are looked at.
-const MAX_LINES: usize = 1000;
+pub const MAX_LINES: usize = 1000;
 /// Lines from which a file of ids and labels is told.
 const FEW_LINES: usize = 8;
 /// Columns of an edge list at most.
@@ -33,6 +34,8 @@ pub struct Sketch<'a> {
     pub rows: Vec<(u64, Fields<'a>)>,
     /// The first of them as it stands.
     pub first: &'a [u8],
+    /// Lines above the header that are titles, with their numbers.
+    pub titles: Vec<(u64, &'a [u8])>,
     /// The last comment before them, with its number.
     pub comment: Option<(u64, &'a [u8])>,
     /// Whether all rows have as many fields.
@@ -62,7 +65,7 @@ pub fn is_comment(line: &[u8]) -> bool {
 impl<'a> Sketch<'a> {
     /// Cuts the whole lines of `head` by `delimiter`, or by the one that suits them.
     pub fn of(head: &'a [u8], delimiter: Option<Delimiter>) -> Self {
-        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
         let (mut lines, mut comment) = (Vec::new(), None);
         for (number, line) in (1..).zip(head.split(|&byte| byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -77,6 +80,8 @@ impl<'a> Sketch<'a> {
             }
         }
         let delimiter = delimiter.unwrap_or_else(|| suiting(&lines));
+        let rest = lines.split_off(titles(&lines, delimiter));
+        let (titles, lines) = (lines, rest);
         let (mut rows, mut problem) = (Vec::new(), None);
         for &(number, line) in &lines {
             match cells(line, delimiter) {
@@ -90,6 +95,7 @@ impl<'a> Sketch<'a> {
             delimiter,
             rows,
             first,
+            titles,
             comment,
             problem,
             is_even,
@@ -203,8 +209,34 @@ fn suiting(lines: &[(u64, &[u8])]) -> Delimiter {
         let first = counts(delimiter).next().unwrap_or(0);
         first > 1 && counts(delimiter).all(|count| count == first)
     };
+    let below_titles = || Delimiter::ALL.into_iter().find(|&delimiter| titles(lines, delimiter) > 0);
     let most = || Delimiter::ALL.into_iter().max_by_key(|&delimiter| counts(delimiter).sum::<usize>());
-    Delimiter::ALL.into_iter().find(is_even).or_else(most).unwrap_or(Delimiter::Blanks)
+    Delimiter::ALL.into_iter().find(is_even).or_else(below_titles).or_else(most).unwrap_or(Delimiter::Blanks)
+}
+
+/// Number of `lines` above the header that are titles: text in at most half of the fields that all lines from the header on have. The
+/// header has words in all of its fields.
+fn titles(lines: &[(u64, &[u8])], delimiter: Delimiter) -> usize {
+    const MAX_TITLES: usize = 10;
+    let cut = |(_, line): &(u64, &'_ [u8])| -> Option<Vec<String>> {
+        let cells = cells(line, delimiter).ok()?;
+        Some(cells.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii()).into_owned()).collect())
+    };
+    let filled = |cells: &[String]| cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
+    let Some(fields) = lines.last().and_then(cut).map(|cells| cells.len()).filter(|&fields| fields >= 2) else {
+        return 0;
+    };
+    let is_title = |line: &&(u64, &[u8])| cut(line).is_some_and(|cells| 2 * filled(&cells) <= fields);
+    let count = lines.iter().take(MAX_TITLES + 1).take_while(is_title).count();
+    let is_number = |cell: &String| real::<f64>(cell.as_bytes()).is_some();
+    let has_title = || lines.first().and_then(cut).is_some_and(|cells| !cells[0].is_empty() && !is_number(&cells[0]));
+    if count == 0 || count > MAX_TITLES || count + 1 >= lines.len() || !has_title() {
+        return 0;
+    }
+    let is_even = || lines[count..].iter().all(|line| cut(line).is_some_and(|cells| cells.len() == fields));
+    let is_header = cut(&lines[count])
+        .is_some_and(|cells| cells[..filled(&cells)].iter().all(|cell| !cell.is_empty() && !is_number(cell)));
+    if is_header && is_even() { count } else { 0 }
 }
 
 #[cfg(test)]
@@ -227,6 +259,25 @@ mod tests {
             ("1,2\n3\n4,5,6\n", ","),
         ] {
             assert_eq!(Sketch::of(text.as_bytes(), None).delimiter.to_string(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn titles_above_the_header_are_no_rows() {
+        for (text, expected) in [
+            ("Customers of 2024\nas of May, all\nid,age,city,plan\n1,2,Rome,a\n", 2),
+            ("Customers,,,\n,,,\nid,age,city,plan\n1,2,Rome,a\n", 2),
+            ("Edges of a graph\nsrc\tdst\na b\tc\n", 1),
+            ("id,age,city,plan\n1,2,Rome,a\n", 0),
+            ("id,age,,\n1,2,,\n", 0),
+            ("a b c\n1 a b c\n2 a b c\n", 0),
+            ("Title\n1,2\n3,4\n", 0),
+            ("5\n1 2 3 4\n2 1\n", 0),
+            ("Title\nsrc,dst\n", 0),
+        ] {
+            let sketch = Sketch::of(text.as_bytes(), None);
+            assert_eq!(sketch.titles.len(), expected, "{text:?}");
+            assert!(expected == 0 || sketch.rows[0].0 == expected as u64 + 1, "{text:?}");
         }
     }
 

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Longest line accepted. What is longer is no text file of numbers.
 const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
+/// The mark that some editors leave before UTF-8.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time from a compressed file.
 const COMPRESSED_BUFFER: usize = 1 << 18;
 
@@ -117,8 +119,7 @@ impl TextStream {
         }
         let mut rest = Vec::new();
         if compression.is_none() {
-            // The byte order mark some editors leave is no text.
-            rest.extend_from_slice(head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head));
+            rest.extend_from_slice(head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&head));
         }
         let done = Arc::new(AtomicU64::new(head.len() as u64));
         let file = Watched { file, done: done.clone() };
@@ -143,6 +144,9 @@ impl TextStream {
         let read = (&mut self.text).take(wanted as u64).read_to_end(&mut piece.bytes);
         let read = read.map_err(|error| self.cannot_read(error))?;
         piece.start = self.next_line;
+        if self.next_line == 1 {
+            check_encoding(&self.path, &piece.bytes)?;
+        }
         if read == wanted {
             // More may follow: keep the line that is cut for the next piece.
             let end = memchr::memrchr(b'\n', &piece.bytes).map_or(0, |at| at + 1);
@@ -238,6 +242,21 @@ impl TextPieces {
     pub fn bytes_done(&self) -> u64 {
         self.bytes_done.load(Relaxed)
     }
+}
+
+/// Refuses text in UTF-16 or UTF-32, whose first bytes are `head`: by its byte order mark, or by the zeros in every ASCII letter.
+pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
+    let encoding = match *head {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "UTF-32",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16",
+        [one, 0, other, 0, ..] if one != 0 && other != 0 => "UTF-16LE",
+        [0, one, 0, other, ..] if one != 0 && other != 0 => "UTF-16BE",
+        _ => return Ok(()),
+    };
+    let file = name_of(path);
+    let problem =
+        format!("text in {encoding}: expected UTF-8: `iconv -f {encoding} -t UTF-8 {file} > utf8-{file}` writes it");
+    Err(Error::input(path, problem))
 }
 
 /// The lines of `piece` without their ends, each with its number in the file, from 1.

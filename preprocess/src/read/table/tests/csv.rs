@@ -87,7 +87,7 @@ fn bad_rows_are_named_by_file_and_line() {
         ("u,v\n1,2.5\n3,4.5\n", "expected two columns of integers or strings"),
         (
             &format!("u,v,t\n{many}x,1,1\n"),
-            "line 1502: column `u`: `x`: expected a whole number below 2^64, as in the first rows",
+            "line 1502: column `u`: `x`: expected a whole number below 2^64, as in other rows: fix or remove the line",
         ),
         (&format!("u,v,t\n{many}1,1,0.5\n"), "line 1502: column `t`: `0.5`: expected a whole number"),
         (&format!("u,v,t\n{many}1,1,\n"), "line 1502: column `t`: ``: expected a whole number"),

@@ -7,9 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::*;
 use crate::read::raw::Column;
 
-/// The table at `path`, for a graph whose ids are integers.
+/// The table at `path`, for a graph whose ids are integers, or strings in `nodes.arrow`.
 fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
-    let edges = open(&fixture("edges.csv"), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
+    let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
+    let edges = open(&fixture(edges), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
     super::nodes(path, edges.as_ref(), options, Default::default(), Memory::default(), &NoProgress)
 }
 
@@ -131,5 +132,5 @@ fn bad_tables_are_named() {
     fs::write(graph.join("edges.csv"), "src,dst\n1,2\n").unwrap();
     fs::write(graph.join("nodes.csv"), "id\na\n").unwrap();
     let message = open(&graph, &ReadOptions::default().edge_table(), &NoProgress).err().unwrap().to_string();
-    assert!(message.contains("ids are strings, those of the edges integers"), "{message}");
+    assert!(message.contains("ids of the edges, which are integers, such as `1` and `2`; `id` has `a`: "), "{message}");
 }
