@@ -14,7 +14,6 @@ pub mod manual;
 pub mod outputs;
 pub mod partition;
 pub mod presample;
-pub mod removed;
 pub mod ui;
 
 /// Version, in release builds with the commit.

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, removed, ui};
+use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, ui};
 use gsplit_store::Allocator;
 
 mod clean;
@@ -87,9 +87,6 @@ fn command() -> clap::Command {
 fn main() -> ExitCode {
     // NCCL joins processes that train.
     gsplit_kernels::before_cuda(false);
-    if let Some(problem) = removed::answer(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
-        return ui::refuse(&problem, 2);
-    }
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;

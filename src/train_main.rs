@@ -270,12 +270,8 @@ mod tests {
             ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
             ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
             ("[run]\nconfig = 'other.toml'", 2, "no such option"),
-            ("[cooperative]\nbatches = 4", 2, "batches: its name is --batches-per-epoch"),
             ("epochs =", 1, "quoted"),
             ("epochs = 1\nepochs = 2", 2, "duplicate key"),
-            ("epochs = 1\nexchange = 'sums'", 2, "exchange: rows alone cross between ranks: leave it out"),
-            // Older files say what is always so now.
-            ("exchange = 'rows'\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
             // Values that are possible, but not these.
             ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
             ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),

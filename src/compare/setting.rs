@@ -127,7 +127,6 @@ impl Setting {
         TrainConfig {
             parallelism,
             split_layers,
-            exchange: None,
             ranks: Some(self.ranks),
             groups: if parallelism.splits() { self.groups } else { 1 },
             device: self.device,

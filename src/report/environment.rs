@@ -21,23 +21,16 @@ pub fn show(page: &mut Page, dataset: Option<&Dataset>, found: &Found) -> Result
             checkpoints().map(|(name, checkpoint)| (name, options(&checkpoint.config))).collect();
         let head: Vec<&str> = ["option"].into_iter().chain(runs.iter().map(|(name, _)| name.as_str())).collect();
         let names: BTreeSet<&String> = runs.iter().flat_map(|(_, options)| options.keys()).collect();
-        let changed: BTreeSet<&String> = checkpoints().flat_map(|(_, of)| of.changed.iter().flatten()).collect();
+        let changed: BTreeSet<&String> = checkpoints().flat_map(|(_, of)| of.changed.iter()).collect();
         let row = |name: &&&String| {
             let values = runs.iter().map(|(_, options)| options.get(**name).cloned().unwrap_or_default());
             [(**name).clone()].into_iter().chain(values).collect::<Vec<_>>()
         };
         let rows = |of: &dyn Fn(&&&String) -> bool| names.iter().filter(of).map(|name| row(&name)).collect::<Vec<_>>();
         let [others, rest] = [rows(&|name| changed.contains(**name)), rows(&|name| !changed.contains(**name))];
-        let silent = checkpoints().filter(|(_, of)| of.changed.is_none()).map(|(name, _)| name.as_str());
-        let silent = silent.collect::<Vec<_>>().join(", ");
         page.section("Configuration", |page| {
-            if !silent.is_empty() {
-                page.text(&format!(
-                    "Checkpoints of an older gsplit do not say which options are at their defaults: {silent}."
-                ));
-            }
             match others.is_empty() {
-                true => page.text("All options that are known have their defaults."),
+                true => page.text("All options have their defaults."),
                 false => page.table("Options that are not at their defaults", &head, &others),
             }
             page.fold(&format!("{} other options", rest.len()), |page| {

@@ -49,8 +49,7 @@ pub struct Checkpoint {
     pub made_from: MadeFrom,
     pub inputs: Inputs,
     pub config: Value,
-    #[serde(default)]
-    pub changed: Option<Vec<String>>,
+    pub changed: Vec<String>,
     pub history: Vec<EpochReport>,
     #[serde(default)]
     pub scores: Option<ModelScores>,

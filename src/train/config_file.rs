@@ -17,7 +17,6 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use gsplit::removed;
 use gsplit::ui::{self, usage};
 
 /// The table of the options that are no part of [`TrainConfig`].
@@ -25,8 +24,6 @@ const RUN: &str = "run";
 /// Options that cannot stand in a file.
 const NOT_IN_FILES: [&str; 9] =
     ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
-/// Key at the top of older files, with the value that says what is so without it.
-const WITHOUT_EFFECT: (&str, &str) = ("exchange", "rows");
 
 /// Places of options in a file: table, with points between the names of nested ones, and key.
 pub struct Places {
@@ -104,15 +101,11 @@ impl Places {
         if let Some(arg) = self.options.get(&(table.to_string(), key.to_string())) {
             return Ok(arg);
         }
-        let step = table.split('.').next().filter(|_| self.command == "run").unwrap_or(self.command);
         let shown = |(table, key): &(String, String)| match table.as_str() {
             "" => format!("`{key}` at the top of the file"),
             table => format!("`{key}` in [{table}]"),
         };
         let flag = key.replace('_', "-");
-        if let Some((_, remedy)) = removed::find(step, &[&format!("--{flag}")]) {
-            return Err(remedy.to_string());
-        }
         // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
         // In the table of the step first.
         let near = |(inner, _): &&(String, String)| !inner.starts_with(table);
@@ -153,9 +146,6 @@ impl ConfigFile {
             let at = key.span().start;
             let name = key.get_ref();
             let shown = |reason: String| complaint(at, &format!("{name}: {reason}"));
-            if table.is_empty() && value.get_ref().as_str().map(|value| (&**name, value)) == Some(WITHOUT_EFFECT) {
-                continue;
-            }
             let arg = places.find(&table, name).map_err(shown)?;
             let words = arguments(arg, value.get_ref()).map_err(shown)?;
             if !is_given(&table, arg) {

@@ -129,7 +129,7 @@ pub struct PartitionReport {
     /// The part of the cut that lies between servers, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_servers: Option<ServerCut>,
-    /// Connected pieces; earlier versions counted none.
+    /// Connected pieces, where the graph is small enough to count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
     /// Quality in the weights that came with the graph, where it has some.

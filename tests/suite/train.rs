@@ -192,8 +192,6 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
     let torchrun = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500";
     let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
     for (variables, words, code, told) in [
-        (torchrun, "--rendezvous-secret key", 2, "--rendezvous-secret is no more: docs/distributed.md says"),
-        ("A=b", "--mpi", 2, "--mpi is no more"),
         (srun, "", 2, "--rendezvous is missing: srun does not say where rank 0 is"),
         ("RANK=2 WORLD_SIZE=2", "", 2, "RANK=2 but WORLD_SIZE=2"),
         ("RANK=x WORLD_SIZE=2", "", 2, "RANK=x: expected a number"),

@@ -3,7 +3,6 @@
 //! Each file is recorded with its length, its [`Stamp`](gsplit_store::Stamp) and the checksum of its whole content. Where
 //! length and stamp are as recorded, it is the same and is not read. Where the stamp alone differs, it is read and its
 //! checksum decides: a copy, a `touch` and a move change no content, and another file can have the same length and time.
-//! A dataset whose manifest has no checksums, from an older gsplit, is taken for one of other input.
 //!
 //! The checksums are computed on a thread of its own while the graph is built. It reads the files in order, as the readers
 //! do, so that what fits the memory is read from the disk once.
@@ -56,7 +55,7 @@ fn other_content(path: &Path, was: &SourceFile, now: &mut SourceFile) -> Result<
         return Ok(Some(format!("{name} had {} bytes and has {}", was.bytes, now.bytes)));
     }
     let Some(recorded) = &was.checksum else {
-        return Ok(Some(format!("an older gsplit made it, which recorded no checksum of {name}")));
+        return Ok(Some(format!("it has no checksum of {name}")));
     };
     let untouched = was.stamp.is_some() && was.stamp == now.stamp;
     now.checksum = match untouched {

@@ -12,7 +12,6 @@ pub struct CooperativeConfig {
     /// With cooperative, mini-batches of an epoch; 1 is full-graph training. They are made once, with all in-edges: --fanouts and
     /// --batch-size do not apply [default: 1]
     #[arg(long, value_name = "R")]
-    #[serde(alias = "batches")]
     pub batches_per_epoch: Option<usize>,
     /// With cooperative and several servers (--groups), how many hops beyond its own vertices a server reads; as many as there are
     /// layers for all [default: 1]

@@ -40,11 +40,6 @@ pub enum Device {
     Cuda,
 }
 
-/// The number of groups in checkpoints that were written before there were groups.
-fn one_group() -> usize {
-    1
-}
-
 /// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -57,12 +52,7 @@ pub struct TrainConfig {
     /// all that the seeds that it owns need, and no row moves. With 1 only feature rows move; losses are the same for any
     /// number [default: all layers]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     pub split_layers: Option<usize>,
-    /// Choice of an older version, which only its checkpoints name: rows alone cross between ranks
-    #[arg(skip)]
-    #[serde(default, skip_serializing)]
-    pub exchange: Option<String>,
     /// Number of ranks [default: one for each GPU; on the CPU 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
@@ -71,7 +61,6 @@ pub struct TrainConfig {
     /// a host, and gradients alone cross. Losses are the same for any number. With cooperative, servers: the map has a part for every
     /// rank (gsplit partition --servers)
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[serde(default = "one_group")]
     pub groups: usize,
     /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
@@ -82,7 +71,6 @@ pub struct TrainConfig {
     pub partition: Option<String>,
     /// How mini-batches that are made once are made
     #[command(flatten)]
-    #[serde(default)]
     pub cooperative: CooperativeConfig,
     /// The model
     #[command(flatten)]
@@ -93,16 +81,13 @@ pub struct TrainConfig {
     /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 are left out of
     /// the graph. Sums are corrected for it. On the host, for GPUs too [default: all alike]
     #[arg(long, value_name = "COLUMN")]
-    #[serde(default)]
     pub draw_by: Option<String>,
     /// How they are drawn
     #[command(flatten)]
-    #[serde(default)]
     pub draw: DrawConfig,
     /// Multiply each in-neighbour's row by this edge column where rows are summed, in evaluation and `infer` too: for sage, gcn, resgcn,
     /// sgc and gin. Means divide by the number of edges; the degrees of gcn, resgcn and sgc are sums of the weights over the whole graph
     #[arg(long, value_name = "COLUMN")]
-    #[serde(default)]
     pub edge_weights: Option<String>,
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
@@ -129,7 +114,6 @@ pub struct TrainConfig {
     /// Evaluate on sampled neighbourhoods: so many in-neighbours of each vertex, from the scored vertices' layer downwards, the same in
     /// every evaluation. For graphs whose layers are too much to compute for all vertices; scores are then estimates [default: exact]
     #[arg(long, value_name = "FANOUTS")]
-    #[serde(default)]
     pub eval_fanouts: Option<Fanouts>,
     /// Stop when the valid metric has not risen (an error: fallen) for this many evaluations in a row
     #[arg(long, value_name = "N")]
@@ -333,9 +317,6 @@ impl TrainConfig {
     /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, and
     /// the metric by the labels' default, elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
-        if let Some(exchange) = other.exchange.as_ref().filter(|exchange| *exchange != "rows") {
-            return Some(format!("trained with --exchange {exchange}, and now rows alone cross between ranks"));
-        }
         let neutral = |config: &Self| {
             let effective = config.effective();
             let (eval_every, eval_fanouts) = match config.schedule.kind {

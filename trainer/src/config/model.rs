@@ -121,15 +121,12 @@ pub struct ModelConfig {
     pub dropout: f64,
     /// Share of the features that dropout zeroes
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    #[serde(default)]
     pub input_dropout: f64,
     /// Share of the attention weights that dropout zeroes, of --model gat and gatv2
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    #[serde(default)]
     pub attention_dropout: f64,
     /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays as it is
     #[arg(long, value_name = "BY", value_enum, default_value = "none")]
-    #[serde(default)]
     pub normalise_features: FeatureNorm,
     /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
     #[arg(long, value_enum)]
@@ -146,7 +143,6 @@ pub struct ModelConfig {
     pub checkpoint_activations: bool,
     /// Type that the factors of dense products, and on a GPU all rows, are rounded to
     #[arg(long, value_enum, default_value = "f32")]
-    #[serde(default)]
     pub dtype: Dtype,
 }
 

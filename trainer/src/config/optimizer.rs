@@ -45,12 +45,10 @@ pub struct OptimizerConfig {
     pub beta2: Option<f64>,
     /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[arg(long)]
-    #[serde(alias = "epsilon")]
     pub adam_epsilon: Option<f64>,
     /// Update with the gradient of the mini-batch this many before: w(t+1) = w(t) - lr * gradient(w(t - N)), as P3's pipeline of N
     /// mini-batches in flight does; an epoch ends when all are in. On the CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
-    #[serde(default)]
     pub staleness: usize,
 }
 

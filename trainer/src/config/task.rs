@@ -107,17 +107,14 @@ pub struct TaskConfig {
     pub metric: Option<Metric>,
     /// With --task regression, the loss of a number, in standard deviations [default: mse]
     #[arg(long, value_name = "KIND", value_enum)]
-    #[serde(default)]
     pub loss: Option<NumberLoss>,
     /// Weights of the classes in the loss, which is then a weighted mean: one number for each class in their order, or balanced,
     /// which makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class).
     /// Where a vertex can have several classes, weights of those that it has, balanced: vertices without / with the class
     #[arg(long, value_name = "balanced|W,...")]
-    #[serde(default)]
     pub class_weights: Option<ClassWeights>,
     /// Function that scores a pair of vertices, with --task link
     #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
-    #[serde(default)]
     pub scorer: ScorerKind,
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1)]

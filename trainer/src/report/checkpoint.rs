@@ -58,9 +58,8 @@ pub struct Checkpoint {
     pub inputs: Inputs,
     /// The whole configuration of the run.
     pub config: TrainConfig,
-    /// Names of its options that are not at their defaults; older checkpoints do not have them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed: Option<Vec<String>>,
+    /// Names of its options that are not at their defaults.
+    pub changed: Vec<String>,
     /// One report for each epoch done: a resumed run's log starts with them.
     pub history: Vec<EpochReport>,
     /// Scores of the best epoch so far, without one of the last that was evaluated.
@@ -194,7 +193,7 @@ pub fn save(
         made_from: MadeFrom::dataset(job.dataset),
         inputs: inputs.clone(),
         config: job.config.clone(),
-        changed: Some(job.config.changed()),
+        changed: job.config.changed(),
         history: history.to_vec(),
         scores: scores.cloned(),
         steps: optimizer.steps,

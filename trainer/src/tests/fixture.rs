@@ -301,7 +301,6 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         parallelism,
         ranks: Some(ranks),
         split_layers: None,
-        exchange: None,
         groups: 1,
         device: Device::Cpu,
         draw_by: None,

@@ -100,20 +100,7 @@ fn split_layers_are_all_unless_said_and_split_alone_has_them() {
 }
 
 #[test]
-fn checkpoints_of_runs_with_other_exchanges_are_not_resumed() {
-    let plain = parse(&[]);
-    let with = |exchange: &str| {
-        let mut older = serde_json::to_value(&plain).unwrap();
-        assert!(older.as_object_mut().unwrap().insert("exchange".into(), exchange.into()).is_none());
-        plain.difference(&serde_json::from_value(older).unwrap())
-    };
-    assert_eq!(with("rows"), None);
-    let line = with("sums").unwrap();
-    assert!(line.starts_with("trained with --exchange sums, and now rows alone cross"), "{line}");
-}
-
-#[test]
-fn draws_have_their_table_and_older_checkpoints_have_none() {
+fn draws_have_their_table() {
     use crate::config::{DrawFactor, DrawKind};
     let plain = parse(&[]);
     let local = parse(&["--draw", "locality", "--draw-factor", "2.5", "--parallelism", "data"]);
@@ -128,9 +115,6 @@ fn draws_have_their_table_and_older_checkpoints_have_none() {
     );
     assert!(auto.difference(&local).unwrap().starts_with("--draw-factor is \"auto\""));
     assert_eq!(plain.effective().draw, plain.draw);
-    let mut older = serde_json::to_value(&plain).unwrap();
-    assert!(older.as_object_mut().unwrap().remove("draw").is_some());
-    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }
 
 #[test]
@@ -147,13 +131,10 @@ fn weights_of_edges_are_for_models_that_sum() {
         assert!(message.starts_with(&words) && message.contains("choose sage, gcn"), "{message}");
     }
     assert!(plain.difference(&parse(&["--edge-weights", "w"])).unwrap().starts_with("--edge-weights is null"));
-    let mut older = serde_json::to_value(&plain).unwrap();
-    assert!(older.as_object_mut().unwrap().remove("edge_weights").is_some());
-    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }
 
 #[test]
-fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
+fn features_are_used_as_the_options_say() {
     let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
     assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));
     given.check().unwrap();
@@ -172,23 +153,6 @@ fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
     assert!(message.contains("--attention-dropout 0.3: there is no attention"), "{message}");
     let plain = parse(&[]);
     assert!(given.difference(&plain).is_some());
-    let mut older = serde_json::to_value(&plain).unwrap();
-    for (table, key) in [
-        ("model", "normalise_features"),
-        ("model", "input_dropout"),
-        ("model", "attention_dropout"),
-        ("task", "scorer"),
-    ] {
-        assert!(older[table].as_object_mut().unwrap().remove(key).is_some(), "{key}");
-    }
-    for (table, key, older_key) in
-        [("optimizer", "adam_epsilon", "epsilon"), ("cooperative", "batches_per_epoch", "batches")]
-    {
-        let table = older[table].as_object_mut().unwrap();
-        let value = table.remove(key).unwrap();
-        table.insert(older_key.to_string(), value);
-    }
-    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }
 
 /// Every option that some parallelisms do not take, and those that do: the others refuse it in one line that names both.
