@@ -19,8 +19,6 @@ use gsplit::ui::{self, Ui, bytes};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gsplit export products --format graphbolt --out products-graphbolt
-  gsplit export products --format dgl --partition multilevel-presampled-k4 --out products-dgl
   gsplit export products --format pyg --out products-pyg
   gsplit export products --format parquet --out products-parquet
   gsplit export products --format metis --out products.graph
@@ -32,7 +30,7 @@ pub struct Args {
     /// Format to write
     #[arg(long, short, value_enum)]
     format: ExportFormat,
-    /// The folder (graphbolt, dgl, pyg, parquet) or the file (metis, mtx, snap) to make
+    /// The folder (pyg, parquet) or the file (metis, mtx, snap) to make
     #[arg(long, short, value_name = "PATH")]
     out: PathBuf,
     #[command(flatten)]

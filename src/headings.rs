@@ -25,7 +25,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     (
         &["export"],
         &["format", "out", "force"],
-        &[("Of one format", &["partition", "chunks", "original-ids", "buffer"])],
+        &[("Of one format", &["original-ids", "buffer"])],
     ),
     (
         &["place"],

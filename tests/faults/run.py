@@ -32,7 +32,7 @@ COMMANDS = {
     "partition": ("base/partition/made", "partition base --parts 4 --presample k --key made"),
     "place": ("base/placement/made", "place base --partition p --presample k --cache 10% --key made"),
     "shard": ("made", "shard base --partition p --out made"),
-    "export": ("made", "export base --format dgl --out made"),
+    "export": ("made", "export base --format pyg --out made"),
     "train": ("made", "train base --parallelism split --ranks 2 --partition p --layers 2 --fanouts 5,5 --hidden 32 --batch-size 512"
               " --epochs 4 --checkpoint made --resume"),
     "infer": ("made.npy", "infer base --checkpoint model --out made.npy --embeddings vectors.npy"),

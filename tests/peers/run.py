@@ -20,14 +20,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / "target" / "peers"
 FORMATS = {
-    "graphbolt": "graphbolt",
-    "dgl": "dgl",
     "pyg": "pyg",
     "parquet": "parquet",
     "metis": "metis.graph",
     "mtx": "graph.mtx",
 }
-PARTITION = "random-k3"
 # Real graphs, where this machine has them.
 REAL = Path(os.environ.get("GSPLIT_DATA", ROOT.parent / "shared/data"))
 
@@ -64,25 +61,22 @@ def gsplit(binary, *arguments):
 
 
 def make_datasets(binary, folder):
-    """{dataset: key of its partition or None}."""
+    """Paths of the datasets."""
     generated = folder / "community"
     size = ["--vertices", 3000, "--edges", 24000, "--seed", 7]
     gsplit(binary, "generate", "community", *size, "--out", generated)
-    gsplit(binary, "partition", generated, "--parts", 3, "--partitioner", "random", "--key", PARTITION)
     # What the generator has none of: edge columns, several classes a vertex, original ids, parallel edges.
     test = ["cargo", "test", "--quiet", "--workspace", "--lib", "leave_examples_for_the_peers"]
     log = folder / "examples.log"
     with log.open("w") as output:
         environment = {**os.environ, "GSPLIT_PEERS": str(folder)}
         subprocess.run([*test, "--", "--ignored"], cwd=ROOT, env=environment, check=True, stdout=output, stderr=output)
-    return {generated: PARTITION, **{folder / name: None for name in ("single", "multi", "bare")}}
+    return [generated, *(folder / name for name in ("single", "multi", "bare"))]
 
 
-def export(binary, dataset, partition, folder):
+def export(binary, dataset, folder):
     for name, out in FORMATS.items():
-        more = ["--partition", partition] if name == "dgl" and partition else []
-        more += ["--chunks", 4] if name == "dgl" and not partition else []
-        gsplit(binary, "export", dataset, "--format", name, "--out", folder / out, *more)
+        gsplit(binary, "export", dataset, "--format", name, "--out", folder / out)
     for out in ("edges.txt", "edges.txt.gz"):
         gsplit(binary, "export", dataset, "--format", "snap", "--out", folder / out)
 
@@ -121,12 +115,14 @@ def run_check(python, script, *arguments):
         sys.exit(f"FAILED  {script} {' '.join(map(str, arguments))}")
 
 
-def check_package(python, binary):
-    """The Python package's own tests that need torch and PyG."""
+def check_package(python, binary, *tests):
+    """The Python package's own `tests` that need torch, and PyG or DGL."""
+    if python is None:
+        return
     (wheel,) = ROOT.glob("target/python/wheel/*.whl")
     install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel]
     subprocess.run([python, "-m", *install], check=True)
-    tests = ["pytest", "--quiet", "--override-ini", "pythonpath=tests", "tests/test_torch.py", "tests/test_frameworks.py"]
+    tests = ["pytest", "--quiet", "--override-ini", "pythonpath=tests", *tests]
     settings = {"GSPLIT": str(binary), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run([python, "-m", *tests], cwd=ROOT / "python", env={**os.environ, **settings}, check=True)
 
@@ -139,14 +135,13 @@ def main(binary):
     dgl, pyg = environment("dgl"), environment("pyg")
     if dgl is None and pyg is None:
         return
-    for dataset, partition in make_datasets(binary, data).items():
+    for dataset in make_datasets(binary, data):
         exports = data / f"{dataset.name}-exports"
         exports.mkdir()
-        export(binary, dataset, partition, exports)
+        export(binary, dataset, exports)
         run_check(dgl, "check_files.py", dataset, exports)
-        run_check(dgl, "check_graphbolt.py", dataset, exports / "graphbolt")
-        run_check(dgl, "check_dgl.py", dataset, exports / "dgl", *([partition] if partition else []))
         run_check(pyg, "check_pyg.py", dataset, exports / "pyg")
+    check_package(dgl, binary, "tests/test_frameworks.py")
     if pyg is not None:
         train(binary, data / "community", data / "run")
         run_check(pyg, "check_training.py", data / "community", data / "run")
@@ -154,7 +149,7 @@ def main(binary):
         run_check(pyg, "check_links.py", "write", links)
         train_links(binary, links)
         run_check(pyg, "check_links.py", "check", links)
-        check_package(pyg, binary)
+        check_package(pyg, binary, "tests/test_torch.py", "tests/test_frameworks.py")
         run_check(pyg, "check_launchers.py", binary, data / "community")
         real = [REAL] if REAL.is_dir() else []
         run_check(pyg, "check_readers.py", binary, data / "read", *real)

@@ -19,7 +19,7 @@ fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
     community(folder, 300);
     ok(folder, &words("presample ds --fanouts 3 --epochs 1 --key p"));
     ok(folder, &words("partition ds --parts 2 --key two"));
-    ok(folder, &words("export ds --format dgl --out packed"));
+    ok(folder, &words("export ds --format pyg --out packed"));
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n").unwrap();
     fs::create_dir(folder.join("raw")).unwrap();
     fs::hard_link(folder.join("edges.txt"), folder.join("raw/edges.txt")).unwrap();

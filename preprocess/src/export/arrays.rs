@@ -1,4 +1,4 @@
-//! The arrays that several formats share, streamed into `.npy` files.
+//! The arrays of a dataset, streamed into `.npy` files.
 //!
 //! Features are widened to single precision (exact, but that int8 rows are multiplied by their scale), labels are int64 as
 //! torch's losses want them, and multi-label targets are float32 rows of 0 and 1. Columns are copied as they are.
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use gsplit_store::{NpyWriter, Progress, Split, Stage, Unit};
+use gsplit_store::{FeatureTable, NpyWriter, Progress, Split, Stage, Unit};
 use rayon::prelude::*;
 
 use super::edges::{for_each_edge, pieces};
@@ -66,13 +66,18 @@ fn write_no_edges(path: &Path) -> Result<()> {
     written.map_err(Error::io(path))
 }
 
-/// Writes the feature rows of the vertices `range` as (rows, d) float32.
-pub(super) fn write_features(source: &Source<'_>, path: &Path, range: Range<usize>, stage: &dyn Stage) -> Result<()> {
-    let Some(table) = &source.features else { return Ok(()) };
+/// Writes the feature rows `table` of all vertices as (n, d) float32.
+pub(super) fn write_features(
+    source: &Source<'_>,
+    table: &FeatureTable,
+    path: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let n = source.topology().num_vertices();
+    let stage = progress.stage("writing features", Some(n as u64), Unit::Items("rows"));
     let mut out = NpyWriter::<f32>::create_rows(path, table.dim() as u64)?;
     let rows = (PIECE / table.dim()).max(1);
-    let all: Vec<Range<usize>> =
-        pieces(range.len(), rows).map(|piece| range.start + piece.start..range.start + piece.end).collect();
+    let all: Vec<Range<usize>> = pieces(n, rows).collect();
     for window in all.chunks(2 * rayon::current_num_threads()) {
         let values: Vec<Vec<f32>> = window.par_iter().map(|piece| source.feature_rows(table, piece.clone())).collect();
         for values in values {
@@ -84,20 +89,20 @@ pub(super) fn write_features(source: &Source<'_>, path: &Path, range: Range<usiz
     Ok(())
 }
 
-/// Writes the labels of some vertices: int64, or float32: (rows, classes) where vertices can have several classes, or numbers.
-pub(super) fn write_labels(labels: &Labels, path: &Path, vertices: impl Iterator<Item = u32>) -> Result<()> {
+/// Writes the labels of all `n` vertices: int64, or float32: (n, classes) where vertices can have several classes, or numbers.
+pub(super) fn write_labels(labels: &Labels, path: &Path, n: usize) -> Result<()> {
     match labels {
         Labels::Single(labels) => {
             let mut out = NpyWriter::<i64>::create(path)?;
-            for v in vertices {
-                out.push(&[i64::from(labels[v as usize])])?;
+            for &label in &labels[..] {
+                out.push(&[i64::from(label)])?;
             }
             out.finish()?;
         }
         Labels::Multi(labels) => {
             let mut out = NpyWriter::<f32>::create_rows(path, u64::from(labels.num_classes()))?;
             let mut row = vec![0.0; labels.num_classes() as usize];
-            for v in vertices {
+            for v in 0..n as u32 {
                 row.fill(0.0);
                 labels.classes(v).for_each(|class| row[class as usize] = 1.0);
                 out.push(&row)?;
@@ -106,21 +111,18 @@ pub(super) fn write_labels(labels: &Labels, path: &Path, vertices: impl Iterator
         }
         Labels::Number(numbers) => {
             let mut out = NpyWriter::<f32>::create(path)?;
-            for v in vertices {
-                out.push(&[numbers[v as usize]])?;
-            }
+            out.push(&numbers[..])?;
             out.finish()?;
         }
     }
     Ok(())
 }
 
-/// Writes one byte a vertex of `range`: 1 in the split, else 0.
-pub(super) fn write_mask(members: &[u32], path: &Path, range: Range<usize>) -> Result<()> {
+/// Writes one byte for each of `n` vertices: 1 for those of the split `members`, else 0.
+pub(super) fn write_mask(members: &[u32], path: &Path, n: usize) -> Result<()> {
     let mut out = NpyWriter::<u8>::create(path)?;
-    let mut next = members.partition_point(|&v| (v as usize) < range.start);
-    for piece in pieces(range.len(), PIECE) {
-        let piece = range.start + piece.start..range.start + piece.end;
+    let mut next = 0;
+    for piece in pieces(n, PIECE) {
         let mut mask = vec![0u8; piece.len()];
         while let Some(&v) = members.get(next).filter(|&&v| (v as usize) < piece.end) {
             mask[v as usize - piece.start] = 1;
@@ -132,7 +134,7 @@ pub(super) fn write_mask(members: &[u32], path: &Path, range: Range<usize>) -> R
     Ok(())
 }
 
-/// A split's name where masks are named, as PyG and DGL do.
+/// Name of a split's mask in PyG.
 pub(super) fn mask_name(split: Split) -> &'static str {
     match split {
         Split::Train => "train_mask",

@@ -9,8 +9,6 @@
 //! and says there what it holds.
 //!
 //! ```text
-//! graphbolt  metadata.yaml and arrays   dgl.graphbolt.OnDiskDataset, DGL 2.1 and later
-//! dgl        metadata.json in chunks    DGL's distributed partitioning pipeline
 //! pyg        arrays and load.py         torch_geometric.data.Data
 //! metis      .graph text                gpmetis, KaHIP, ParMETIS: the undirected simple graph
 //! mtx        Matrix Market coordinate   scipy.io.mmread, GraphBLAS, SuiteSparse
@@ -22,15 +20,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::staging::{self, Mark, tidy};
-use gsplit_store::{Dataset, Progress, artifact_key};
+use gsplit_store::{Dataset, Progress};
 
 use crate::Result;
 use crate::memory::Memory;
 
 mod arrays;
-mod dgl;
 mod edges;
-mod graphbolt;
 mod metis;
 mod mtx;
 mod output;
@@ -49,10 +45,6 @@ use source::Source;
 /// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum ExportFormat {
-    /// The raw dataset of DGL's GraphBolt: metadata.yaml and arrays, for dgl.graphbolt.OnDiskDataset
-    Graphbolt,
-    /// The chunked graph of DGL's distributed partitioning: metadata.json; with --partition the assignment too
-    Dgl,
     /// Arrays and load.py, whose load() returns a torch_geometric.data.Data
     Pyg,
     /// METIS's .graph text: undirected, without self-loops; weighted where the edges have a column `weight`
@@ -69,8 +61,6 @@ impl ExportFormat {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Graphbolt => "graphbolt",
-            Self::Dgl => "dgl",
             Self::Pyg => "pyg",
             Self::Metis => "metis",
             Self::Mtx => "mtx",
@@ -81,7 +71,7 @@ impl ExportFormat {
 
     /// Whether it is a folder; the others are one file.
     pub fn is_folder(self) -> bool {
-        matches!(self, Self::Graphbolt | Self::Dgl | Self::Pyg | Self::Parquet)
+        matches!(self, Self::Pyg | Self::Parquet)
     }
 }
 
@@ -94,13 +84,6 @@ impl fmt::Display for ExportFormat {
 /// How to write it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ExportOptions {
-    /// dgl: write this partition's assignment beside the graph, as partition/_N.txt and partition/partition_meta.json
-    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
-    pub partition: Option<String>,
-    /// dgl: pieces that the graph's files are cut into, at most one for each vertex and edge [default: one for each part
-    /// of --partition, else one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub chunks: Option<u32>,
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[arg(long)]
     pub original_ids: bool,
@@ -142,15 +125,13 @@ pub fn export(
 ) -> Result<Exported> {
     options.check(format)?;
     let source = Source::open(dataset)?;
-    let record = Record::new(dataset, format, options)?;
+    let record = Record::new(dataset, format, options);
     if let Some(finished) = record.finished(out).filter(|_| !options.force) {
         tidy(&staging::Target::new(out, Mark::EXPORT));
         return Ok(finished);
     }
     let mut target = Target::begin(out, format, options.force)?;
     let written = match format {
-        ExportFormat::Graphbolt => graphbolt::write(&source, &mut target, progress),
-        ExportFormat::Dgl => dgl::write(&source, &mut target, options, progress),
         ExportFormat::Pyg => pyg::write(&source, &mut target, progress),
         ExportFormat::Metis => metis::write(&source, &mut target, options.memory, progress),
         ExportFormat::Mtx => mtx::write(&source, &mut target, progress),
@@ -179,12 +160,6 @@ impl ExportOptions {
         let refuse = |option: &str, of: &str| {
             Err(crate::Error::Option(format!("{option} is for --format {of}, not {format}: leave it out")))
         };
-        if self.partition.is_some() && format != F::Dgl {
-            return refuse("--partition", "dgl");
-        }
-        if self.chunks.is_some() && format != F::Dgl {
-            return refuse("--chunks", "dgl");
-        }
         if self.original_ids && !matches!(format, F::Snap | F::Parquet) {
             return refuse("--original-ids", "snap or parquet");
         }

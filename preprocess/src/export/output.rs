@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::staging::{self, Mark, Staging};
-use gsplit_store::{Checksum, Dataset, PartitionMap};
+use gsplit_store::{Checksum, Dataset};
 use serde::{Deserialize, Serialize};
 
 use super::{ExportFormat, ExportOptions, Exported};
@@ -25,9 +25,6 @@ pub(super) struct Record {
     /// Digest of all files of the dataset.
     fingerprint: Checksum,
     topology_checksum: Checksum,
-    /// Digest of the parts that were written beside.
-    partition: Option<Checksum>,
-    chunks: Option<u32>,
     original_ids: bool,
     tool_version: String,
     num_vertices: u64,
@@ -40,22 +37,19 @@ pub(super) struct Record {
 
 impl Record {
     /// The record of an export of `dataset` that is yet to be written.
-    pub fn new(dataset: &Dataset, format: ExportFormat, options: &ExportOptions) -> Result<Self> {
-        let map = options.partition.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
-        Ok(Self {
+    pub fn new(dataset: &Dataset, format: ExportFormat, options: &ExportOptions) -> Self {
+        Self {
             format: format.name().into(),
             dataset: dataset.name().into(),
             fingerprint: dataset.fingerprint(),
             topology_checksum: dataset.topology_checksum(),
-            partition: map.and_then(|map| map.assignment_checksum().cloned()),
-            chunks: options.chunks,
             original_ids: options.original_ids,
             tool_version: env!("CARGO_PKG_VERSION").into(),
             num_vertices: dataset.num_vertices() as u64,
             num_edges: 0,
             left_out: Vec::new(),
             bytes: 0,
-        })
+        }
     }
 
     /// The finished export at `out`, if it was made the same way and has all its bytes.

@@ -10,7 +10,7 @@
 //! load.py          load() returns the Data               feature_names.json               where features have names
 //! ```
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::Progress;
 use serde_json::json;
 
 use super::Written;
@@ -30,13 +30,12 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
     let n = source.topology().num_vertices();
     write_edges(source, target, "edge_index.npy", progress)?;
     let mut holds = Vec::new();
-    if source.features.is_some() {
-        let stage = progress.stage("writing features", Some(n as u64), Unit::Items("rows"));
-        write_features(source, &target.path("x.npy")?, 0..n, &*stage)?;
+    if let Some(table) = &source.features {
+        write_features(source, table, &target.path("x.npy")?, progress)?;
         holds.push(source.feature_part());
     }
     if let Some(labels) = &source.labels {
-        write_labels(labels, &target.path("y.npy")?, 0..n as u32)?;
+        write_labels(labels, &target.path("y.npy")?, n)?;
         holds.push(source.label_part());
     }
     if let Some(names) = source.class_names() {
@@ -48,7 +47,7 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
         holds.push(source.feature_names_part());
     }
     for (split, vertices) in &source.splits {
-        write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, 0..n)?;
+        write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, n)?;
         holds.push(source.split_part(*split));
     }
     for (name, column) in &source.node_columns {

@@ -16,7 +16,7 @@ use super::output::SyncedFile;
 use crate::{Error, Result};
 
 /// Lines of a chunk.
-pub(super) const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 16;
 /// Chunks in memory for each thread.
 const WINDOW: usize = 2;
 

@@ -208,15 +208,8 @@ fn npy(path: &Path) -> StoredArray {
     StoredArray { descr, shape, values }
 }
 
-const ALL: [ExportFormat; 7] = [
-    ExportFormat::Graphbolt,
-    ExportFormat::Dgl,
-    ExportFormat::Pyg,
-    ExportFormat::Metis,
-    ExportFormat::Mtx,
-    ExportFormat::Parquet,
-    ExportFormat::Snap,
-];
+const ALL: [ExportFormat; 5] =
+    [ExportFormat::Pyg, ExportFormat::Metis, ExportFormat::Mtx, ExportFormat::Parquet, ExportFormat::Snap];
 
 #[test]
 fn differential_one_and_many_threads() {

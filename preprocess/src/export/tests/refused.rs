@@ -63,11 +63,9 @@ fn options_of_other_formats_are_refused() {
     let example = example(Kind::Single, 40, 100, 1);
     let none = ExportOptions::default;
     for (options, formats, option) in [
-        (ExportOptions { partition: Some("k".into()), ..none() }, &[ExportFormat::Dgl][..], "--partition"),
-        (ExportOptions { chunks: Some(2), ..none() }, &[ExportFormat::Dgl], "--chunks"),
         (
             ExportOptions { original_ids: true, ..none() },
-            &[ExportFormat::Snap, ExportFormat::Parquet],
+            &[ExportFormat::Snap, ExportFormat::Parquet][..],
             "--original-ids",
         ),
         (ExportOptions { memory: Some("64MiB".parse().unwrap()), ..none() }, &[ExportFormat::Metis], "--buffer"),
@@ -77,8 +75,6 @@ fn options_of_other_formats_are_refused() {
             assert!(matches!(&error, crate::Error::Option(problem) if problem.starts_with(option)), "{error}");
         }
     }
-    let missing = ExportOptions { partition: Some("nosuch".into()), ..none() };
-    assert!(refused(&example, ExportFormat::Dgl, "x", &missing).contains("nosuch"));
 }
 
 #[test]
