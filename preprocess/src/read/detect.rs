@@ -132,8 +132,8 @@ pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
 
 /// The refusal of a file or folder in a format without a reader.
 pub fn not_read(path: &Path) -> Error {
-    let problem = "not a format that gsplit reads: docs/formats.md lists those that it reads, which --format names, and converts others \
-                   with Python";
+    let problem = "not a format that gsplit reads: see docs/formats.md, which has recipes in Python for others, or name the format with \
+                   --format";
     Error::input(path, problem)
 }
 

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use super::detect::{Format, detect, not_read};
 use super::options::TextOptions;
-use super::table;
 use super::text::{name_of, some};
 use crate::{Error, Result};
 
@@ -54,7 +53,7 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     let mut files = Vec::new();
     files_below(&folder, 0, &mut files)?;
     files.sort();
-    if fits(&folder) && !are_several_tables(&folder, &files)? {
+    if fits(&folder) {
         return Ok(Some(folder));
     }
     if files.len() > MAX_FILES {
@@ -125,13 +124,4 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
         }
     }
     Ok(())
-}
-
-/// Whether the files of `folder` are tables of their own, and not parts of one: parts differ in numbers alone.
-fn are_several_tables(folder: &Path, files: &[PathBuf]) -> Result<bool> {
-    let without_digits =
-        |path: &PathBuf| name_of(path).chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
-    let are_parts = files.windows(2).all(|pair| without_digits(&pair[0]) == without_digits(&pair[1]));
-    let are_tables = files.iter().all(|path| table::by_name(path).is_some());
-    Ok(are_tables && !are_parts && !table::has_edges(folder)?)
 }

@@ -111,11 +111,6 @@ pub fn open_as(
     Ok(raw)
 }
 
-/// Whether a table in `folder` is called `edges`.
-pub fn has_edges(folder: &Path) -> Result<bool> {
-    Ok(member(folder, &["edges"], false)?.is_some())
-}
-
 /// The table in the folder at `path` with one of these `names`: `edges`, or `edges.parquet`, `edges.csv.gz` and the like, or
 /// `NAME_edges.csv`; or else, `as_json`, the document `NAME_edges.json`.
 fn member(path: &Path, names: &[&str], as_json: bool) -> Result<Option<PathBuf>> {
