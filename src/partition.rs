@@ -38,7 +38,6 @@ Examples:
   gsplit partition papers --parts 4 --memory 12GiB
   gsplit partition mesh --parts 8 --weights own
   gsplit partition calls --parts 4 --weights own --balance own,vertices
-  gsplit partition products --parts 4 --weights unit --objective volume
   gsplit partition products --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
   gsplit partition products --import products.graph.part.4")]

@@ -160,7 +160,6 @@ impl System {
             servers: if self.draws() { 1 } else { servers },
             partitioner,
             quality: None,
-            objective: None,
             refine: None,
             weights,
             load: Load::default(),

@@ -49,6 +49,6 @@ use weights::VertexWeights;
 pub use error::{Error, Result};
 pub use import::{ImportOptions, Imported};
 pub use multilevel::Quality;
-pub use options::{Load, Method, Objective, PartitionOptions, Quantity, Weights};
+pub use options::{Load, Method, PartitionOptions, Quantity, Weights};
 pub use partition::{Partitioned, assess, partition};
 pub use report::cuts;

@@ -92,17 +92,6 @@ pub enum Quantity {
     Own,
 }
 
-/// Objective by which partitions that are as well balanced are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Objective {
-    /// Few and light edges between parts
-    #[default]
-    Cut,
-    /// Few rows that parts send each other: a row crosses once for all that read it in a layer. Eight bytes more a vertex and part
-    Volume,
-}
-
 /// Options of [`partition`](crate::partition()).
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct PartitionOptions {
@@ -135,9 +124,6 @@ pub struct PartitionOptions {
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
-    /// Quantity to make small [default: cut] (multilevel only)
-    #[arg(long, value_enum)]
-    pub objective: Option<Objective>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
     /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
@@ -200,8 +186,7 @@ impl PartitionOptions {
             let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
             return Err(Error::Option(format!("--memory: --partitioner {name} {problem}")));
         }
-        let quality = self.quality.map(|_| "--quality").or(self.objective.map(|_| "--objective"));
-        if let Some(given) = quality.or(self.refine.as_ref().map(|_| "--refine"))
+        if let Some(given) = self.quality.map(|_| "--quality").or(self.refine.as_ref().map(|_| "--refine"))
             && self.partitioner != Method::Multilevel
         {
             return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
@@ -267,10 +252,6 @@ impl PartitionOptions {
         let given = if self.balance.is_empty() { "--weights" } else { "--balance" };
         if !self.partitioner.weighs() && (self.weights.is_some() || !self.balance.is_empty()) {
             return Err(Error::Option(format!("{given}: --partitioner {name} weighs nothing; leave {given} out")));
-        }
-        if self.weights == Some(Weights::Own) && self.objective == Some(Objective::Volume) {
-            let problem = "rows that cross have no weights of their own; choose --weights presampled or unit";
-            return Err(Error::Option(format!("--objective volume: {problem}")));
         }
         if self.balance.is_empty() {
             return Ok(());
@@ -359,9 +340,6 @@ impl PartitionOptions {
         }
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));
-        }
-        if self.objective == Some(Objective::Volume) {
-            name = format!("{name}_volume");
         }
         if let Some(refined) = &self.refine {
             name = format!("{name}_from_{refined}");

@@ -63,14 +63,10 @@ pub fn partition(
     drop(own);
     let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
     let counted = presample.filter(|_| options.weights() == Weights::Presampled);
-    let layers = |presample: &Presample| presample.meta().config.fanouts.split(',').count() as u64;
-    let draws = counted.map_or(0, |presample| layers(presample) * presample.meta().num_batches.max(1));
     let problem = Problem {
         topology: dataset.topology(),
         weights,
         edge_counts: costs.as_deref().or(counted.map(Presample::edge)),
-        draws,
-        objective: options.objective.unwrap_or_default(),
         parts,
         servers: options.servers,
         targets: options.targets_over_mean(),

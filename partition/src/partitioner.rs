@@ -10,7 +10,7 @@ use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis, pieces};
+use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis, pieces};
 use gsplit_store::memory::{Memory, resident};
 
 /// A graph to be cut into parts.
@@ -21,10 +21,6 @@ pub(crate) struct Problem<'a> {
     pub weights: VertexWeights,
     /// Cost of cutting each edge, one count per edge of the topology; `None` when every adjacent pair costs 1.
     pub edge_counts: Option<&'a [u32]>,
-    /// Layers of mini-batches in which they were counted.
-    pub draws: u64,
-    /// Objective of the multilevel partitioner.
-    pub objective: Objective,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
     /// Servers that the parts lie on, the same number on each; vertices are cut between servers first.
@@ -60,8 +56,6 @@ impl<'a> Problem<'a> {
             topology,
             weights: VertexWeights::unit(topology.num_vertices()),
             edge_counts: None,
-            draws: 0,
-            objective: Objective::default(),
             parts,
             servers: 1,
             targets: None,

@@ -269,6 +269,4 @@ fn weights_that_cannot_be_are_refused_in_one_line_that_names_them() {
     ok(folder, &["generate", "rmat", "--vertices", "64", "--edges", "200", "--out", "bare"]);
     let line = fails(folder, &["partition", "bare", "--parts", "2", "--weights", "own"], 2);
     assert!(line.contains("--weights own: bare has no weights of its own"), "{line}");
-    let volume = ["partition", "large", "--parts", "2", "--weights", "own", "--objective", "volume"];
-    assert!(fails(folder, &volume, 2).contains("--objective volume: rows that cross"));
 }

@@ -383,8 +383,8 @@ impl<'a> Cycles<'a> {
         let mut loads = Loads::of(layout, weights, parts);
         let capacities = self.capacities(&loads, epsilon);
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
-        let mut moves = Cut { graph, weights, capacities: &capacities, parts: layout.parts() as usize };
-        move_in_rounds((graph, weights), &mut moves, rounds, parts, &mut loads);
+        let moves = Cut { graph, weights, capacities: &capacities, parts: layout.parts() as usize };
+        move_in_rounds(&moves, rounds, parts, &mut loads);
         if graph.num_arcs() <= self.effort.jet_arcs && !graph.is_read_in_order() {
             Jet::new(graph, weights, &capacities, parts, &mut loads).run();
         }

@@ -9,7 +9,6 @@
 //! "Deep multilevel graph partitioning", 2021). With quality
 //! `high` every level is refined by Jet too, and the whole is repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
 //! second with clusters that respect the servers.
-//! For few rows exchanged in place of a small cut the finest level is refined once more (`volume.rs`).
 //! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
 //! vertex, a byte an arc with counts, 4 an edge that has no edge the other way, and the coarser graphs; less where that does
 //! not fit ([`Room`]). The same seed gives the same parts, for any number of threads, where there is room.
@@ -33,12 +32,11 @@ mod servers;
 #[cfg(test)]
 mod tests;
 mod undirected;
-mod volume;
 
 use gsplit_store::Progress;
 
 use crate::repair::{balance, fill_empty_parts};
-use crate::{Objective, Partitioner, Problem, Result};
+use crate::{Partitioner, Problem, Result};
 use cycles::{Cycles, Effort, are_small, is_thin};
 use room::Room;
 use undirected::Undirected;
@@ -83,9 +81,6 @@ impl Partitioner for Multilevel {
             1 => cycles.partition(&graph, weights, problem.start),
             _ => servers::assign(problem, &graph, &cycles),
         };
-        if problem.objective == Objective::Volume {
-            volume::refine(problem, &graph, &cycles, &mut assignment);
-        }
         fill_empty_parts(&mut assignment, weights, layout);
         balance(&mut assignment, &graph, weights, layout, *epsilon);
         Ok(assignment)

@@ -1,8 +1,7 @@
-//! Refinement by label propagation: rounds of single moves, each of which gains something by [`Moves`].
+//! Refinement by label propagation: rounds of single moves, each to the part that most of a vertex's arc weight leads to.
 //!
-//! Moves are for the cut ([`Cut`]: to the part that most of a vertex's arc weight leads to) or for rows exchanged (`volume.rs`).
-//! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no vertex leaves its server, and what moves
-//! are to lower never grows.
+//! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no vertex leaves its server, and the cut
+//! never grows.
 //! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves. Who might
 //! is found in parallel, batch by batch; then each of these is looked at again, in order, with the parts as they are by
 //! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
@@ -24,31 +23,8 @@ const TASK: usize = 512;
 /// A round that gains less than one part in this many of what all rounds gained is the last.
 const SETTLED: u64 = 50;
 
-/// Objective of moves.
-pub(super) trait Moves: Sync {
-    /// Memory of one thread.
-    type Scratch: Send;
-
-    fn scratch(&self) -> Self::Scratch;
-
-    /// Begins to fetch what [`Moves::best`] reads of `v`, a vertex that will be looked at soon, if there is one.
-    fn fetch_ahead(&self, v: u32, parts: &[u16]);
-
-    /// The best part for `v` to go to, and the gain.
-    fn best(&self, v: u32, parts: &[u16], loads: &Loads, scratch: &mut Self::Scratch) -> Option<(u16, u64)>;
-
-    /// `v` has moved.
-    fn moved(&mut self, v: u32, from: u16, to: u16);
-}
-
-/// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds; what all moves gained together.
-pub(super) fn move_in_rounds<G: Graph, M: Moves>(
-    (graph, weights): (&G, &VertexWeights),
-    moves: &mut M,
-    rounds: usize,
-    parts: &mut [u16],
-    loads: &mut Loads,
-) -> u64 {
+/// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds. Returns by how much the cut fell.
+pub(super) fn move_in_rounds<G: Graph>(moves: &Cut<'_, G>, rounds: usize, parts: &mut [u16], loads: &mut Loads) -> u64 {
     let mut active = vec![true; parts.len()];
     let mut wanted = vec![false; BATCH.min(parts.len())];
     let mut own = moves.scratch();
@@ -60,15 +36,15 @@ pub(super) fn move_in_rounds<G: Graph, M: Moves>(
         for first in (0..parts.len()).step_by(BATCH) {
             let batch = first..parts.len().min(first + BATCH);
             let wanted = &mut wanted[..batch.len()];
-            let (now, state, looked_at, moving) = (&*loads, &*parts, &active[batch.clone()], &*moves);
+            let (now, state, looked_at) = (&*loads, &*parts, &active[batch.clone()]);
             let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
             tasks.for_each(|(task, (wanted, active))| {
                 let lent = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                let mut scratch = lent.unwrap_or_else(|| moving.scratch());
+                let mut scratch = lent.unwrap_or_else(|| moves.scratch());
                 for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
                     let v = (first + task * TASK + i) as u32;
-                    moving.fetch_ahead(v + 1, state);
-                    *wanted = active && moving.best(v, state, now, &mut scratch).is_some();
+                    moves.graph.fetch_ahead(v + 1, state);
+                    *wanted = active && moves.best(v, state, now, &mut scratch).is_some();
                 }
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
             });
@@ -76,9 +52,8 @@ pub(super) fn move_in_rounds<G: Graph, M: Moves>(
             for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
                 if let Some((to, gain)) = moves.best(v, parts, loads, &mut own) {
                     let from = std::mem::replace(&mut parts[v as usize], to);
-                    loads.move_weight(from, to, weights.of(v));
-                    moves.moved(v, from, to);
-                    graph.for_each(v, |u, _| active[u as usize] = true);
+                    loads.move_weight(from, to, moves.weights.of(v));
+                    moves.graph.for_each(v, |u, _| active[u as usize] = true);
                     gained += gain;
                 }
             }
@@ -132,19 +107,13 @@ impl Sums for Ties {
     }
 }
 
-impl<G: Graph> Moves for Cut<'_, G> {
-    type Scratch = InRuns<Ties>;
-
-    fn scratch(&self) -> Self::Scratch {
+impl<G: Graph> Cut<'_, G> {
+    /// Memory of one thread for [`Cut::best`].
+    fn scratch(&self) -> InRuns<Ties> {
         InRuns::new(Ties::new(self.parts))
     }
 
-    fn fetch_ahead(&self, v: u32, parts: &[u16]) {
-        self.graph.fetch_ahead(v, parts);
-    }
-
-    fn moved(&mut self, _: u32, _: u16, _: u16) {}
-
+    /// The best part for `v` to go to, and by how much the cut falls.
     fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut InRuns<Ties>) -> Option<(u16, u64)> {
         ties.clear();
         ties.fill(|runs| self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight)));

@@ -14,7 +14,7 @@ use super::Quality;
 use super::cycles::default_max_arcs;
 use super::jet;
 use crate::symmetric::is_symmetric;
-use crate::{Error, Objective, Problem, Result};
+use crate::{Error, Problem, Result};
 
 /// Bytes of a vertex, at most at once: weights, labels, loads of clusters, members, parts and coarse vertices of all levels.
 const VERTEX: u64 = 36;
@@ -49,9 +49,8 @@ impl<'a> Room<'a> {
         let (n, m) = (problem.topology.num_vertices() as u64, problem.topology.num_edges() as u64);
         let one_way = if is_symmetric(problem.topology) { 0 } else { m };
         let counted = problem.edge_counts.map_or(0, |_| m + one_way);
-        let rows_sent = if problem.objective == Objective::Volume { 8 * u64::from(problem.parts) } else { 0 };
         let jet = if problem.quality == Quality::High { jet::BYTES } else { 0 };
-        let of_vertices = n * (VERTEX + WEIGHT * problem.weights.constraints() as u64 + rows_sent + jet);
+        let of_vertices = n * (VERTEX + WEIGHT * problem.weights.constraints() as u64 + jet);
         let kept = size_of::<u32>() as u64 * one_way + counted;
         let arcs = m + one_way;
         let coarse = ARC * (default_max_arcs(arcs) + 3 * default_max_arcs(0)).min(2 * arcs);

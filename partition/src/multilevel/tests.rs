@@ -152,8 +152,8 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
                     before.saturating_sub(cut(&finest, &parts))
                 }
                 _ => {
-                    let mut moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
-                    move_in_rounds((&finest, &weights), &mut moves, 5, &mut parts, &mut loads)
+                    let moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
+                    move_in_rounds(&moves, 5, &mut parts, &mut loads)
                 }
             };
             assert_eq!(before - cut(&finest, &parts), gained, "{} {way}", graph.name);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Pieces, Presample};
 
 use super::{Fixture, communities, graphs, random_graph};
-use crate::{Error, Load, Method, Objective, PartitionOptions, Partitioned, Quantity, Weights, partition};
+use crate::{Error, Load, Method, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
 /// Options that are the defaults but for these.
 pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
@@ -17,7 +17,6 @@ pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32)
         weights,
         load: Load::default(),
         quality: None,
-        objective: None,
         refine: None,
         balance: Vec::new(),
         epsilon: 0.03,
@@ -41,10 +40,6 @@ fn choices() -> Vec<PartitionOptions> {
         choices.extend(weights.iter().map(|&weights| options(method, Some(weights), 1)));
         let balance = vec![Quantity::Work, Quantity::Vertices, Quantity::Targets, Quantity::Edges];
         choices.push(PartitionOptions { balance, ..options(method, None, 1) });
-    }
-    for weights in [Weights::Presampled, Weights::Unit] {
-        let objective = Some(Objective::Volume);
-        choices.push(PartitionOptions { objective, ..options(Method::Multilevel, Some(weights), 1) });
     }
     choices.push(PartitionOptions { tries: 3, ..options(Method::Metis, Some(Weights::Unit), 1) });
     choices
@@ -384,10 +379,6 @@ fn bad_input_is_one_clear_line() {
         (PartitionOptions { parts: 0, ..unit.clone() }, "--parts 0"),
         (PartitionOptions { parts: 65_536, ..unit.clone() }, "--parts 65536"),
         (PartitionOptions { parts: 4, ..unit.clone() }, "3 vertices"),
-        (
-            PartitionOptions { objective: Some(Objective::Volume), ..unit.clone() },
-            "--objective: --partitioner metis has no such",
-        ),
         (PartitionOptions { epsilon: 0.0, ..unit.clone() }, "--epsilon 0"),
         (PartitionOptions { epsilon: f64::NAN, ..unit.clone() }, "--epsilon NaN"),
         (PartitionOptions { epsilon: 2.0, ..unit.clone() }, "at most 1"),
