@@ -161,7 +161,8 @@ impl Anchor {
     }
 }
 
-/// `text` between tags or quotes, of XML and HTML; characters that XML 1.0 has no way to hold become U+FFFD.
+/// `text` between tags or quotes, of XML and HTML. U+FFFD replaces characters that XML 1.0 cannot hold, and those that turn the direction
+/// of the text around them.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -170,7 +171,16 @@ pub fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{61c}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                escaped.push('\u{fffd}');
+            }
+            c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }
@@ -183,6 +193,7 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_document() {
+        assert_eq!(escape("a\u{202e}cod\u{2067}.exe"), "a\u{fffd}cod\u{fffd}.exe");
         assert_eq!(escape("a<b>&\"c\u{1}\n\u{ffff}é"), "a&lt;b&gt;&amp;&quot;c\u{fffd}\u{fffd}\u{fffd}é");
     }
 }
