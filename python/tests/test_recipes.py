@@ -17,7 +17,8 @@ import gsplit
 PACKAGES = {"dgl", "gsplit", "networkx", "numpy", "scipy", "tarfile", "torch", "torch_geometric"}
 SECTION = (REPOSITORY / "docs/formats.md").read_text().split("### Other formats\n")[1].split("\n### ")[0]
 RECIPES = {
-    found[2]: found[1] for found in re.finditer(r"```python\n(.*?out=\"(?:from-)?([a-z]+)\"\)\n)```", SECTION, re.DOTALL)
+    found[2]: found[1]
+    for found in re.finditer(r"```python\n(.*?out=\"(?:from-)?([a-z]+)\"\)\n)```", SECTION, re.DOTALL)
 }
 
 
