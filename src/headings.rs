@@ -22,11 +22,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
         &["partition", "presample", "batches", "svg", "force"],
         &[("Mini-batches", &["fanouts", "batch-size", "draw-by", "seed"])],
     ),
-    (
-        &["export"],
-        &["format", "out", "force"],
-        &[("Of one format", &["original-ids", "buffer"])],
-    ),
+    (&["export"], &["format", "out", "force"], &[("Of one format", &["original-ids", "buffer"])]),
     (
         &["place"],
         &["partition", "cache", "parallelism", "rule", "key", "force"],

@@ -180,8 +180,8 @@ mod tests {
             let mut forced = Outputs::new(true).reads("INPUT", &at("deep/log"));
             assert!(line(&mut forced, path).contains("which is read (INPUT)"), "{path}");
             let mut forced = Outputs::new(true);
-            forced.file("--log-csv", &at("deep/log"), None).unwrap();
-            assert!(line(&mut forced, path).contains("is where --log-csv writes"), "{path}");
+            forced.file("--timeline", &at("deep/log"), None).unwrap();
+            assert!(line(&mut forced, path).contains("is where --timeline writes"), "{path}");
         }
         // What is not there yet is compared too, and what lies in another file that is to be.
         let mut outputs = Outputs::new(false);

@@ -11,8 +11,7 @@ use gsplit_store::{Dataset, Presample, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
     CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
-    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, left_behind, most_values_held,
-    train,
+    Summary, TopologyStorage, TrainConfig, foreign_events, is_json_log, left_behind, most_values_held, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -139,9 +138,6 @@ pub struct Args {
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
-    /// Write one row an epoch into this file, with the names of the columns above
-    #[arg(long, value_name = "FILE.csv")]
-    log_csv: Option<PathBuf>,
     /// Write an event file for TensorBoard into this folder
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
@@ -198,7 +194,6 @@ impl Args {
         for (name, path) in [
             ("checkpoint", self.checkpoint.as_deref()),
             ("log", self.log.as_deref()),
-            ("log_csv", self.log_csv.as_deref()),
             ("tensorboard", self.tensorboard.as_deref()),
         ] {
             let flag = || format!("--{}", name.replace('_', "-"));
@@ -299,7 +294,6 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         checkpoint: args.checkpoint,
         resume: args.resume,
         log: args.log,
-        log_csv: args.log_csv,
         tensorboard: args.tensorboard,
         log_every: args.log_every,
         threads: ui.threads(),
@@ -363,7 +357,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         let names = dataset.manifest().class_names.as_deref();
         scores::table(found, names).iter().for_each(|line| ui.table(line));
     }
-    for log in [&options.log, &options.log_csv, &options.tensorboard].into_iter().flatten() {
+    for log in [&options.log, &options.tensorboard].into_iter().flatten() {
         ui.say(format_args!("log: {}", log.display()));
     }
     if let Some(folder) = &options.checkpoint {
@@ -401,12 +395,7 @@ fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
             );
         }
     }
-    for (option, log, known) in
-        [("--log", &args.log, is_json_log as Known), ("--log-csv", &args.log_csv, is_csv_log as Known)]
-    {
-        log.iter().try_for_each(|log| outputs.file(option, log, Some(known)))?;
-    }
-    Ok(())
+    args.log.iter().try_for_each(|log| outputs.file("--log", log, Some(is_json_log)))
 }
 
 pub fn as_usage(error: Error) -> anyhow::Error {

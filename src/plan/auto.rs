@@ -143,15 +143,7 @@ pub fn choose(
 
 /// `options` without what is written or read beside the dataset.
 fn aside(options: &RunOptions) -> RunOptions {
-    RunOptions {
-        checkpoint: None,
-        resume: false,
-        log: None,
-        log_csv: None,
-        tensorboard: None,
-        log_every: 0,
-        ..options.clone()
-    }
+    RunOptions { checkpoint: None, resume: false, log: None, tensorboard: None, log_every: 0, ..options.clone() }
 }
 
 /// The configuration of the newest checkpoint in `folder`, if there is one.

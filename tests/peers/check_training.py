@@ -1,11 +1,10 @@
 """What `gsplit train` leaves is read by the tools it is for: check_training.py DATASET RUN
 
-RUN holds `checkpoints`, `log.jsonl`, `log.csv` and `tb` of a run that was resumed once, and `plateau.jsonl` of another.
+RUN holds `checkpoints`, `log.jsonl` and `tb` of a run that was resumed once, and `plateau.jsonl` of another.
 PyTorch loads the weights and computes the same accuracies; TensorBoard shows every epoch once, and every record of
 mini-batches; torch's schedulers have had the same learning rates.
 """
 
-import csv
 import json
 import sys
 import time
@@ -127,12 +126,6 @@ def schedules(run, epochs, seeds):
 def main(path, run):
     run = Path(run)
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    with (run / "log.csv").open() as file:
-        rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-    # What is null in the log is empty there, and lists are left out.
-    numbers = [{key: value for key, value in record.items() if not isinstance(value, list)} for record in records]
-    logged = [{key: float(value) for key, value in record.items() if value is not None} for record in numbers]
-    check("csv: the log", (rows, logged))
     epochs = [record for record in records if "step" not in record]
     steps = [record for record in records if "step" in record]
     per_epoch = -(-len(np.load(Path(path) / "splits/train.npy")) // 256)

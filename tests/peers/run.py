@@ -85,7 +85,7 @@ def train(binary, dataset, run):
     """A run that was killed after an epoch that its checkpoints do not know, and resumed; one that meets a plateau."""
     run.mkdir()
     size = ["--parallelism", "single", "--layers", 2, "--fanouts", "5,5", "--hidden", 16, "--batch-size", 256]
-    logs = ["--log", run / "log.jsonl", "--log-csv", run / "log.csv", "--tensorboard", run / "tb", "--log-every", 2]
+    logs = ["--log", run / "log.jsonl", "--tensorboard", run / "tb", "--log-every", 2]
     decay = ["--schedule", "cosine", "--min-lr", 0.001, "--decay-epochs", 6, "--checkpoint", run / "checkpoints"]
     whole = ["train", dataset, *size, *logs, *decay, "--lr", 0.01]
     gsplit(binary, *whole, "--epochs", 4)

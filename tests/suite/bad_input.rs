@@ -156,7 +156,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     ];
     if cfg!(feature = "train") {
         lines.extend([
-            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c@ --resume --log l@.jsonl --log-csv l@.csv",
+            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c@ --resume --log l@.jsonl",
             "infer DS --checkpoint c@ --out o@.npy --embeddings h@.parquet --force",
             "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl --svg t@.svg --force",
         ]);
@@ -171,7 +171,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     }
     if cfg!(feature = "train") {
         let text = "expected a path in UTF-8, so that it can be recorded: rename it";
-        for line in ["run DS --out o", "run edges --out o@", "train --print-config --log-csv o@"] {
+        for line in ["run DS --out o", "run edges --out o@", "train --print-config --log o@"] {
             let (output, before) = (run(line), fs::read_dir(folder).unwrap().count());
             assert_eq!(output.status.code(), Some(2), "{line}");
             assert!(String::from_utf8_lossy(&output.stderr).contains(text), "{line}");

@@ -85,16 +85,14 @@ fn logs_replace_logs_and_nothing_else() {
     let before = content(folder);
     for (options, code, problem) in [
         ("--log ds/dataset.json --force", 2, "lies in"),
-        ("--log-csv ds/new.csv", 2, "lies in"),
         ("--tensorboard ds", 2, "lies in"),
         ("--checkpoint ds/run", 2, "lies in"),
-        ("--log x --log-csv x", 2, "is where --log writes"),
-        ("--log x --log-csv ./ds/../x", 2, "is where --log writes"),
+        ("--checkpoint x --log x", 2, "is where --checkpoint writes"),
+        ("--checkpoint x --log ./ds/../x", 2, "is where --checkpoint writes"),
         ("--checkpoint ck --log ck/lock", 2, "is where --checkpoint writes"),
         ("--log x --checkpoint x/ck", 2, "is where --checkpoint writes"),
         ("--config run.toml --log run.toml --force", 2, "which is read (--config)"),
         ("--log thesis", 1, "gsplit did not write it"),
-        ("--log-csv thesis", 1, "gsplit did not write it"),
         ("--log board", 1, "no plain file"),
         ("--tensorboard board", 1, "is not of gsplit's"),
     ] {
@@ -103,7 +101,7 @@ fn logs_replace_logs_and_nothing_else() {
         assert!(said.contains(problem), "{line}: {said}");
         assert!(content(folder) == before, "{line}");
     }
-    let logged = format!("{TRAIN} --log log.jsonl --log-csv log.csv --tensorboard mine --log-every 1");
+    let logged = format!("{TRAIN} --log log.jsonl --tensorboard mine --log-every 1");
     ok(folder, &words(&logged));
     ok(folder, &words(&logged));
     let logged = logged.replace(" --log-every 1", " --checkpoint ck");
@@ -111,9 +109,6 @@ fn logs_replace_logs_and_nothing_else() {
     ok(folder, &words(&format!("{logged} --resume").replace("--epochs 1", "--epochs 2")));
     assert_eq!(fs::read_to_string(folder.join("log.jsonl")).unwrap().lines().count(), 2);
     assert_eq!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
-    // Neither is taken for the other.
-    assert!(fails(folder, &words(&format!("{TRAIN} --log log.csv")), 1).contains("did not write it"));
-    assert!(fails(folder, &words(&format!("{TRAIN} --log-csv log.jsonl")), 1).contains("did not write it"));
     ok(folder, &words(&format!("{TRAIN} --log thesis --tensorboard board --force")));
     assert_ne!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
     assert_eq!(fs::read_to_string(folder.join("board/events.out.tfevents.1.host")).unwrap(), "another program's");

@@ -113,7 +113,7 @@ fn patience_ends_a_run_and_logs_hold_all_of_it() {
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
     let more = "--epochs 60 --eval-every 1 --schedule constant --warmup-steps 0 --patience 2 --min-delta 0.01 \
-                --checkpoint run --log-csv run.csv --tensorboard tb";
+                --checkpoint run --log run.jsonl --tensorboard tb";
     let all: Vec<&str> = ["train", "ds", "--config", "run.toml"].into_iter().chain(more.split_whitespace()).collect();
     let text = ok(folder, &all);
     let stopped = text.lines().find(|line| line.starts_with("stopped: no better valid metric in 2")).unwrap();
@@ -121,7 +121,7 @@ fn patience_ends_a_run_and_logs_hold_all_of_it() {
     let epochs: usize = stopped.split(' ').rev().nth(2).unwrap().parse().unwrap();
     let best: usize = best.trim_start_matches("best: epoch ").split(',').next().unwrap().parse().unwrap();
     assert!(epochs < 60 && best <= epochs, "{text}");
-    assert_eq!(fs::read_to_string(folder.join("run.csv")).unwrap().lines().count(), epochs + 1);
+    assert_eq!(fs::read_to_string(folder.join("run.jsonl")).unwrap().lines().count(), epochs);
     let link = fs::read_link(folder.join("run/best")).unwrap();
     assert_eq!(link.to_str().unwrap(), format!("epoch-{best:05}"));
     assert_eq!(fs::read_dir(folder.join("tb")).unwrap().count(), 1);

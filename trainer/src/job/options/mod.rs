@@ -33,8 +33,6 @@ pub struct RunOptions {
     pub resume: bool,
     /// JSONL file with one line an epoch, and those of `log_every`.
     pub log: Option<PathBuf>,
-    /// CSV file, as `log`.
-    pub log_csv: Option<PathBuf>,
     /// Folder for TensorBoard's event files.
     pub tensorboard: Option<PathBuf>,
     /// Mini-batches from one record of these logs to the next, beside those of the epochs; 0 for none.
@@ -122,8 +120,8 @@ impl RunOptions {
     pub(crate) fn compute_threads(&self, threads: usize, ranks: usize) -> Result<usize> {
         let problem = if self.prefetch > MAX_PREFETCH {
             format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch)
-        } else if self.log_every > 0 && [&self.log, &self.log_csv, &self.tensorboard].iter().all(|log| log.is_none()) {
-            format!("--log-every {}: needs --log, --log-csv or --tensorboard", self.log_every)
+        } else if self.log_every > 0 && self.log.is_none() && self.tensorboard.is_none() {
+            format!("--log-every {}: needs --log or --tensorboard", self.log_every)
         } else {
             match self.sample_threads {
                 None => return Ok(threads),

@@ -1,7 +1,7 @@
-//! A run's logs: JSON lines, CSV, and TensorBoard's event files. One record an epoch and, where they are wanted, one every
+//! A run's logs: JSON lines and TensorBoard's event files. One record an epoch and, where they are wanted, one every
 //! so many mini-batches (`steps`).
 //!
-//! A resumed run starts JSONL and CSV anew with the epochs that its checkpoint holds, so both always show one whole run,
+//! A resumed run starts the JSON lines anew with the epochs that its checkpoint holds, so that they always show one whole run,
 //! whatever a killed run had written (`text`). TensorBoard reads every event file of a folder: see `tensorboard`.
 
 use crate::report::EpochReport;
@@ -14,13 +14,13 @@ mod text;
 pub use steps::{StepLog, StepRecord, Window};
 use tensorboard::EventFile;
 pub use tensorboard::foreign_events;
-use text::{Format, TextLog, json};
-pub use text::{is_csv_log, is_json_log};
+use text::TextLog;
+pub use text::is_json_log;
 
 /// All logs of a run.
 #[derive(Debug)]
 pub struct Logs {
-    text: Vec<TextLog>,
+    text: Option<TextLog>,
     events: Option<EventFile>,
     /// Events of mini-batches, which have an axis of their own.
     step_events: Option<EventFile>,
@@ -30,19 +30,7 @@ impl Logs {
     /// Opens the logs that `options` name, and writes down `history`, the epochs that a resumed run found done, after `steps`
     /// mini-batches.
     pub fn start(options: &RunOptions, history: &[EpochReport], steps: u64) -> Result<Self> {
-        let mut text = Vec::new();
-        if let Some(path) = &options.log {
-            text.push(TextLog::create(path, Format::Json, history)?);
-        }
-        if let Some(path) = &options.log_csv {
-            let (step, epoch) = (json(&StepRecord::default()), json(&EpochReport::default()));
-            // Records of mini-batches that the log has from before the resume stay, and need their columns.
-            let had_steps = || gsplit_store::read_text(path).is_ok_and(|text| text.starts_with("step,epoch,"));
-            let has_steps = options.log_every > 0 || !history.is_empty() && had_steps();
-            // The number of the step stands first.
-            let records = if has_steps { vec![r#"{"step": null}"#.into(), epoch, step] } else { vec![epoch] };
-            text.push(TextLog::create(path, Format::csv(&records), history)?);
-        }
+        let text = options.log.as_deref().map(|path| TextLog::create(path, history)).transpose()?;
         let (mut events, mut step_events) = (None, None);
         if let Some(folder) = &options.tensorboard {
             let below = folder.join("steps");
