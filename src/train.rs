@@ -21,7 +21,7 @@ use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::to_toml;
 use gsplit::describe::number_of;
-use gsplit::outputs::{Known, Outputs};
+use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 

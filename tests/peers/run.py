@@ -149,7 +149,7 @@ def main(binary):
         run_check(pyg, "check_links.py", "write", links)
         train_links(binary, links)
         run_check(pyg, "check_links.py", "check", links)
-        check_package(pyg, binary, "tests/test_torch.py", "tests/test_frameworks.py")
+        check_package(pyg, binary, "tests/test_torch.py", "tests/test_frameworks.py", "tests/test_recipes.py")
         run_check(pyg, "check_launchers.py", binary, data / "community")
         real = [REAL] if REAL.is_dir() else []
         run_check(pyg, "check_readers.py", binary, data / "read", *real)
