@@ -342,7 +342,7 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             match (detect_by_itself(&path), expected) {
                 (Ok(found), Some(format)) => assert_eq!(found, *format, "{name}"),
-                (Err(error), None) => assert!(error.to_string().contains("see docs/formats.md"), "{error}"),
+                (Err(error), None) => assert!(error.to_string().contains("docs/formats.md"), "{error}"),
                 (found, _) => panic!("{name}: {found:?}"),
             }
         }

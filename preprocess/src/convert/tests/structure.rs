@@ -108,14 +108,10 @@ fn broken_tables_are_named_with_their_cause() {
         (EDGES, "id,age,plan,age\n10,1,a,2\n", "nodes.csv, line 1: two columns are named `age`: columns 2 and 4"),
         ("src,dst,w, w \n10,20,1,2\n", good, "edges.csv, line 1: two columns are named `w`: columns 3 and 4"),
         (EDGES, "id,f0,label\n", "nodes.csv: has columns and no rows"),
-        (EDGES, "id,label\n10,a\nID,Label\n20,b\n", "nodes.csv, line 3: the header of line 1 once more"),
-        (
-            EDGES,
-            "id,label\n10,a\n\u{feff}\"id\",\"label\"\n20,b\n",
-            "nodes.csv, line 3: the header of line 1 once more",
-        ),
-        ("src,dst\n10,20\nsrc,dst\n20,30\n", good, "edges.csv, line 3: the header of line 1 once more"),
-        (&format!("src,dst\n{many}src,dst\n"), good, "edges.csv, line 2002: the header of line 1 once more"),
+        (EDGES, "id,label\n10,a\nID,Label\n20,b\n", "nodes.csv, line 3: repeats the header of line 1"),
+        (EDGES, "id,label\n10,a\n\u{feff}\"id\",\"label\"\n20,b\n", "nodes.csv, line 3: repeats the header of line 1"),
+        ("src,dst\n10,20\nsrc,dst\n20,30\n", good, "edges.csv, line 3: repeats the header of line 1"),
+        (&format!("src,dst\n{many}src,dst\n"), good, "edges.csv, line 2002: repeats the header of line 1"),
     ];
     for (edges, nodes, expected) in cases {
         let input = folder(edges, nodes);
@@ -253,6 +249,10 @@ fn ids_that_do_not_match_are_shown() {
         let input = folder(&edges(of_edges), &nodes(of_nodes));
         wrong.expect(expected, &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
     }
+    let makes = (1..30).fold("firm,product\n".to_string(), |all, v| all + &format!("F{v},P{v}\n"));
+    let input = folder(&makes, &nodes(|v| format!("F{v}")));
+    let expected = "`customer` holds the ids of the sources of the edges and none of the targets, such as `P";
+    wrong.expect("one end", &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
     let input = folder(EDGES, "customer,age\n10,1\n20,2\n30,3\n40,4\n");
     let mut options = options_of(&input);
     options.read.node_table.label_column = names(&["customer"]);
@@ -309,7 +309,7 @@ fn folders_hold_one_table_and_documents() {
     assert_eq!((rows(&dataset).len(), dataset.topology().num_edges()), (4, 4));
     let notes = notes.lines().join("\n");
     assert!(
-        notes.contains("e: passed over README.txt, no") && notes.contains("v: passed over LICENSE, README.txt, no"),
+        notes.contains("e: passed over README.txt (not") && notes.contains("v: passed over LICENSE, README.txt (not"),
         "{notes}"
     );
     let expected = "several: its files have different columns, so they are several tables and not parts of one (firms.csv has `firm_id`, \

@@ -93,13 +93,16 @@ pub fn find_ids(
         let problem = format!("column `{name}` holds the ids of the edges: name another with --label-column, or none");
         return Err(Error::input(path, problem));
     }
-    Err(Error::input(path, search.nothing_found(&free, roles.id)?))
+    let problem = search.one_end(&free, any)?.map_or_else(|| search.nothing_found(&free, roles.id), Ok)?;
+    Err(Error::input(path, problem))
 }
 
 /// Some ids of the first edges.
 struct Sample {
     /// Ids, each once.
     ids: Vec<u64>,
+    /// Those of the sources, and those of the targets.
+    ends: [HashSet<u64>; 2],
     /// Their strings, where they are hashes.
     names: HashMap<u64, String>,
 }
@@ -116,7 +119,8 @@ impl Sample {
         let mut ids: Vec<u64> = ends.take(SAMPLE).collect();
         ids.sort_unstable();
         ids.dedup();
-        Ok(Self { ids, names: batch.names.into_iter().collect() })
+        let ends = [&batch.sources, &batch.targets].map(|ids| ids.iter().copied().take(SAMPLE / 2).collect());
+        Ok(Self { ids, ends, names: batch.names.into_iter().collect() })
     }
 
     /// The id as the edges write it.
@@ -190,6 +194,31 @@ impl Search<'_> {
         Ok(holding.first().or(index.first()).copied().or_else(most).map(|slot| columns[slot]))
     }
 
+    /// The problem that one of `columns` holds most ids of the sources and none of the targets, or the other way round.
+    fn one_end(&self, columns: &[usize], id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<String>> {
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        for (rows, &at) in self.places(columns, id)?.iter().zip(columns) {
+            let found = |end: usize| self.sample.ends[end].iter().filter(|id| rows.contains_key(id)).count();
+            for (end, other, names) in [(0, 1, ["sources", "targets"]), (1, 0, ["targets", "sources"])] {
+                if 2 * found(end) <= self.sample.ends[end].len() || found(other) > 0 {
+                    continue;
+                }
+                let name = &self.fields[at].name;
+                let missing = self.sample.ends[other].iter().min().map_or(String::new(), |&id| self.sample.text(id));
+                return Ok(Some(format!(
+                    "`{name}` holds the ids of the {} of the edges and none of the {}, such as {}: these are two kinds of vertices, and \
+                     gsplit reads one table of one kind: add their rows to it, or pass --id-column {name} --missing-rows fill",
+                    names[0],
+                    names[1],
+                    shown(missing.as_bytes())
+                )));
+            }
+        }
+        Ok(None)
+    }
+
     /// The problem that none of `columns` holds most ids, with examples, and how they would match.
     fn nothing_found(&self, columns: &[usize], named: Option<usize>) -> Result<String> {
         let kind = if self.kind == IdKind::Text { "strings" } else { "integers" };
@@ -201,7 +230,12 @@ impl Search<'_> {
             format!("no column holds most ids of the edges, which are {kind}, such as {}", examples(&texts));
         let simple_forms =
             |simple: fn(&str) -> String| texts.iter().map(move |text| simple(text)).filter(|form| !form.is_empty());
-        let wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
+        let mut wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
+        // Digits are of several kinds of ids where what is around them differs.
+        let around = |text: &String| text.chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
+        if texts.iter().map(around).collect::<HashSet<String>>().len() > 1 {
+            wanted[DIGITS].clear();
+        }
         // Of each column the first cells, and the simple forms of sampled ids that are there.
         #[derive(Default)]
         struct Cells {
@@ -289,6 +323,8 @@ const ALIKE: [SimpleForm; 4] = [
     },
 ];
 
+/// Place of the form of digits only.
+const DIGITS: usize = 3;
 /// Place of the form without zeros before numbers.
 const ZEROS: usize = 1;
 

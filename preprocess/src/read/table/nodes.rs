@@ -228,7 +228,9 @@ fn check_sizes(
         |at: &usize| seen.get(at).is_some_and(|seen| seen.numbers.most > MOST || seen.numbers.least < -MOST);
     let Some(at) = columns.iter().map(|&(at, _)| at).find(is_too_large) else { return Ok(()) };
     let check = |_: &mut (), _: usize, cell: Cell<'_>| match as_f64(cell).filter(|number| number.abs() > MOST) {
-        Some(number) => Err(format!("{number:e}: expected a number of at most 3.4e38, the largest f32")),
+        Some(number) => Err(format!(
+            "{number:e}: expected a number of at most 3.4e38, the largest f32: fix it, or leave the column out with --feature-columns"
+        )),
         None => Ok(()),
     };
     table.for_rows(&[at], progress, check, &mut |()| Ok(()))

@@ -91,7 +91,7 @@ pub fn parts(
         let documents: Vec<PathBuf> = files.extract_if(.., |file| is_document(file)).collect();
         if !documents.is_empty() {
             let names: Vec<String> = documents.iter().map(|file| name_of(file)).collect();
-            progress.decide(&format!("{}: passed over {}, no tables by their names", path.display(), some(&names)));
+            progress.decide(&format!("{}: passed over {} (not tables, by their names)", path.display(), some(&names)));
         }
     } else {
         files.push(path.to_path_buf());

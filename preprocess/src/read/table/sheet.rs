@@ -486,7 +486,7 @@ impl Sheet {
             false => Ok(()),
             true if !header.is_certain => Err(header::question(&self.columns[0].0, header.line)),
             true => Err(format!(
-                "the header of line {} once more, as files leave it that were joined with their headers: remove this line",
+                "repeats the header of line {}, as files do that were joined with their headers: remove this line",
                 header.line
             )),
         }
