@@ -128,7 +128,8 @@ fn open_as(
 
 /// `error`, of the conversion of the graph at `path`; or, where the tables of edges and of vertices are exchanged, an error that says so.
 pub fn explained(error: Error, path: &Path, options: &ReadOptions) -> Error {
-    let (Error::Input { .. }, Some(nodes)) = (&error, &options.nodes) else { return error };
+    // An error in a line is about that line.
+    let (Error::Input { line: None, .. }, Some(nodes)) = (&error, &options.nodes) else { return error };
     let is_new = options.node_table.recipe.is_some();
     let problem = (!is_new).then(|| table::exchanged(path, nodes, options.text(), options.budget())).flatten();
     problem.map_or(error, |problem| Error::input(path, problem))

@@ -156,6 +156,9 @@ fn text_of_other_encodings_is_named() {
         );
         assert!(found.contains(&expected), "{found}");
     }
+    fs::write(input.path().join("edges.csv.gz"), gz(&String::from_utf8(wide(EDGES)).unwrap())).unwrap();
+    let found = message(&input.path().join("edges.csv.gz"), &ConvertOptions::default());
+    assert!(found.contains("unpack it, and `iconv -f UTF-16LE -t UTF-8 edges.csv > utf8-edges.csv`"), "{found}");
     fs::write(input.path().join("edges.csv"), wide(EDGES)).unwrap();
     let found = message(&input.path().join("edges.csv"), &ConvertOptions::default());
     assert!(found.contains("edges.csv: text in UTF-16LE"), "{found}");
@@ -204,6 +207,12 @@ fn a_stray_among_ids_is_named_with_its_line() {
             format!("customer,x,label\n{vertices}Total,5,a\n"),
             "nodes.csv, line 32: column `customer`: `Total`: expected a whole number below 2^64, as in other rows: fix or remove the line, \
              or pass --id-type text if ids are strings",
+        ),
+        (
+            // Another column of the same numbers is not taken for the ids.
+            "src,dst\n1,2\n2,3\n3,1\n".into(),
+            "id,x,label\n1,1,a\n2,2,b\n3,3,a\nTotal,6,\n".into(),
+            "nodes.csv, line 5: column `id`: `Total`: expected a whole number",
         ),
         (
             format!("src,dst\n{edges}Total,31\n"),

@@ -44,7 +44,7 @@ fn ends_among(edges: &Table, nodes: &Table) -> Result<Option<[String; 3]>> {
     if ends.len() < 2 || ids.is_empty() {
         return Ok(None);
     }
-    let wanted = first_values(edges, &ends)?;
+    let (wanted, repeats) = first_values(edges, &ends)?;
     // Of each column of `nodes`, the rows with each value that is wanted.
     type Rows = Vec<HashMap<String, u64>>;
     let places: Vec<usize> = ids.iter().map(|(at, _)| *at).collect();
@@ -69,32 +69,37 @@ fn ends_among(edges: &Table, nodes: &Table) -> Result<Option<[String; 3]>> {
             let found = values.iter().filter(|value| rows.get(*value) == Some(&1)).count();
             !values.is_empty() && 10 * found >= 9 * values.len()
         };
-        let held: Vec<&String> =
-            wanted.iter().zip(&ends).filter(|(values, _)| holds(values)).map(|(_, (_, name))| name).collect();
-        if let [source, target, ..] = held[..] {
-            return Ok(Some([source.clone(), target.clone(), id.clone()]));
+        let held: Vec<usize> = (0..ends.len()).filter(|&slot| holds(&wanted[slot])).collect();
+        // Rows of vertices have each id once; vertices have several edges.
+        if let [source, target, ..] = held[..]
+            && held.iter().any(|&slot| repeats[slot])
+        {
+            return Ok(Some([ends[source].1.clone(), ends[target].1.clone(), id.clone()]));
         }
     }
     Ok(None)
 }
 
-/// The first values of the columns `of` a table, each once.
-fn first_values(table: &Table, of: &[(usize, String)]) -> Result<Vec<HashSet<String>>> {
-    let mut all = vec![HashSet::new(); of.len()];
-    let look = |values: &mut Vec<HashSet<String>>, slot: usize, cell: Cell<'_>| {
-        values.resize_with(of.len(), HashSet::new);
-        if values[slot].len() < SAMPLE && cell != Cell::Missing {
-            values[slot].insert(key(cell, false).into_owned());
+/// The first values of the columns `of` a table, each once; and whether some come several times.
+fn first_values(table: &Table, of: &[(usize, String)]) -> Result<(Vec<HashSet<String>>, Vec<bool>)> {
+    type Values = Vec<(HashSet<String>, bool)>;
+    let look = |values: &mut Values, slot: usize, cell: Cell<'_>| {
+        values.resize_with(of.len(), Default::default);
+        let (values, repeats) = &mut values[slot];
+        if values.len() < SAMPLE && cell != Cell::Missing {
+            *repeats |= !values.insert(key(cell, false).into_owned());
         }
         Ok(())
     };
     let places: Vec<usize> = of.iter().map(|(at, _)| *at).collect();
-    let mut is_done = false;
-    let read = table.for_rows(&places, &NoProgress, look, &mut |values: Vec<HashSet<String>>| {
-        all = values;
-        is_done = true;
+    let mut found = None;
+    let read = table.for_rows(&places, &NoProgress, look, &mut |values: Values| {
+        found = Some(values);
         // The first rows suffice.
         Err(Error::Graph("enough".into()))
     });
-    if is_done { Ok(all) } else { read.map(|()| all) }
+    match found {
+        Some(values) => Ok(values.into_iter().unzip()),
+        None => read.map(|()| (vec![HashSet::new(); of.len()], vec![false; of.len()])),
+    }
 }

@@ -71,6 +71,11 @@ pub fn find_ids(
             return Ok(IdColumn { at, kind });
         }
     }
+    if let Some(at) = roles.id.filter(|at| !suits(at) && fields[*at].id.is_some())
+        && search.holds_most(&search.places(&[at], any)?[0])
+    {
+        return Ok(IdColumn { at, kind });
+    }
     let is_free = |at: &usize| fields[*at].id.is_some() && (Some(*at) == roles.id || !used.contains(at));
     if let Some(at) =
         search.column((0..fields.len()).filter(|at| suits(at) && is_free(at)).collect(), |cell| id_of(cell, kind))?

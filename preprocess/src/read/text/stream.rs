@@ -253,9 +253,14 @@ pub fn check_encoding(path: &Path, head: &[u8]) -> Result<()> {
         [0, one, 0, other, ..] if one != 0 && other != 0 => "UTF-16BE",
         _ => return Ok(()),
     };
-    let file = name_of(path);
-    let problem =
-        format!("text in {encoding}: expected UTF-8: `iconv -f {encoding} -t UTF-8 {file} > utf8-{file}` writes it");
+    let name = name_of(path);
+    let (file, unpack) = match uncompressed(&name) {
+        file if file == name => (file, ""),
+        file => (file, "unpack it, and "),
+    };
+    let problem = format!(
+        "text in {encoding}: expected UTF-8: {unpack}`iconv -f {encoding} -t UTF-8 {file} > utf8-{file}` writes it"
+    );
     Err(Error::input(path, problem))
 }
 
