@@ -1,12 +1,13 @@
 //! METIS's `.graph` text (METIS 5.1 manual, section 4.1.1): the undirected simple graph.
 //!
 //! Returns: vertex v + 1's line lists every vertex that an edge joins it with, in either direction, ascending, counted from
-//! 1; self-loops are dropped and each neighbour stands once. Where the edges have a column `weight`, format 001: the weight
+//! 1; self-loops are dropped and each neighbour is listed once. Where the edges have a column `weight`, format 001: the weight
 //! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
-//! rounded to the nearest integer, at least 1. Where vertices have weights of their own, they begin the line (format 010 or 011).
+//! times a [factor](scale), and at least 1. A factor other than 1 is in a comment on the first line. A missing weight counts
+//! as 1, as in `partition --weights own`. Where vertices have weights of their own, they begin the line (format 010 or 011).
 //! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Those are gathered for a
 //! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
-//! Cost: a scan of the indices for each range, and a first one that counts; in memory 8 bytes a vertex, and for a range
+//! Cost: a scan of the indices for each range (two with weights), and a first one that counts; in memory 8 bytes a vertex, and for a range
 //! 8 bytes a vertex and 4 bytes an edge (12 with weights), at least those of one vertex; beside that a few lines of text.
 
 use std::io::{Seek, SeekFrom, Write};
@@ -24,14 +25,16 @@ use super::text::{push_int, write_pieces};
 use crate::memory::Memory;
 use crate::{Error, Result};
 
+mod scale;
+
+use scale::{Factor, LARGEST, PairWeights};
+
 /// Bytes of the first line, blanks included: two 20-digit counts and the format fit.
 const HEADER: usize = 64;
 /// Edges that are scanned, or formatted, at once by a thread.
 const CHUNK: usize = 1 << 17;
 /// Bytes for the out-neighbours of a range where nothing is said.
 const MEMORY: u64 = 1 << 30;
-/// The largest weight that METIS's 32-bit build reads.
-const LARGEST: f64 = i32::MAX as f64;
 
 /// Writes the file. `memory` is for the out-neighbours of a range.
 pub(super) fn write(
@@ -43,11 +46,15 @@ pub(super) fn write(
     let topology = source.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let (weights, loads) = (source.weights()?, loads(source)?);
-    let starts = out_starts(source, progress)?;
+    let (starts, odd) = out_starts(source, weights.as_ref(), progress)?;
     let entry = if weights.is_some() { 12 } else { 4 };
     let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
+    let scaled = weights.as_ref().map(|weights| scale(source, &starts, &ranges, weights, progress)).transpose()?;
 
     let mut sink = SyncedFile::create(target.file())?;
+    let comment = scaled.filter(|&(factor, _)| factor.times(1.0) != 1.0);
+    let comment = comment.map_or(String::new(), |(factor, _)| format!("% edge weights are multiplied by {factor}\n"));
+    sink.push(comment.as_bytes())?;
     sink.push(&[b' '; HEADER])?;
     let neighbours = AtomicU64::new(0);
     let stage = progress.stage("writing neighbours", Some(n as u64), Unit::Items("vertices"));
@@ -57,13 +64,13 @@ pub(super) fn write(
         write_pieces(&mut sink, chunks.into_iter(), false, &*stage, |vertices, text| {
             let mut line = Vec::new();
             for v in vertices {
-                out.line(source, v, weights.as_ref(), &mut line)?;
+                out.line(source, v, weights.as_ref(), &mut line);
                 neighbours.fetch_add(line.len() as u64, Relaxed);
                 loads.iter().for_each(|load| push_number(text, load.values[v]));
                 for &(u, weight) in &line {
                     push_number(text, u64::from(u) + 1);
-                    if weights.is_some() {
-                        push_number(text, weight);
+                    if let Some((factor, _)) = scaled {
+                        push_number(text, factor.whole(weight));
                     }
                 }
                 end_line(text);
@@ -79,9 +86,9 @@ pub(super) fn write(
         (each, weighted) => format!("{n} {edges} 01{} {each}", u8::from(weighted)),
     };
     let header = format!("{header:width$}\n", width = HEADER - 1);
-    let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(header.as_bytes()));
+    let written = file.seek(SeekFrom::Start(comment.len() as u64)).and_then(|_| file.write_all(header.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
-    say(source, m as u64, edges, progress);
+    say(source, m as u64, edges, &odd, scaled, progress);
     let mut holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
     let named = &source.dataset().manifest().vertex_weights;
     holds.extend(named.iter().map(|name| source.node_part(name)));
@@ -90,33 +97,154 @@ pub(super) fn write(
     Ok(Written { num_edges: edges, holds })
 }
 
-fn say(source: &Source<'_>, m: u64, edges: u64, progress: &dyn Progress) {
+fn say(
+    source: &Source<'_>,
+    m: u64,
+    edges: u64,
+    odd: &OddEdges,
+    scaled: Option<(Factor, bool)>,
+    progress: &dyn Progress,
+) {
     let name = source.one_line_name();
-    progress.note(&format!("note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices"));
+    let loops = match odd.self_loops {
+        0 => String::new(),
+        loops => format!("; {} dropped", number_of(loops, "self-loop is", "self-loops are")),
+    };
+    progress.note(&format!(
+        "note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices{loops}"
+    ));
+    match scaled {
+        Some((factor, true)) if factor.times(1.0) != 1.0 => progress.note(&format!(
+            "note: METIS takes whole numbers: edge weights are multiplied by {factor}, which keeps their ratios exactly"
+        )),
+        Some((factor, false)) => progress.note(&format!(
+            "note: METIS takes whole numbers with a sum below 2^31: edge weights are multiplied by {factor} and rounded"
+        )),
+        _ => {}
+    }
+    if odd.zero > 0 {
+        progress.note(&format!(
+            "note: {} 0, which METIS does not take: a pair of vertices without another weight gets 1, the smallest",
+            number_of(odd.zero, "edge weight is", "edge weights are")
+        ));
+    }
+    if odd.missing > 0 {
+        progress.note(&format!(
+            "note: {} missing and counted as 1, as in partition --weights own",
+            number_of(odd.missing, "edge weight is", "edge weights are")
+        ));
+    }
 }
 
-/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex.
-fn out_starts(source: &Source<'_>, progress: &dyn Progress) -> Result<Vec<u64>> {
+/// `count` with `one`, or `many`.
+fn number_of(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Numbers of edges that METIS has no place for.
+#[derive(Clone, Copy, Debug, Default)]
+struct OddEdges {
+    self_loops: u64,
+    /// Edges between two vertices whose weight is 0, missing, or negative or infinite.
+    zero: u64,
+    missing: u64,
+    refused: u64,
+}
+
+impl OddEdges {
+    fn add(mut self, other: Self) -> Self {
+        self.self_loops += other.self_loops;
+        self.zero += other.zero;
+        self.missing += other.missing;
+        self.refused += other.refused;
+        self
+    }
+
+    fn look(&mut self, weight: f64) {
+        match weight {
+            0.0 => self.zero += 1,
+            weight if weight.is_nan() => self.missing += 1,
+            weight if weight < 0.0 || weight.is_infinite() => self.refused += 1,
+            _ => {}
+        }
+    }
+
+    fn check(self) -> Result<Self> {
+        match self.refused {
+            0 => Ok(self),
+            refused => Err(Error::Graph(format!(
+                "{} negative or infinite, and METIS takes whole numbers from 1: convert the graph with other weights, or without the edge \
+                 column `{WEIGHT}`",
+                number_of(refused, "edge weight is", "edge weights are")
+            ))),
+        }
+    }
+}
+
+/// The factor by which weights become whole numbers, and whether it keeps their ratios exactly.
+fn scale(
+    source: &Source<'_>,
+    starts: &[u64],
+    ranges: &[Range<usize>],
+    weights: &Weights<'_>,
+    progress: &dyn Progress,
+) -> Result<(Factor, bool)> {
+    let n = source.topology().num_vertices() as u64;
+    let stage = progress.stage("adding up weights", Some(n), Unit::Items("vertices"));
+    let none = PairWeights::new(matches!(weights, Weights::F32(_)));
+    let mut all = none;
+    for range in ranges {
+        let out = OutLists::gather(source, starts, range.clone(), Some(weights));
+        let chunks = cut_lines(source, starts, range.clone());
+        let found = chunks.into_par_iter().map(|vertices| {
+            let (mut found, mut line) = (none, Vec::new());
+            for v in vertices {
+                out.line(source, v, Some(weights), &mut line);
+                line.iter().filter(|(u, _)| (*u as usize) < v).for_each(|&(_, weight)| found.add(weight));
+            }
+            found
+        });
+        // In their order, since sums of floats depend on it.
+        found.collect::<Vec<_>>().iter().for_each(|found| all.merge(found));
+        stage.advance(range.len() as u64);
+    }
+    Ok(all.factor())
+}
+
+/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex; and the edges that METIS has no place for.
+///
+/// # Errors
+/// [`Error::Graph`] where a weight is negative or infinite.
+fn out_starts(
+    source: &Source<'_>,
+    weights: Option<&Weights<'_>>,
+    progress: &dyn Progress,
+) -> Result<(Vec<u64>, OddEdges)> {
     let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
     let stage = progress.stage("counting out-edges", Some(m as u64), Unit::Items("edges"));
     let counts: Vec<AtomicU64> = (0..=n).map(|_| AtomicU64::new(0)).collect();
     let all: Vec<Range<usize>> = pieces(m, CHUNK).collect();
-    all.into_par_iter().try_for_each(|range| {
+    let odd = all.into_par_iter().map(|range| {
         source.check(range.clone())?;
-        for &u in &source.topology().indices()[range.clone()] {
+        let mut odd = OddEdges::default();
+        for_each_edge(source.topology(), range.clone(), |e, u, v| {
             counts[u as usize + 1].fetch_add(1, Relaxed);
-        }
+            match weights {
+                _ if u == v => odd.self_loops += 1,
+                Some(weights) => odd.look(weights.get(e)),
+                None => {}
+            }
+        });
         stage.advance(range.len() as u64);
-        Ok::<_, Error>(())
-    })?;
+        Ok::<_, Error>(odd)
+    });
+    let odd = odd.try_reduce(OddEdges::default, |a, b| Ok(a.add(b)))?.check()?;
     let mut total = 0;
-    Ok(counts
-        .into_iter()
-        .map(|count| {
-            total += count.into_inner();
-            total
-        })
-        .collect())
+    let starts = counts.into_iter().map(|count| {
+        total += count.into_inner();
+        total
+    });
+    Ok((starts.collect(), odd))
 }
 
 /// Ranges of vertices with at most `limit` out-edges each, or of one vertex.
@@ -182,13 +310,7 @@ impl<'a> OutLists<'a> {
     }
 
     /// Puts the neighbours of `v` into `line`, ascending, with their weights (1 without).
-    fn line(
-        &self,
-        source: &Source<'_>,
-        v: usize,
-        weights: Option<&Weights<'_>>,
-        line: &mut Vec<(u32, u32)>,
-    ) -> Result<()> {
+    fn line(&self, source: &Source<'_>, v: usize, weights: Option<&Weights<'_>>, line: &mut Vec<(u32, f64)>) {
         let topology = source.topology();
         let (starts, first) = (self.starts, self.starts[0]);
         let out = (starts[v - self.first] - first) as usize..(starts[v - self.first + 1] - first) as usize;
@@ -202,30 +324,15 @@ impl<'a> OutLists<'a> {
         ends.sort_unstable();
         line.clear();
         for group in ends.chunk_by(|a, b| a.0 == b.0) {
-            let weight = match weights {
-                None => 1,
-                Some(weights) => {
-                    let sum: f64 = group.iter().map(|&(_, e)| weights.get(e as usize)).sum();
-                    let ours = group.iter().filter(|&&(_, e)| own.contains(&(e as usize))).count();
-                    let both = ours > 0 && ours < group.len();
-                    rounded(if both { sum / 2.0 } else { sum }, group[0], v)?
-                }
-            };
+            let weight = weights.map_or(1.0, |weights| {
+                let weight = |&(_, e): &(u32, u64)| Some(weights.get(e as usize)).filter(|weight| !weight.is_nan());
+                let sum: f64 = group.iter().map(|edge| weight(edge).unwrap_or(1.0)).sum();
+                let ours = group.iter().filter(|&&(_, e)| own.contains(&(e as usize))).count();
+                if ours > 0 && ours < group.len() { sum / 2.0 } else { sum }
+            });
             line.push((group[0].0, weight));
         }
-        Ok(())
     }
-}
-
-/// A sum of weights as METIS takes it.
-fn rounded(sum: f64, (u, _): (u32, u64), v: usize) -> Result<u32> {
-    if sum.is_finite() && (0.0..=LARGEST).contains(&sum) {
-        return Ok((sum.round() as u32).max(1));
-    }
-    Err(Error::Graph(format!(
-        "the edges between {u} and {v} weigh {sum} together, METIS takes 0 to {LARGEST}: convert without the edge column \
-         `{WEIGHT}`, or scale it"
-    )))
 }
 
 /// The weights of the vertices, as METIS takes them.

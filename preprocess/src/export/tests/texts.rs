@@ -38,7 +38,11 @@ fn oracle_metis_is_the_undirected_simple_graph() {
         let weighted = kind != Kind::Bare;
         let pairs = oracle_pairs(&example);
         let path = example.write(ExportFormat::Metis, "g.graph");
-        let text = lines(&path);
+        let mut text = lines(&path);
+        let factor = match weighted {
+            true => text.remove(0).strip_prefix("% edge weights are multiplied by ").unwrap().parse().unwrap(),
+            false => 1.0,
+        };
         let format = if weighted { " 001" } else { "" };
         assert_eq!(text[0].trim_end(), format!("{n} {}{format}", pairs.len()));
         assert_eq!(text.len(), n + 1);
@@ -57,11 +61,13 @@ fn oracle_metis_is_the_undirected_simple_graph() {
         let expected: BTreeMap<(u32, u32), u64> = pairs
             .iter()
             .flat_map(|(&(u, v), &sum)| {
-                let weight = if weighted { (sum.round() as u64).max(1) } else { 1 };
+                let weight = if weighted { ((sum * factor).round() as u64).max(1) } else { 1 };
                 [((u, v), weight), ((v, u), weight)]
             })
             .collect();
         assert!(found == expected, "{n} vertices, {m} edges");
+        let sum: u64 = found.values().sum();
+        assert!(!weighted || (1 << 29..1 << 31).contains(&sum), "as large as 32 bits allow: {sum}");
         // The hub's out-list alone, and a few vertices at a time.
         for memory in [1, 1024] {
             let options = ExportOptions { memory: Some(Memory::bytes(memory)), ..Default::default() };
@@ -98,6 +104,36 @@ fn a_metis_file_with_weights_comes_back_as_it_was() {
         let told = told.lines().join("\n");
         assert!(!told.contains("vertex_weight"), "nothing is left out: {told}");
     }
+}
+
+#[test]
+fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let converted = |name: &str, text: &str| {
+        fs::write(at(name), text).unwrap();
+        let read = crate::read::options::ReadOptions { keep_ids: true, ..Default::default() };
+        let options = crate::convert::ConvertOptions { read, ..Default::default() };
+        crate::convert::convert(&at(name), &at(&format!("{name}.ds")), &options, false, &NoProgress).unwrap().0
+    };
+    let edges = "src,dst,weight\n0,1,0.25\n1,0,0.25\n1,2,7.6\n2,3,0\n3,3,5\n3,4,\n";
+    let told = Notes::default();
+    export(&converted("g.csv", edges), ExportFormat::Metis, &at("g.graph"), &ExportOptions::default(), &told).unwrap();
+    let told = told.lines().join("\n");
+    for expected in [
+        "the 6 edges of g.csv.ds are 4 pairs of vertices; 1 self-loop is dropped",
+        "edge weights are multiplied by 100, which keeps their ratios exactly",
+        "1 edge weight is 0, which METIS does not take: a pair of vertices without another weight gets 1",
+        "1 edge weight is missing and counted as 1",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    let again = converted("g.graph", &fs::read_to_string(at("g.graph")).unwrap());
+    let weights = again.edge_column("weight").unwrap();
+    assert_eq!(weights.as_slice::<i64>().unwrap(), [25, 25, 760, 760, 1, 1, 100, 100]);
+    let negative = converted("n.csv", "src,dst,weight\n0,1,-2\n1,2,3\n");
+    let refused = export(&negative, ExportFormat::Metis, &at("n.graph"), &ExportOptions::default(), &NoProgress);
+    assert!(refused.unwrap_err().to_string().contains("1 edge weight is negative or infinite"));
 }
 
 #[test]
