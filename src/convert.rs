@@ -65,7 +65,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
     ];
     headings::grouped(command, &COMMON, |flag| match flag {
         "id-column" | "label-kind" | "unlabelled" | "split-column" | "encode" | "fill" | "scale" | "recipe"
-        | "unseen" | "on-duplicate" | "missing-rows" => "Tables of vertices",
+        | "unseen" | "on-duplicate" | "missing-rows" | "na" | "case" => "Tables of vertices",
         "vertex-weights" | "edge-weights" => "Weights",
         "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
         "feature-dtype" | "seed" => "Features and splits",
@@ -93,8 +93,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
     if outcome != Outcome::Reused {
         let one_way = if args.options.directed { None } else { one_way_note(&dataset, &args) };
-        let notes = [one_way, two_kinds_note(&dataset, &args), lacks_note(&dataset)];
-        notes.into_iter().flatten().for_each(|note| ui.note(&note));
+        let notes = [one_way, two_kinds_note(&dataset, &args)];
+        notes.into_iter().flatten().chain(lacks_notes(&dataset)).for_each(|note| ui.note(&note));
     }
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
 }
@@ -157,18 +157,26 @@ fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     })
 }
 
-/// A note on what training will miss.
-fn lacks_note(dataset: &Dataset) -> Option<String> {
+/// Notes on the parts that training will miss.
+fn lacks_notes(dataset: &Dataset) -> Vec<String> {
     let manifest = dataset.manifest();
     let labelled = manifest.num_classes.is_some() || manifest.numeric_label;
     let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
     let lacks = [
-        (manifest.features.is_none(), "features (--features fastrp:64 makes them of the structure)"),
-        (!labelled && manifest.links.is_none(), "labels (--nodes TABLE; or learn the edges: train --task link)"),
-        (labelled && !has_train, "a training split (--random-split 0.6,0.2,0.2 draws one)"),
+        (
+            manifest.features.is_none(),
+            "this dataset has no features. Generate them from the structure with --features fastrp:64",
+        ),
+        (
+            !labelled && manifest.links.is_none(),
+            "this dataset has no labels, so only `train --task link` can use it. Add labels with --nodes TABLE",
+        ),
+        (
+            !has_train && (labelled || manifest.links.is_none()),
+            "this dataset has no training split, which presample and train need. Draw one with --random-split 0.6,0.2,0.2",
+        ),
     ];
-    let lacks: Vec<&str> = lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, what)| what).collect();
-    (!lacks.is_empty()).then(|| format!("note: to be trained on it lacks {}", lacks.join(" and ")))
+    lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, note)| format!("note: {note}")).collect()
 }
 
 fn show(plan: &Plan, ui: &Ui) {

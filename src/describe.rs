@@ -90,7 +90,10 @@ pub fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
     for feature in &recipe.features {
         let mut how = match &feature.encoding {
             FeatureEncoding::Number { shift: 0.0, scale: 1.0 } => "as it is".to_string(),
-            FeatureEncoding::Number { shift, scale } => format!("less {shift:.6}, over {scale:.6}"),
+            FeatureEncoding::Number { shift, scale } => {
+                let (sign, shift) = if *shift < 0.0 { ("+", -shift) } else { ("-", *shift) };
+                format!("scaled: (value {sign} {}) / {}", digits(shift), digits(*scale))
+            }
             FeatureEncoding::Code { categories } => format!("the place among {} values", categories.len()),
             FeatureEncoding::OneHot { categories, other } => {
                 format!("one-hot: {}{}", first_of(categories), if *other { ", and other" } else { "" })
@@ -98,12 +101,17 @@ pub fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
             FeatureEncoding::List { width } => format!("a list of {width}"),
         };
         if let (Some(fill), FeatureEncoding::Number { .. }) = (feature.fill, &feature.encoding) {
-            let indicator = if feature.indicator { ", and 1 beside it" } else { "" };
-            how += &format!("; {fill} where it is missing{indicator}");
+            let is_mean = matches!(feature.encoding, FeatureEncoding::Number { shift, .. } if shift != 0.0 && fill == shift as f32);
+            let fill = if is_mean { "the mean".to_string() } else { digits(fill.into()) };
+            let indicator = match feature.indicator {
+                true => format!(", and a column \"{} is missing\"", feature.column),
+                false => String::new(),
+            };
+            how += &format!("; missing: {fill}{indicator}");
         }
         rows.push(row(&feature.column, "feature", how));
     }
-    rows.extend(recipe.left_out.iter().map(|out| row(&out.column, "left out", format!("it {}", out.why))));
+    rows.extend(recipe.left_out.iter().map(|out| row(&out.column, "left out", out.why.clone())));
     rows
 }
 
@@ -150,6 +158,19 @@ pub fn numbered_classes(names: &[String]) -> String {
 fn first_of(names: &[String]) -> String {
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+}
+
+/// A number with four significant digits, or all digits before the point.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        magnitude @ 1e-4..1e15 => {
+            let places = (3 - magnitude.log10().floor() as i32).max(0) as usize;
+            let text = format!("{value:.places$}");
+            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+        }
+        _ => format!("{value:.3e}"),
+    }
 }
 
 /// A positive number with two significant digits.

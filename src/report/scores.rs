@@ -87,7 +87,7 @@ fn features(run: &TrainingRun, dataset: Option<&Dataset>) -> (String, String) {
     let fact = match (&checkpoint.recipe, own.and_then(|dataset| dataset.manifest().features.as_ref())) {
         (Some(recipe), _) => {
             let columns: Vec<&str> = recipe.features.iter().map(|feature| feature.column.as_str()).collect();
-            let left_out = recipe.left_out.iter().map(|out| format!("{} (it {})", out.column, out.why));
+            let left_out = recipe.left_out.iter().map(|out| format!("{} ({})", out.column, out.why));
             let left_out = left_out.collect::<Vec<_>>().join(", ");
             let without = if left_out.is_empty() { String::new() } else { format!("; without {left_out}") };
             format!("{width} values a vertex, from the columns {}{without}", columns.join(", "))

@@ -31,6 +31,12 @@ pub struct Recipe {
     /// Order of day and month in dates, dmy or mdy, where the table has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dates: Option<String>,
+    /// Words for missing values: `WORD`, or `COLUMN=WORD` for one column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub na: Vec<String>,
+    /// Whether strings that differ only in case or blanks are one class or category.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub folds_case: bool,
     /// Columns that say which split a vertex is of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,

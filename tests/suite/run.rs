@@ -499,11 +499,13 @@ fn what_will_bite_is_told_when_a_graph_is_converted() {
     let directed = notes(&["--out", "directed"]);
     assert!(directed.contains("note: 0 % of 128 edges looked at have a reverse"), "{directed}");
     assert!(
-        directed.contains("it lacks features (--features fastrp:64") && directed.contains("and labels (--nodes"),
+        directed.contains("this dataset has no features. Generate them from the structure with --features fastrp:64")
+            && directed
+                .contains("has no labels, so only `train --task link` can use it. Add labels with --nodes TABLE"),
         "{directed}"
     );
     let whole = notes(&["--out", "whole", "--symmetrise", "--features", "random:4"]);
-    assert!(!whole.contains("reverse") && whole.contains("it lacks labels"), "{whole}");
+    assert!(!whole.contains("reverse") && whole.contains("has no labels, so only"), "{whole}");
     assert!(!notes(&["--out", "directed"]).contains("note:"), "it is there already");
 }
 

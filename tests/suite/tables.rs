@@ -93,7 +93,7 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     refused(
         &[&by[..], &["renamed.csv"]].concat(),
         1,
-        "column `city`: `Roma`: is no category that training saw: pass --unseen other",
+        "column `city`: `Roma`: not a category that training saw: pass --unseen other",
     );
     ok(folder, &[&by[..], &["renamed.csv", "--unseen", "other"]].concat());
     let of_structure = ["--label-column", "segment", "--features", "fastrp:4", "--random-split", "auto", "--out", "rp"];

@@ -52,9 +52,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             })?;
             writer.add_features(rows, dtype, None)?;
         }
-        (None, None) => {
-            progress.note("note: no features in the input; training needs them: pass --features fastrp:128")
-        }
+        (None, None) => {}
     }
     Ok(writer.complete(STAGE)?)
 }

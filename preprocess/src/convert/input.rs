@@ -37,6 +37,7 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
             fill.is_some() && raw.node_ids.is_none() && raw.features.is_none() && !fills_edges,
             "is for a table of vertices, for features in arrays, and, a number, for columns of a table of edges",
         ),
+        ("--na", options.read.node_table.na.is_some() && raw.node_ids.is_none() && !is_table, "is for tables"),
         (
             "--scale",
             options.read.node_table.scale.is_some_and(|scale| scale != Scale::None)
@@ -110,15 +111,15 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     Ok((format, raw))
 }
 
-/// `options` for the graph at `path` with what its recipe says, where they are silent: the order of dates, and the columns of a table of
-/// edges.
+/// `options` for the graph at `path`, completed by its recipe: the order of dates, missing values, and the columns of a table of edges.
 fn as_trained(path: &Path, options: &ConvertOptions) -> Result<ConvertOptions> {
     let mut options = options.clone();
     let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
-    let Recipe { edges, dates, .. } = Recipe::read(folder)?;
+    let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
     let format = options.format.map_or_else(|| detect(path, options.read.text()), Ok);
     let read = &mut options.read;
     read.date_order = read.date_order.or_else(|| dates?.parse().ok());
+    read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
     if format.is_ok_and(is_table) {
         if read.source_column.is_none() && read.target_column.is_none() {
             (read.source_column, read.target_column) = (edges.source_column, edges.target_column);
@@ -157,8 +158,7 @@ fn build_of(
     }
     let Some(both) = direction::undirected(raw.edges.as_ref())? else { return Ok(options.build) };
     progress.decide(&format!(
-        "{}: taken for undirected, since {:.1} % of its pairs of vertices have edges in both directions: the reverse of each is added \
-         (--directed keeps them as they are)",
+        "{}: edges are made two-way (hardly any has its reverse: {:.1} %). If the direction has a meaning, pass --directed and compare",
         path.display(),
         100.0 * both
     ));

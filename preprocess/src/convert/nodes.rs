@@ -45,8 +45,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             }
             None => write_multi_labels(column.as_ref(), &rows, writer)?,
         },
-        None if raw.links.is_some() || is_new => {}
-        None => progress.note("note: no labels in the input; training needs them"),
+        None => {}
     }
     if let Some(recipe) = &raw.recipe {
         writer.set_recipe(recipe);
@@ -90,8 +89,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         None if raw.links.is_some() => {
             progress.note("note: splits are of links, for train --task link; presample needs some of vertices: pass --random-split");
         }
-        None if is_new => {}
-        None => progress.note("note: no splits; presample and train need them: pass --random-split TRAIN,VALID,TEST"),
+        None => {}
     }
     super::links::write(raw, options.build.symmetrise, writer, progress)?;
     Ok(writer.complete(STAGE)?)

@@ -75,10 +75,12 @@ impl RowOrder {
         }
         if let (Some((vertex, before, row)), None) = (first_repeated, options.on_duplicate) {
             let id = ids.original(vertex);
+            let ids = if repeated == 1 { "duplicate id" } else { "duplicate ids" };
+            let such = if repeated == 1 { "" } else { "for example " };
             let problem = format!(
-                "{repeated} rows are of a vertex that has one already, as {}, after {}, of vertex {id}: pass --on-duplicate first, or last",
-                table.place(row as u64),
-                table.place(u64::from(before))
+                "{repeated} {ids}: {such}{id} is on {} and again on {}: pass --on-duplicate first, or last",
+                table.place(u64::from(before)),
+                table.place(row as u64)
             );
             return Err(Error::input(path, problem));
         }
@@ -86,7 +88,7 @@ impl RowOrder {
         if let (Some(&vertex), None) = (missing.first(), options.missing_rows) {
             let (count, id) = (missing.len(), ids.original(vertex));
             let problem = format!(
-                "{count} of {num_vertices} vertices have edges and no row, as vertex {id}: pass --missing-rows fill, or drop for a graph \
+                "{count} of {num_vertices} vertices have edges and no row, for example {id}: pass --missing-rows fill, or drop for a graph \
                  without them"
             );
             return Err(Error::input(path, problem));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gsplit_store::Recipe;
 use serde::{Serialize, Serializer};
 
 use super::detect::Format;
@@ -123,9 +124,10 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,
-    /// How categories become features: city=onehot has a number for each value, city=code one number in all, the place among its
-    /// values in order; none leaves out all that are not named [default: auto, one-hot; of more than 64 the most frequent and other]
-    #[arg(long, value_name = "auto|none|COLUMN=onehot|code,...", value_delimiter = ',')]
+    /// How columns become features: city=onehot has a number for each category, city=code one number in all, the place among the
+    /// categories in order, and city=none leaves the column out; none leaves out all categories that are not named [default: auto,
+    /// one-hot; of more than 64 the most frequent and other]
+    #[arg(long, value_name = "auto|none|COLUMN=onehot|code|none,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
     /// Number to take for a missing one among features and in the columns of a table of edges; or mean, for features, which get a
@@ -134,6 +136,16 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
+    /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a number, such as -9999; COLUMN=WORD is for
+    /// one column. --fill says what stands for a missing value
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub na: Option<Vec<String>>,
+    /// Strings that differ only in case or blanks, such as Yes and YES, as classes and as categories: fold takes them for one, spelled as
+    /// most rows do; keep for several [default: asked]
+    #[arg(long, value_name = "fold|keep", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<CaseRule>,
     /// Scale of numbers that become features: standard (mean 0, deviation 1), minmax (0 to 1) or none [default: standard for the
     /// columns of a table, none for lists and arrays]
     #[arg(long, value_name = "standard|minmax|none", hide_possible_values = true)]
@@ -182,6 +194,16 @@ pub enum Scale {
     Minmax,
     /// As they are.
     None,
+}
+
+/// Treatment of strings that differ only in case or blanks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum CaseRule {
+    /// They are one.
+    Fold,
+    /// They are several.
+    Keep,
 }
 
 /// Treatment of categories that a recipe does not have.
@@ -281,6 +303,8 @@ pub struct EdgeTableOptions<'a> {
     pub bipartite: Option<Answer>,
     /// Number for a missing one in a column.
     pub fill: Option<f64>,
+    /// Words for missing values.
+    pub na: &'a [String],
     /// Options of the table of vertices in the same folder. `None`: `--nodes` names another, which the caller reads.
     pub nodes: Option<&'a NodeTableOptions>,
     /// The budget.
@@ -394,6 +418,7 @@ impl ReadOptions {
                 Some(Fill::Value(value)) => Some(value.into()),
                 Some(Fill::Mean) | None => None,
             },
+            na: self.node_table.na.as_deref().unwrap_or_default(),
             nodes: if self.nodes.is_none() { Some(&self.node_table) } else { None },
             memory: self.budget(),
         }
@@ -439,11 +464,17 @@ impl NodeTableOptions {
             ("--split-column", self.split_column.is_some()),
             ("--feature-columns", self.feature_columns.is_some()),
             ("--encode", self.encode.is_some()),
+            ("--case", self.case.is_some()),
             ("--recipe", self.recipe.is_some()),
             ("--on-duplicate", self.on_duplicate.is_some()),
             ("--missing-rows", self.missing_rows.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
+    /// Whether strings that differ only in case or blanks are one, by the option or by the recipe of an earlier table.
+    pub fn folds_case(&self, trained: Option<&Recipe>) -> bool {
+        self.case == Some(CaseRule::Fold) || trained.is_some_and(|trained| trained.folds_case)
     }
 
     /// The same options for a graph with other features: numbers stay columns, unless an option makes them features.
@@ -479,6 +510,11 @@ pub enum Encode {
         /// How.
         how: Categories,
     },
+    /// A column that is left out.
+    LeftOut {
+        /// Its name, as of [`Encode::Column`].
+        pattern: String,
+    },
 }
 
 impl FromStr for Encode {
@@ -493,9 +529,12 @@ impl FromStr for Encode {
         let parts = text.rsplit_once('=').and_then(|(column, name)| Some((column, how(name)?)));
         match (parts, text) {
             (Some((column, how)), _) if !column.is_empty() => Ok(Self::Column { pattern: column.into(), how }),
+            (None, text) if text.len() > 5 && text.ends_with("=none") => {
+                Ok(Self::LeftOut { pattern: text[..text.len() - 5].into() })
+            }
             (None, "auto") => Ok(Self::Auto),
             (None, "none") => Ok(Self::Never),
-            _ => Err(format!("`{text}`: expected COLUMN=onehot, COLUMN=code, auto or none")),
+            _ => Err(format!("`{text}`: expected COLUMN=onehot, COLUMN=code, COLUMN=none, auto or none")),
         }
     }
 }
@@ -505,6 +544,7 @@ impl Serialize for Encode {
         match self {
             Self::Auto => serializer.serialize_str("auto"),
             Self::Never => serializer.serialize_str("none"),
+            Self::LeftOut { pattern } => serializer.collect_str(&format_args!("{pattern}=none")),
             Self::Column { pattern, how } => {
                 let how = if *how == Categories::Code { "code" } else { "onehot" };
                 serializer.collect_str(&format_args!("{pattern}={how}"))

@@ -101,7 +101,7 @@ fn flags_called_like_splits_are_the_split() {
     // One flag alone may be anything.
     let one = "id,f0,test\n10,1,1\n20,2,0\n30,3,1\n40,4,0\n";
     let asked = refused(one, |options| options.read.node_table.label_column = names(&["none"]));
-    let question = "column `test` holds 0 and 1, and is called like a split: pass --split-column test if it says one, or \
+    let question = "column `test` holds 0 and 1, and its name looks like a split: pass --split-column test if it is one, or \
                     --split-column none if it is a feature";
     assert!(asked.contains(question), "{asked}");
     for (answer, splits, width) in [("test", [vec![], vec![], vec![0, 2]], 1), ("none", [vec![], vec![], vec![]], 2)] {
@@ -117,7 +117,7 @@ fn flags_called_like_splits_are_the_split() {
     for (nodes, expected) in [
         (
             "id,train,test\n10,1,0\n20,1,1\n30,0,1\n40,0,1\n",
-            "line 3: several of `train`, `test` are set, and splits must not overlap: mend it, or pass --split-column none",
+            "line 3: several of `train`, `test` are set, and splits must not overlap: fix it, or pass --split-column none",
         ),
         (
             "id,train_mask\n10,1\n20,2\n30,0\n40,0\n",
@@ -148,7 +148,10 @@ fn drawn_splits_leave_out_those_of_the_table() {
         let (_out, dataset, notes) =
             made(nodes, |options| options.random_split = Some("0.5,0.25,0.25".parse().unwrap()));
         assert_eq!(split(&dataset).map(|vertices| vertices.len()), [2, 1, 1]);
-        assert!(notes.contains("is no feature: it says a split, and --random-split draws another"), "{notes}");
+        assert!(
+            notes.contains("is not used for training: it has the splits of the table, and --random-split draws others"),
+            "{notes}"
+        );
         assert!(!notes.contains("splits from"), "{notes}");
         assert_eq!((rows(&dataset)[0].len(), dataset.manifest().recipe.as_ref().unwrap().splits.len()), (1, 0));
     }
@@ -167,7 +170,7 @@ fn cells_of_several_classes_are_asked_about() {
     let nodes = "id,f0,y\n10,1,0\n20,2,1;2\n30,3,1\n40,4,2\n";
     let asked = refused(nodes, |_| {});
     assert!(
-        asked.contains("column `y` holds numbers for the most part, and `1;2`: mend it, pass --unlabelled VALUE"),
+        asked.contains("column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE"),
         "{asked}"
     );
     let (_out, dataset, _) = made(nodes, |options| options.read.node_table.unlabelled = Some("1;2".into()));
@@ -192,11 +195,11 @@ fn dates_are_read_in_one_order() {
         ),
         (
             ["31/01/2020", "01/31/2020", "30/01/2020", "1/1/2020"],
-            "line 3: column `since`: `01/31/2020`: the column holds dates (dmy) for the most part: mend it, pass --encode since=onehot",
+            "line 3: column `since`: `01/31/2020`: expected a number or a date, as in most rows: pass --na 01/31/2020 --fill mean if",
         ),
         (
             ["2020-01-31", "2020-02-30", "2020-01-01", "2020-01-02"],
-            "line 3: column `since`: `2020-02-30`: the column holds dates (ymd)",
+            "line 3: column `since`: `2020-02-30`: expected a number or a date, as in most rows: pass --na 2020-02-30 --fill mean if",
         ),
     ] {
         let problem = refused(&nodes(dates), unlabelled);
@@ -253,7 +256,7 @@ fn classes_that_a_recipe_lacks_count_as_unlabelled() {
         options.read.node_table.recipe = Some(folder.clone());
     };
     let problem = refused(new, by);
-    let expected = "column `y`: `c` is no class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of \
+    let expected = "column `y`: `c` is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of \
                     the table";
     assert!(problem.contains(expected), "{problem}");
     let (_out, dataset, notes) = made(new, |options| {

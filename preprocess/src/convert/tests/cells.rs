@@ -100,7 +100,7 @@ fn files_of_several_names_are_named_where_they_become_one_table() {
 #[test]
 fn a_stray_word_among_numbers_of_edges_is_refused_with_its_line() {
     let stray = "src,dst,w\n1,2,0.5\n2,3,soon\n3,1,0.25\n";
-    let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: fix it, or name the columns to keep with \
+    let error = "error: a.csv, line 3: column `w` holds numbers for the most part, and `soon`: fix it, pass --na if it means that a value is missing, or name the columns to keep with \
                  --edge-columns, or none";
     check(&[
         ("a.csv", stray, "", error),

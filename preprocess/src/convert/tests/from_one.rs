@@ -51,7 +51,7 @@ fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
                 "nodes.csv: line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3",
             ),
             ("vertex,class\n1,0\n2,1\n3,0\n4,0\n", "nodes.csv: line 5: id 4: ids of the graph file count from 1"),
-            ("vertex,class\n1,0\n3,0\n", "nodes.csv: 1 of 3 vertices have edges and no row, as vertex 2"),
+            ("vertex,class\n1,0\n3,0\n", "nodes.csv: 1 of 3 vertices have edges and no row, for example 2"),
         ] {
             let (_input, path, options) = beside(nodes, graph);
             let message = message(&path, &options);

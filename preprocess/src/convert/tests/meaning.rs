@@ -306,10 +306,10 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     let missing = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n";
     for (number, (nodes, words, expected)) in [
         (whole, "", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (twice, "", "error: 1 rows are of a vertex that has one already, as line 4, after line 3, of vertex 2: pass --on-duplicate"),
+        (twice, "", "error: 1 duplicate id: 2 is on line 3 and again on line 4: pass --on-duplicate"),
         (twice, "--on-duplicate first", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
         (twice, "--on-duplicate last", "1: 0 0.5, 2: 0 9, 3: 0 2.5, 4: 1 3.5; 1>2, 2>3, 3>4"),
-        (missing, "", "error: 1 of 4 vertices have edges and no row, as vertex 4: pass --missing-rows fill, or drop"),
+        (missing, "", "error: 1 of 4 vertices have edges and no row, for example 4: pass --missing-rows fill, or drop"),
         (missing, "--missing-rows drop", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5; 1>2, 2>3"),
         (missing, "--missing-rows fill --fill 7", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 7; 1>2, 2>3, 3>4"),
         (missing, "--missing-rows fill --fill mean", "1: 0 0.5, 2: 1 1.5, 3: 0 2.5, 4: -1 1.5; 1>2, 2>3, 3>4"),

@@ -13,6 +13,7 @@ mod recipes;
 mod reuse;
 mod structure;
 mod tables;
+mod values;
 mod whole_numbers;
 
 use std::io::Write;

@@ -10,7 +10,7 @@ use super::*;
 use crate::read::options::Scale;
 
 /// Customers who know one another: few of the pairs are there in both directions.
-fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
+pub(super) fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (mut nodes, mut edges) = (format!("customer_id,{columns}\n"), String::from("from_customer,to_customer\n"));
     for v in 0..300 {
@@ -25,7 +25,7 @@ fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
 }
 
 /// The dataset that the words make of `folder`, or the error; and what was said.
-fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
+pub(super) fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
     let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
     let words: Vec<String> = words.split(' ').filter(|word| !word.is_empty()).map(str::to_string).collect();
     let mut options = ConvertOptions::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap();
@@ -36,12 +36,12 @@ fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
     (made.map(|(dataset, _)| dataset).map_err(|error| error.to_string()), notes.lines().join("\n"))
 }
 
-fn recipe(dataset: &Dataset) -> Recipe {
+pub(super) fn recipe(dataset: &Dataset) -> Recipe {
     dataset.manifest().recipe.clone().unwrap()
 }
 
 /// Column `at` of the feature rows.
-fn column(dataset: &Dataset, at: usize) -> Vec<f64> {
+pub(super) fn column(dataset: &Dataset, at: usize) -> Vec<f64> {
     let features = dataset.features().unwrap();
     (0..dataset.num_vertices() as u32).map(|v| f64::from(features.row::<f32>(v)[at])).collect()
 }
@@ -86,10 +86,10 @@ fn a_table_of_customers_needs_no_option() {
     assert_eq!(dataset.topology().num_edges(), 1800, "both directions of each");
     assert!(recipe.edges.symmetrise);
     for part in [
-        "`account_no` is no feature: it is called like an identifier; it stays a column of its own",
-        "`zip` is no feature",
+        "`account_no` is not used for training: its name looks like an identifier. Use it with --feature-columns",
+        "`zip` is not used for training",
         "labels from `churned`",
-        "taken for undirected, since 0.0 % of its pairs",
+        "edges are made two-way (hardly any has its reverse: 0.0 %)",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -165,7 +165,7 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     let gaps = customers("age,plan", |v| {
         format!("{},{}", if v == 3 { String::new() } else { v.to_string() }, ["a", "b"][v as usize % 2])
     });
-    let both = "`plan` (2 strings) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a number, for what is missing in `age`";
+    let both = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a number, for the missing values of `age`";
     assert!(made(gaps.path(), "").0.unwrap_err().contains(both));
     let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
     assert!(made(names.path(), "").0.unwrap_err().contains("which column is the label? `label`, `class` can be"));
@@ -193,7 +193,7 @@ fn splits_have_several_names() {
         let dataset = dataset.unwrap();
         assert!(dataset.manifest().splits().is_empty());
         assert_eq!(recipe(&dataset).feature_names(), ["x"]);
-        assert!(said.contains("`fold` is no feature: it is called like a split"), "{said}");
+        assert!(said.contains("`fold` is not used for training: its name looks like a split"), "{said}");
     }
 }
 
@@ -226,7 +226,7 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
         (
             "age,income,plan,city",
             |_| "1,2,gold,Rome".into(),
-            "column `plan`: `gold`: is no category that training saw: pass --unseen other",
+            "column `plan`: `gold`: not a category that training saw: pass --unseen other",
         ),
         (
             "age,income,plan,city",

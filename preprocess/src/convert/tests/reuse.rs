@@ -99,7 +99,7 @@ fn a_refusal_leaves_nothing_behind() {
     let mut options = ConvertOptions::default();
     options.read.nodes = Some(at("nodes.csv"));
     let message = convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap_err().to_string();
-    assert!(message.contains("1 of 2 vertices have edges and no row, as vertex 2"), "{message}");
+    assert!(message.contains("1 of 2 vertices have edges and no row, for example 2"), "{message}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the graph was finished, and is of no use");
 }
 

@@ -72,7 +72,10 @@ fn numbers_become_features_and_strings_classes() {
     assert!(dataset.manifest().columns.is_empty());
     let said = "ids from `id`; features from 2 columns, `f0`, `f1`; labels from `subject` (2 classes by name); splits from `split`";
     assert!(notes.contains(said), "{notes}");
-    assert!(notes.contains("nodes.csv: `city` is no feature: it has hardly any string twice"), "{notes}");
+    assert!(
+        notes.contains("nodes.csv: `city` is not used for training: hardly any of its strings occurs twice"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -326,7 +329,7 @@ fn bad_tables_and_options() {
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             |read| read.node_table.feature_columns = names(&["f?"]),
             &[
-                "nodes.csv, line 4: column `f0`: `x`: the column holds numbers for the most part: mend it, pass --encode f0=onehot",
+                "nodes.csv, line 4: column `f0`: `x`: expected a number or a date, as in most rows: pass --na x --fill mean if it means",
             ],
         ),
         ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", |_| {}, &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
@@ -383,7 +386,7 @@ fn bad_tables_and_options() {
         &message(&input.path().join("edges.csv"), &without),
         &["--fill is for a table of vertices"],
     );
-    for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=code, auto or none")] {
+    for (text, expected) in [("x", "COLUMN=onehot"), ("=code", "COLUMN=onehot"), ("a=b", "COLUMN=none, auto or none")] {
         wrong.expect(text, &text.parse::<Encode>().unwrap_err(), &[expected]);
     }
     for text in ["nan", "inf", "median", ""] {

@@ -12,6 +12,7 @@ use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, row_bytes};
 use crate::read::text::field::{is_padded, shown};
 use crate::read::text::line::fields;
+use crate::read::text::na;
 use crate::read::text::names::TextNames;
 use crate::read::text::value::{self, write_number};
 use crate::read::text::{TextStream, lines};
@@ -117,7 +118,14 @@ impl Text {
                 let (cell, out) = (self.sheet.cell(place, cell)?, &mut values[start + at..start + at + value.bytes()]);
                 match self.fill.filter(|_| value::is_missing(&cell)) {
                     Some(fill) => write_fill(fill, value, out),
-                    None => write_number(&cell, value, out),
+                    None => write_number(&cell, value, out).map_err(|problem| match value::is_number(&cell) {
+                        true => problem,
+                        false => {
+                            let words = [String::from_utf8_lossy(&cell)];
+                            let remedy = na::remedy(words.iter().map(AsRef::as_ref));
+                            format!("{problem}; pass {remedy} if it means that the value is missing")
+                        }
+                    }),
                 }
             }
             _ => Ok(()),

@@ -1,5 +1,6 @@
 //! Columns of a table as feature rows and as labels: numbers scaled, categories as codes or one-hot, by a recipe.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 
 use super::choice::Field;
 use super::rows::{Cell, Table};
-use super::statistics::{as_f64, key};
+use super::statistics::{as_f64, folded, key};
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::{Error, Result};
@@ -81,6 +82,8 @@ pub struct Encoded {
     pub indicator: bool,
     /// Whether a category without a place becomes a missing one; else it is an error.
     pub takes_unseen: bool,
+    /// Whether categories that differ only in case or blanks are one.
+    pub folds: bool,
 }
 
 impl Encoded {
@@ -94,6 +97,7 @@ impl Encoded {
             missing: IfMissing::Take(unlabelled),
             indicator: false,
             takes_unseen: false,
+            folds: false,
         }
     }
 
@@ -111,7 +115,18 @@ impl Encoded {
         let missing = recipe.fill.map_or(IfMissing::Refuse, IfMissing::Take);
         let indicator = recipe.indicator;
         let (name, is_number) = (field.name.clone(), field.value.is_some());
-        Self { at, name, is_number, encoding, missing, indicator, takes_unseen }
+        Self { at, name, is_number, encoding, missing, indicator, takes_unseen, folds: false }
+    }
+
+    /// The same, where categories that differ only in case or blanks are one if it `folds`.
+    pub fn folding(mut self, folds: bool) -> Self {
+        self.folds = folds && !self.is_number;
+        if let (true, Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }) =
+            (self.folds, &mut self.encoding)
+        {
+            *places = places.drain().map(|(category, place)| (folded(&category), place)).collect();
+        }
+        self
     }
 
     fn width(&self) -> usize {
@@ -134,16 +149,18 @@ impl Encoded {
             (Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }, _) => places,
         };
         let key = key(cell, self.is_number);
-        match (places.get(key.as_ref()), &self.encoding) {
+        let known = if self.folds { Cow::Owned(folded(&key)) } else { key.clone() };
+        let is_unlabelled = |unlabelled: &String| *unlabelled == key || (self.folds && folded(unlabelled) == known);
+        match (places.get(known.as_ref()), &self.encoding) {
             (Some(&place), _) => Ok(place as f32),
-            (None, Encoding::Class { unlabelled: Some(unlabelled), .. }) if *unlabelled == key => Ok(f32::NAN),
+            (None, Encoding::Class { unlabelled: Some(unlabelled), .. }) if is_unlabelled(unlabelled) => Ok(f32::NAN),
             (None, Encoding::Class { .. }) if !self.takes_unseen => {
                 Err(format!("{}: was not there a moment ago: run it again", shown(key.as_bytes())))
             }
             (None, Encoding::OneHot { places, other: true }) => Ok(places.len() as f32),
             (None, _) if self.takes_unseen => Ok(f32::NAN),
             (None, _) => Err(format!(
-                "{}: is no category that training saw: pass --unseen other to take it for none of them",
+                "{}: not a category that training saw: pass --unseen other to take it for none of them",
                 shown(key.as_bytes())
             )),
         }
@@ -155,7 +172,8 @@ impl Encoded {
             Cell::Number(_, wide, _) => format!("is {wide}"),
             Cell::Missing => "nothing".into(),
         };
-        let number = as_f64(cell).ok_or_else(|| format!("{}: expected a number (or date), as in the first rows: mend it, or pass --encode {}=onehot for categories", found(cell), self.name))?;
+        let number =
+            as_f64(cell).ok_or_else(|| format!("{}: expected a number or a date, as in other rows", found(cell)))?;
         let scaled = self.scaled(number);
         Some(scaled).filter(|scaled| scaled.is_finite()).ok_or_else(|| format!("{}: {FINITE}", found(cell)))
     }

@@ -40,12 +40,13 @@ pub trait Frames: Send + Sync {
     fn largest(&self, column: usize) -> Option<u64>;
 }
 
-/// Opens the parts of the table at `path`, which are inflated within `budget`.
+/// Opens the parts of the table at `path`, which are inflated within `budget`; `missing` are words for missing values.
 pub fn open(
     path: &Path,
     files: &[PathBuf],
     format: TableFormat,
     budget: Memory,
+    missing: &[String],
     progress: &dyn Progress,
 ) -> Result<Vec<Arc<dyn Frames>>> {
     let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
@@ -54,7 +55,7 @@ pub fn open(
             TableFormat::Arrow => Arc::new(IpcFile::open(file, budget)?),
             _ => Arc::new(ParquetFile::open(file, budget)?),
         };
-        opened.push(plain(file));
+        opened.push(plain(file, missing));
     }
     parts::check_one_table(path, files, progress, |at| {
         Ok(opened[at].schema().fields().iter().map(|field| field.name().clone()).collect())

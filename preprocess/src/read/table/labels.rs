@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 /// Word for unlabelled among class numbers.
 const UNLABELLED: &str = "-1";
+/// Different strings of a label from which on it may be a name, if most of them have one row.
+const MANY_NAMES: usize = 8;
 /// Different whole numbers of a label from which on it may be a quantity, if they are a tenth of the values or more.
 const MANY_CLASSES: usize = 20;
 
@@ -103,6 +105,7 @@ pub fn labels(
         return Ok(TableLabels { column, are_numbers: true, ..TableLabels::default() });
     }
     let mut names = seen.categories();
+    let recipe = trained;
     let trained = trained.filter(|_| options.label_column.is_none());
     if is_number && trained.is_none() && kind.is_none() {
         let count = names.iter().filter(|name| *name != UNLABELLED).count();
@@ -115,15 +118,26 @@ pub fn labels(
             return Err(Error::input(path, problem));
         }
     }
-    if let Some(stray) = seen.stray().filter(|_| !is_number && trained.is_none() && kind.is_none())
-        && options.unlabelled.as_deref() != Some(stray)
-    {
-        let (column, stray) = (&field.name, shown(stray.as_bytes()));
-        let problem = format!(
-            "column `{column}` holds numbers for the most part, and {stray}: mend it, pass --unlabelled VALUE if it stands for no label, or \
-             --label-kind class for classes by name"
-        );
-        return Err(Error::input(path, problem));
+    if !is_number && trained.is_none() && kind.is_none() {
+        let is_stray = |stray: &&str| options.unlabelled.as_deref() != Some(stray);
+        if let Some(stray) = seen.strays(false).into_iter().find(is_stray) {
+            let (column, stray) = (&field.name, shown(stray.as_bytes()));
+            let problem = format!(
+                "column `{column}` holds numbers for the most part, and {stray}: fix it, pass --unlabelled VALUE if it stands for no label, \
+                 or --label-kind class for classes by name"
+            );
+            return Err(Error::input(path, problem));
+        }
+        let alone = seen.keys.values().filter(|&&rows| rows == 1).count();
+        if seen.many || (names.len() > MANY_NAMES && 2 * alone > names.len()) {
+            let (count, values) = (if seen.many { "many".into() } else { names.len().to_string() }, seen.values);
+            let problem = format!(
+                "column `{}` has {count} different strings in {values} rows: a name and not a class? Pass another column with \
+                 --label-column, or --label-kind class if each is a class",
+                field.name
+            );
+            return Err(Error::input(path, problem));
+        }
     }
     let unlabelled = unlabelled(path, field, seen, trained, options)?;
     names.retain(|name| Some(name) != unlabelled.as_ref());
@@ -152,7 +166,8 @@ pub fn labels(
         return Err(Error::input(path, problem));
     }
     let places = Encoding::Class { places: Encoding::places(names.clone()), unlabelled: unlabelled.clone() };
-    let mut label = Encoded::label(at, field, places, -1.0);
+    let folds = options.folds_case(recipe);
+    let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
     label.takes_unseen = trained.is_some() && options.unseen == Some(Unseen::Other);
     let class_names = are_names.then_some(names);
     Ok(TableLabels { column: encoded(vec![label]), class_names, are_numbers: false, unlabelled, notes })
@@ -234,7 +249,11 @@ fn unlabelled(
         _ => {}
     }
     let others = || seen.keys.keys().filter(|name| *name != UNLABELLED);
-    let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else { return Ok(None) };
+    let Some(count) = seen.keys.get(UNLABELLED).filter(|_| is_number) else {
+        return negative(path, field, seen)
+            .filter(|_| trained.is_none() && options.label_kind.is_none())
+            .map_or(Ok(None), Err);
+    };
     // Of two classes one is often called -1, and so is one of several around 0.
     let may_be_class = others().all(|name| name == "0" || name == "1") || others().any(|name| name.starts_with('-'));
     if trained.is_none() && may_be_class && others().count() > 0 {
@@ -247,6 +266,24 @@ fn unlabelled(
         return Err(Error::input(path, problem));
     }
     Ok(Some(UNLABELLED.into()))
+}
+
+/// The question for the only negative number next to class numbers from 0, which may stand for no label.
+fn negative(path: &Path, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
+    let mut negative = seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
+    let (value, rows) = negative.next().filter(|_| seen.keys.len() > 2)?;
+    let most = 2 * seen.keys.len() as u64;
+    let are_classes =
+        seen.keys.keys().filter(|name| *name != value).all(|name| name.parse().is_ok_and(|class: u64| class < most));
+    if !are_classes {
+        return None;
+    }
+    let problem = format!(
+        "column `{}` holds {value} in {rows} rows, and no other negative number: pass --unlabelled {value} if it stands for no label, or \
+         --unlabelled none if it is a class",
+        field.name
+    );
+    Some(Error::input(path, problem))
 }
 
 /// A line on the classes among `names` that the recipe does not have, where they count as unlabelled.
@@ -263,7 +300,7 @@ fn new_classes(
     let (column, first) = (&field.name, shown(first.as_bytes()));
     if options.unseen != Some(Unseen::Other) {
         let problem = format!(
-            "column `{column}`: {first} is no class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out \
+            "column `{column}`: {first} is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out \
              of the table"
         );
         return Err(Error::input(path, problem));

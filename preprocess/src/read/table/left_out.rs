@@ -1,4 +1,4 @@
-//! Columns that are no features though they could be: identifiers, codes, and what gives the label away.
+//! Columns that are not used as features though they could be: identifiers, codes, and columns that give the label away.
 
 use super::choice::{self, Field};
 use super::roles::{LABEL_NAMES, is_text};
@@ -35,7 +35,7 @@ const MANY: u64 = 50;
 /// Digits of a number that is no quantity, where all are distinct and have as many.
 const IDENTIFIER_DIGITS: u32 = 7;
 
-/// The reason why a column that was `seen` is no feature, if there is one.
+/// The reason why a column that was `seen` is not a feature, if there is one, as a clause.
 pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> Option<String> {
     let plain = choice::plain(&field.name);
     let of_label = |label: &&str| {
@@ -43,14 +43,16 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
         LABEL_NAMES.contains(&label.as_str()) && label.len() > 1 && plain.starts_with(&label)
     };
     if labels.iter().any(of_label) {
-        return Some("is called like the label".into());
+        return Some("its name begins as that of the label".into());
     }
     let words = words_of(&field.name);
     let is_named = words.last().is_some_and(|word| IDENTIFIERS.contains(&word.as_str()));
     if is_text(field) {
         return match (seen.many, 2 * seen.keys.len() as u64 > seen.values) {
-            (true, _) | (_, true) => Some("has hardly any string twice".into()),
-            _ if is_named && seen.keys.len() as f64 > FEW_IDENTIFIERS => Some("is called like an identifier".into()),
+            (true, _) | (_, true) => Some("hardly any of its strings occurs twice".into()),
+            _ if is_named && seen.keys.len() as f64 > FEW_IDENTIFIERS => {
+                Some("its name looks like an identifier".into())
+            }
             _ => None,
         };
     }
@@ -59,10 +61,10 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
         return None;
     }
     if is_named {
-        return Some("is called like an identifier".into());
+        return Some("its name looks like an identifier".into());
     }
     if seen.is_padded {
-        return Some("is written with zeros before its numbers, as codes are".into());
+        return Some("its numbers have leading zeros, as codes do".into());
     }
     let all_distinct = distinct >= 0.94 * seen.values as f64;
     let is_time = words.iter().any(|word| TIMES.contains(&word.as_str()));
@@ -71,8 +73,8 @@ pub fn why_left_out(field: &Field, seen: &ColumnStatistics, labels: &[&str]) -> 
     let digits = |number: f64| number.abs().max(1.0).log10() as u32 + 1;
     let long = least > 0.0 && digits(least) == digits(most) && digits(most) >= IDENTIFIER_DIGITS;
     match all_distinct && !is_time {
-        true if counts => Some("counts the rows".into()),
-        true if long => Some("has long numbers, all distinct".into()),
+        true if counts => Some("it counts the rows".into()),
+        true if long => Some("its numbers are long and all distinct".into()),
         _ => None,
     }
 }

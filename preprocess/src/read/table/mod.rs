@@ -40,6 +40,7 @@ mod ends;
 mod exchanged;
 mod features;
 mod frames;
+mod giveaway;
 mod header;
 mod ids;
 mod ipc;
@@ -150,7 +151,7 @@ fn open_edges(
     let (files, format) = parts::parts(path, unnamed, progress)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == TableFormat::Csv {
-        let sheet = Sheet::open(path, &files, options.text, progress)?;
+        let sheet = Sheet::open(path, &files, options.text, options.na, progress)?;
         let mut fields = without_index(sheet.fields());
         // The line of a stray among ids is found where it is read.
         sheet.mostly_numbers().for_each(|at| fields[at].id = Some(IdKind::Number));
@@ -172,7 +173,7 @@ fn open_edges(
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
-    let parts = frames::open(path, &files, format, options.memory, progress)?;
+    let parts = frames::open(path, &files, format, options.memory, options.na, progress)?;
     let fields = with_ids_of(without_index(columnar::fields(&parts)?), options.text.id_type);
     note_readings(path, &plain::readings(&parts), progress);
     let choice = choose(path, &fields, false, options)?;

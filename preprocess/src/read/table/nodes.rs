@@ -8,7 +8,7 @@
 //! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`, `val_mask`, `test_mask`, or in `train`,
 //!   `valid`, `test`; a single one of the latter is asked about
 //! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`, `x` or `embedding`; else
-//!   all other numbers, scaled, and categories, one-hot, but for identifiers
+//!   all other numbers, scaled, and categories, one-hot, except identifiers
 //! * all numbers that are none of these: columns
 //!
 //! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics; then each column is a pass over
@@ -22,6 +22,7 @@ use gsplit_store::{EdgeRecipe, FeatureEncoding, FeatureRecipe, Progress, Recipe}
 
 use super::choice::{self, Field};
 use super::features::{Encoded, EncodedColumn};
+use super::giveaway;
 use super::ids::{IdColumn, find_ids};
 use super::labels::{TableLabels, ask_for_commas, labels};
 use super::parts;
@@ -35,7 +36,12 @@ use crate::memory::Memory;
 use crate::read::options::{NodeTableOptions, Scale, TextOptions, Unseen};
 use crate::read::raw::{Column, Raw};
 use crate::read::scaled::Scaled;
+use crate::read::text::field::shown;
+use crate::read::text::na;
 use crate::{Error, Result};
+
+/// Skewness of a label from which on its largest numbers dominate the loss.
+const SKEWED: f64 = 2.0;
 
 /// Contents of a table of vertices.
 pub struct NodeTable {
@@ -95,11 +101,13 @@ pub fn nodes(
     let trained = options.recipe.as_deref().map(Recipe::read).transpose()?;
     let (files, format) = parts::parts(path, None, progress)?;
     let of_text = TextOptions { header: None, must_have_header: true, ..text };
-    let table = Table::of(path, &files, format, of_text, memory, progress)?;
+    let na = options.na.as_deref().unwrap_or_default();
+    let table = Table::of(path, &files, format, of_text, memory, na, progress)?;
     if table.is_empty() {
         return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
     }
     let fields = table.fields()?;
+    check_na(path, na, &fields, edges)?;
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let is_trained = |id: &usize| trained.as_ref().is_some_and(|trained| trained.id == fields[*id].name);
     let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
@@ -110,11 +118,20 @@ pub fn nodes(
     let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
     let repeated = options.on_duplicate.map(repeated).transpose()?;
     let to_survey = roles.to_survey(&fields, |at| table.may_lack(at));
-    let seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
+    let mut seen = survey(&table, &fields, &to_survey, repeated.as_ref(), progress)?;
     let decided = roles.decide(path, &fields, &seen, options);
     decided.map_err(|error| with_missing(error, &fields, &roles, &seen, options))?;
     if let Some(stray) = &roles.stray {
-        table.problem_of(stray.at, &stray.cell, &stray.problem, progress)?;
+        table.problem_of(stray.at, &stray.cells, &stray.problem, progress)?;
+    }
+    let folds = options.folds_case(trained.as_ref());
+    if folds {
+        let known = trained.as_ref().map_or(&[][..], |trained| &trained.classes);
+        let is_label = |at: &usize| roles.labels.contains(at);
+        let texts = seen.iter_mut().filter(|(at, _)| roles::is_text(&fields[**at]));
+        texts.for_each(|(at, seen)| seen.fold(if is_label(at) { known } else { &[] }));
+    } else if options.case.is_none() && trained.is_none() {
+        ask_for_case(path, &fields, &roles, &seen)?;
     }
     if trained.is_none() {
         check_sizes(&table, &roles, &seen, progress)?;
@@ -152,8 +169,9 @@ pub fn nodes(
             Some(Scaled::of(rows, options.scale.unwrap_or(Scale::None), options.fill, progress)?)
         }
         Features::Scalars(_) => {
-            let encode =
-                |(at, recipe): &(usize, FeatureRecipe)| Encoded::feature(*at, &fields[*at], recipe, takes_unseen);
+            let encode = |(at, recipe): &(usize, FeatureRecipe)| {
+                Encoded::feature(*at, &fields[*at], recipe, takes_unseen).folding(folds)
+            };
             Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
         }
     };
@@ -170,6 +188,10 @@ pub fn nodes(
     roles.say(path, &fields, labels.words(), progress);
     roles.say_blank_flags(path, &fields, &seen, progress);
     labels.notes.iter().for_each(|note| progress.decide(note));
+    if trained.is_none() {
+        note_sentinels(path, &fields, &roles, &labels, &seen, options, progress);
+        note_giveaways(path, &table, &fields, &roles, &labels, progress)?;
+    }
     say_others(path, &recipes, progress);
     super::note_readings(path, &table.readings(), progress);
     let recipe = Recipe {
@@ -178,6 +200,8 @@ pub fn nodes(
         classes: labels.class_names.clone().unwrap_or_default(),
         unlabelled: labels.unlabelled.clone(),
         dates: table.date_order().or(text.date_order).map(|order| order.to_string()),
+        na: na.to_vec(),
+        folds_case: folds,
         splits: roles.split_names(&fields),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
         left_out: roles.left_out(&fields),
@@ -194,7 +218,7 @@ pub fn nodes(
     })
 }
 
-/// The question for the label, with what else will be asked for: who answers both needs one try.
+/// The question for the label, with the next one, so that both are answered in one try.
 fn with_missing(
     error: Error,
     fields: &[Field],
@@ -209,8 +233,11 @@ fn with_missing(
     if lacking.is_empty() || options.fill.is_some() {
         return Error::Input { path, line, problem };
     }
-    let problem =
-        format!("{problem}; and --fill mean, or a number, for what is missing in {}", choice::names(&lacking));
+    let columns = match lacking.len() {
+        few @ ..5 => choice::names(&lacking[..few]),
+        many => format!("{many} columns"),
+    };
+    let problem = format!("{problem}; and --fill mean, or a number, for the missing values of {columns}");
     Error::Input { path, line, problem }
 }
 
@@ -234,6 +261,103 @@ fn check_sizes(
         None => Ok(()),
     };
     table.for_rows(&[at], progress, check, &mut |()| Ok(()))
+}
+
+/// Refuses a missing value of a column that neither the table nor its edges have.
+fn check_na(path: &Path, na: &[String], fields: &[Field], edges: &dyn EdgeSource) -> Result<()> {
+    let has = |column: &str| {
+        fields.iter().any(|field| field.name == column) || edges.columns().iter().any(|edge| edge.name == column)
+    };
+    let unknown = na.iter().filter_map(|word| word.split_once('=')).find(|(column, _)| !has(column));
+    unknown.map_or(Ok(()), |(column, word)| {
+        let problem =
+            format!("--na {column}={word}: there is no column `{column}`. There are {}", choice::names(fields));
+        Err(Error::input(path, problem))
+    })
+}
+
+/// Asks whether strings that differ only in case or blanks are one class or category.
+fn ask_for_case(path: &Path, fields: &[Field], roles: &Roles, seen: &HashMap<usize, ColumnStatistics>) -> Result<()> {
+    let alike = |at: usize| {
+        let spellings = seen.get(&at).filter(|_| roles::is_text(&fields[at]))?.alike()?;
+        let spellings: Vec<String> = spellings.into_iter().take(4).map(|text| shown(text.as_bytes())).collect();
+        Some(format!("column `{}` has {}", fields[at].name, spellings.join(" and ")))
+    };
+    let found: Vec<String> = roles.classes_and_categories().into_iter().filter_map(alike).take(4).collect();
+    match found.is_empty() {
+        true => Ok(()),
+        false => {
+            let problem = format!(
+                "{}, which differ only in case or blanks: pass --case fold to take such strings for one, or --case keep for several",
+                found.join(", ")
+            );
+            Err(Error::input(path, problem))
+        }
+    }
+}
+
+/// Notes numbers that stand for missing values by the looks of them, and a label whose largest numbers dominate.
+fn note_sentinels(
+    path: &Path,
+    fields: &[Field],
+    roles: &Roles,
+    labels: &TableLabels,
+    seen: &HashMap<usize, ColumnStatistics>,
+    options: &NodeTableOptions,
+    progress: &dyn Progress,
+) {
+    let path = path.display();
+    let labels = roles.labels.iter().filter(|_| labels.are_numbers).copied();
+    let numbers = roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
+    for at in numbers.chain(labels.clone()).filter(|&at| fields[at].value.is_some()) {
+        let Some(seen) = seen.get(&at) else { continue };
+        if let Some((number, rows)) = seen.sentinel() {
+            let (name, (least, most), all) = (&fields[at].name, seen.others(number), seen.numbers.count);
+            let given = options.na.iter().flatten().map(String::as_str);
+            let word = format!("{name}={number}");
+            let fill = if options.fill.is_none() && !roles.labels.contains(&at) { " --fill mean" } else { "" };
+            progress.decide(&format!(
+                "note: {path}: column `{name}` is {number} in {rows} of {all} rows, and from {least} to {most} in the others: if {number} means that the value is missing, pass {}{fill}",
+                na::remedy(given.chain([word.as_str()]))
+            ));
+        }
+    }
+    for at in labels {
+        let Some(numbers) = seen.get(&at).map(|seen| &seen.numbers) else { continue };
+        if numbers.least > 0.0 && numbers.skewness() > SKEWED {
+            progress.decide(&format!(
+                "note: {path}: the label `{}` is skewed: its mean is {:.4}, its largest number {}. A few large numbers dominate the loss: consider a column of its logarithm as the label",
+                fields[at].name, numbers.mean, numbers.most
+            ));
+        }
+    }
+}
+
+/// Notes columns that give the label away.
+fn note_giveaways(
+    path: &Path,
+    table: &Table,
+    fields: &[Field],
+    roles: &Roles,
+    labels: &TableLabels,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let (&[label], Features::Scalars(columns)) = (&roles.labels[..], &roles.features) else { return Ok(()) };
+    if fields[label].list {
+        return Ok(());
+    }
+    let columns: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
+    let label_of =
+        giveaway::Label { at: label, is_class: !labels.are_numbers, unlabelled: labels.unlabelled.as_deref() };
+    for (at, how) in giveaway::find(table, fields, label_of, &columns, progress)? {
+        let name = &fields[at].name;
+        progress.decide(&format!(
+            "note: {}: column `{name}` gives the label `{}` away: {how}. If new vertices do not have it, leave it out with --encode {name}=none",
+            path.display(),
+            fields[label].name
+        ));
+    }
+    Ok(())
 }
 
 /// Recipe of a column of lists.

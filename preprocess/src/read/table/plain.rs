@@ -7,6 +7,8 @@
 //! | decimal without fractions, longer | strings of digits, so that ids stay exact |
 //! | decimal with fractions | doubles |
 //! | date, timestamp | doubles: days since 1970-01-01 |
+//!
+//! Values that `--na` names become nulls.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,13 +18,17 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringArray, make_array,
 };
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+use super::cells;
 use super::frames::{Frames, Take, damaged};
+use super::rows::Cell;
 use super::sheet::DATES;
 use crate::Result;
+use crate::read::text::na::MissingValues;
 
 /// Milliseconds of a day.
 const DAY_MS: f64 = 86_400_000.0;
@@ -35,25 +41,31 @@ const MAX_DIGITS: u8 = 18;
 pub struct PlainColumns {
     file: Arc<dyn Frames>,
     schema: SchemaRef,
+    /// Values of every column that become nulls.
+    missing: Vec<MissingValues>,
 }
 
-/// `file`, whose columns are converted where their types ask for it.
-pub fn plain(file: Arc<dyn Frames>) -> Arc<dyn Frames> {
+/// `file`, whose columns are converted where their types ask for it, and where some of their values are `missing`.
+pub fn plain(file: Arc<dyn Frames>, missing: &[String]) -> Arc<dyn Frames> {
     let schema = file.schema();
-    if schema.fields().iter().all(|field| converted(field.data_type()).is_none()) {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let missing: Vec<MissingValues> = names.iter().map(|name| MissingValues::of(missing, name, &names)).collect();
+    let is_plain = schema.fields().iter().all(|field| converted(field.data_type()).is_none());
+    if is_plain && missing.iter().all(MissingValues::is_empty) {
         return file;
     }
-    let convert = |field: &Arc<Field>| match converted(field.data_type()) {
+    let convert = |(field, missing): (&Arc<Field>, &MissingValues)| match converted(field.data_type()) {
         Some(to) if is_date(field.data_type()) => {
             let mark = HashMap::from([(DATE.to_string(), String::new())]);
             Arc::new(field.as_ref().clone().with_data_type(to).with_metadata(mark))
         }
         Some(to) => Arc::new(field.as_ref().clone().with_data_type(to)),
-        None => field.clone(),
+        None if missing.is_empty() => field.clone(),
+        None => Arc::new(field.as_ref().clone().with_nullable(true)),
     };
-    let fields: Vec<_> = schema.fields().iter().map(convert).collect();
+    let fields: Vec<_> = schema.fields().iter().zip(&missing).map(convert).collect();
     let schema = Arc::new(Schema::new(fields));
-    Arc::new(PlainColumns { file, schema })
+    Arc::new(PlainColumns { file, schema, missing })
 }
 
 fn is_date(value: &DataType) -> bool {
@@ -119,6 +131,22 @@ fn convert(array: &ArrayRef) -> ArrayRef {
     }
 }
 
+/// `array` with nulls in place of those of its numbers and strings that are `missing`.
+fn without(array: ArrayRef, missing: &MissingValues) -> ArrayRef {
+    if missing.is_empty() {
+        return array;
+    }
+    let is_there = |row: usize| match cells::cell(array.as_ref(), row) {
+        Ok(Cell::Text(text)) => !missing.has(text.trim().as_bytes()),
+        Ok(Cell::Number(_, number, _)) => !missing.has_number(number),
+        // Lists, and what the caller refuses.
+        Ok(Cell::Missing) | Err(_) => array.is_valid(row),
+    };
+    let there = NullBuffer::new(BooleanBuffer::collect_bool(array.len(), is_there));
+    let nulls = NullBuffer::union(array.nulls(), Some(&there));
+    array.to_data().into_builder().nulls(nulls).build().map_or(array, make_array)
+}
+
 /// Days, of which each has so many units of `array`.
 fn days<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, units: f64) -> ArrayRef
 where
@@ -145,7 +173,8 @@ impl Frames for PlainColumns {
         let schema = self.schema.project(columns).map_err(|problem| damaged(self.path(), problem))?;
         let schema = Arc::new(schema);
         self.file.read(group, rows, columns, &mut |first, batch| {
-            let arrays = batch.columns().iter().map(convert).collect();
+            let converted = columns.iter().zip(batch.columns());
+            let arrays = converted.map(|(&at, array)| without(convert(array), &self.missing[at])).collect();
             let batch =
                 RecordBatch::try_new(schema.clone(), arrays).map_err(|problem| damaged(self.path(), problem))?;
             take(first, &batch)
@@ -163,6 +192,18 @@ mod tests {
     use arrow_array::{Date32Array, Decimal128Array, FixedSizeBinaryArray, TimestampMicrosecondArray};
 
     use super::*;
+
+    #[test]
+    fn numbers_and_strings_that_are_missing_become_nulls() {
+        let words = ["-9999".to_string(), "#N/A".to_string()];
+        let missing = MissingValues::of(&words, "x", &["x"]);
+        let whole: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), Some(-9999), None]));
+        let expected: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None, None]));
+        assert_eq!(&without(whole, &missing), &expected);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "#N/A", "-9999"]));
+        let expected: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, None]));
+        assert_eq!(&without(texts, &missing), &expected);
+    }
 
     #[test]
     fn types_become_plain_ones() {

@@ -22,7 +22,7 @@ const COLUMNS: [&str; 3] = ["id", "class", "class_name"];
 /// # Errors
 /// A damaged file.
 pub fn predicted_classes(path: &Path) -> Result<Option<Vec<(String, u64)>>> {
-    let parts = frames::open(path, &[PathBuf::from(path)], TableFormat::Parquet, Memory::default(), &NoProgress)?;
+    let parts = frames::open(path, &[PathBuf::from(path)], TableFormat::Parquet, Memory::default(), &[], &NoProgress)?;
     let fields: Vec<_> = parts.iter().flat_map(|part| part.schema().fields().iter().cloned()).collect();
     let are_predictions = fields.len() >= 2
         && fields.iter().map(|field| field.name()).eq(COLUMNS.iter().take(fields.len()))

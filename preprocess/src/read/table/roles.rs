@@ -13,7 +13,7 @@ use super::left_out::why_left_out;
 use super::recipe;
 use super::statistics::ColumnStatistics;
 use crate::read::options::{Categories, Encode, NodeTableOptions};
-use crate::read::text::field::shown;
+use crate::read::text::na;
 use crate::{Error, Result};
 
 mod splits;
@@ -24,8 +24,10 @@ const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "
 pub const LABEL_NAMES: [&str; 6] = ["label", "labels", "class", "target", "mltarget", "y"];
 /// Beginnings of names of labels, of columns of zeros and ones.
 const OUTCOMES: [&str; 8] = ["churn", "fraud", "isfraud", "default", "outcome", "islabel", "istarget", "haschurn"];
-/// Most values of a column of strings that may be the label; each stands in two rows on average.
+/// Most values of a column of strings that may be the label; each is in two rows on average.
 const FEW: usize = 256;
+/// Candidates for the label that are named.
+const SHOWN: usize = 12;
 
 /// Roles of the columns, by their places.
 #[derive(Debug)]
@@ -42,8 +44,12 @@ pub struct Roles {
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
-    /// Columns that are none of these though they might have been, and why.
+    /// Columns that are none of these though they might have been, and why. The reason is a clause.
     left_out: Vec<(usize, String)>,
+    /// Columns among them that are left out for their values or names: `--feature-columns` takes them.
+    judged: Vec<usize>,
+    /// Columns among them that `--encode COLUMN=none` names: they are not kept as columns either.
+    dropped: Vec<usize>,
     /// A cell among the features that is neither number nor date, where most of its column are.
     pub stray: Option<Stray>,
     /// Whether the ids were found by their values.
@@ -61,8 +67,8 @@ pub struct Roles {
 pub struct Stray {
     /// Place of the column.
     pub at: usize,
-    /// The cell.
-    pub cell: String,
+    /// The cell, or several of them.
+    pub cells: Vec<String>,
     /// Problem with it.
     pub problem: String,
 }
@@ -133,12 +139,15 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
         split,
         features: Features::None,
         left_out: Vec::new(),
+        judged: Vec::new(),
+        dropped: Vec::new(),
         stray: None,
         guessed: false,
         split_is_named: options.split_column.is_some(),
         are_chosen: options.feature_columns.is_some() || trained.is_some(),
     };
     roles.leave_out_weights(path, fields, options)?;
+    roles.leave_out_encoded(path, fields, options)?;
     if said != Some(&[NONE.to_string()]) {
         roles.find_splits(fields, &plain, options, trained);
     }
@@ -201,7 +210,10 @@ fn labels(
 }
 
 /// Question for the label among `candidates`.
-fn which_label(path: &Path, candidates: Vec<String>) -> Error {
+fn which_label(path: &Path, mut candidates: Vec<String>) -> Error {
+    let more = candidates.len().saturating_sub(SHOWN);
+    candidates.truncate(SHOWN);
+    candidates.extend((more > 0).then(|| format!("{more} more")));
     let problem = format!(
         "which column is the label? {} can be: pass --label-column COLUMN, or --label-column none",
         candidates.join(", ")
@@ -236,7 +248,7 @@ fn features(
     let (mut is_auto, mut are_named) = (true, false);
     for encode in options.encode.iter().flatten() {
         let (pattern, how) = match encode {
-            Encode::Auto => continue,
+            Encode::Auto | Encode::LeftOut { .. } => continue,
             Encode::Never => {
                 is_auto = false;
                 continue;
@@ -251,7 +263,7 @@ fn features(
         let found: Vec<usize> = free.iter().filter(can).copied().collect();
         if found.is_empty() {
             let problem =
-                format!("has no column `{pattern}` of strings or numbers for --encode, beside ids, labels and splits");
+                format!("has no column `{pattern}` of strings or numbers for --encode, except ids, labels and splits");
             return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
         }
         encoded.extend(found.into_iter().map(|at| (at, how)));
@@ -284,11 +296,11 @@ fn features(
                     return Err(choice::unlike(path, &fields[at], "numbers, for --feature-columns"));
                 }
                 Some(&at) => format!(
-                    "--feature-columns: column `{0}` holds no numbers: pass --encode {0}=onehot or {0}=code",
+                    "--feature-columns: column `{0}` does not hold numbers: pass --encode {0}=onehot or {0}=code",
                     fields[at].name
                 ),
                 None => format!(
-                    "has no column `{pattern}` for --feature-columns, beside ids, labels and splits. There are {}",
+                    "has no column `{pattern}` for --feature-columns, except ids, labels and splits. There are {}",
                     choice::names(fields)
                 ),
             };
@@ -326,6 +338,15 @@ impl Roles {
         [self.id, self.split].into_iter().chain(self.masks).flatten().chain(others).collect()
     }
 
+    /// The columns whose values become classes, numbers or categories.
+    pub fn classes_and_categories(&self) -> Vec<usize> {
+        let features = match &self.features {
+            Features::Scalars(columns) => columns.iter().map(|&(at, _)| at).collect(),
+            Features::None | Features::List(_) => Vec::new(),
+        };
+        [self.labels.clone(), features].concat()
+    }
+
     fn feature_places(&self) -> Vec<usize> {
         match &self.features {
             Features::None => Vec::new(),
@@ -343,7 +364,24 @@ impl Roles {
                 let problem = format!("`{name}` is an id, a label, a split or named twice: expected another column");
                 return Err(Error::input(path, format!("--vertex-weights: {problem}")));
             }
-            self.left_out.push((at, "is a weight of vertices".into()));
+            self.left_out.push((at, "it is a weight of vertices".into()));
+        }
+        Ok(())
+    }
+
+    /// Leaves out the columns that `--encode COLUMN=none` names.
+    fn leave_out_encoded(&mut self, path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<()> {
+        for encode in options.encode.iter().flatten() {
+            let Encode::LeftOut { pattern } = encode else { continue };
+            let taken = self.taken();
+            let like = |at: &usize| matches(pattern, &fields[*at].name) && !taken.contains(at);
+            let found: Vec<usize> = (0..fields.len()).filter(like).collect();
+            if found.is_empty() {
+                let problem = format!("has no column `{pattern}` for --encode, except ids, labels and splits");
+                return Err(Error::input(path, format!("{problem}. There are {}", choice::names(fields))));
+            }
+            self.dropped.extend(&found);
+            self.left_out.extend(found.into_iter().map(|at| (at, format!("--encode {pattern}=none leaves it out"))));
         }
         Ok(())
     }
@@ -383,7 +421,8 @@ impl Roles {
                 |at: &usize| !features.contains(at) && !taken.contains(at) && !fields[*at].list && has_values(*at);
             all.extend((0..fields.len()).filter(free).map(|at| (at, false)));
         }
-        let kept = self.columns(fields).into_iter().filter(|&at| may_lack(at));
+        let is_left_out = |at| self.left_out.iter().any(|&(out, _)| out == at);
+        let kept = self.columns(fields).into_iter().filter(|&at| may_lack(at) || is_left_out(at));
         for at in self.flags.iter().map(|&(at, _)| at).chain(kept) {
             if all.iter().all(|&(other, _)| other != at) {
                 all.push((at, false));
@@ -411,7 +450,7 @@ impl Roles {
         for at in self.labels.clone() {
             self.drop_feature(at);
         }
-        self.stray = self.find_stray(fields, seen);
+        self.stray = self.find_stray(fields, seen, options);
         if self.are_chosen {
             return Ok(());
         }
@@ -421,26 +460,59 @@ impl Roles {
             let reason = |at: usize| Some((at, why_left_out(&fields[at], seen.get(&at)?, &labels)?));
             let out: Vec<(usize, String)> = open.filter_map(reason).collect();
             out.iter().for_each(|&(at, _)| self.drop_feature(at));
+            self.judged.extend(out.iter().map(|&(at, _)| at));
             self.left_out.extend(out);
         }
         Ok(())
     }
 
-    /// Finds a stray cell, of columns that may yet be left out too.
-    fn find_stray(&self, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Option<Stray> {
+    /// Finds a stray cell, of columns that may yet be left out too. The remedy is for all of them.
+    fn find_stray(
+        &self,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        options: &NodeTableOptions,
+    ) -> Option<Stray> {
         let Features::Scalars(columns) = &self.features else { return None };
-        let mut open = columns.iter().filter(|(at, how)| how.is_none() && is_text(&fields[*at]));
-        open.find_map(|&(at, _)| {
-            let seen = seen.get(&at)?;
-            let date = || seen.stray_date().map(|(cell, order)| (cell, format!("dates ({order})")));
-            let (cell, most) = seen.stray().map(|cell| (cell, "numbers".to_string())).or_else(date)?;
-            let name = &fields[at].name;
-            let problem = format!(
-                "{}: the column holds {most} for the most part: mend it, pass --encode {name}=onehot for categories, or leave it out with \
-                 --feature-columns",
-                shown(cell.as_bytes())
-            );
-            Some(Stray { at, cell: cell.to_string(), problem })
+        let open = || columns.iter().filter(|(_, how)| how.is_none()).map(|&(at, _)| at);
+        let strays = |at: usize| seen.get(&at).map_or(Vec::new(), |seen| seen.strays(!is_text(&fields[at])));
+        let others =
+            |name: &str| format!("--encode {name}=onehot for categories, or --encode {name}=none to leave it out");
+        if let Some(at) = open().find(|&at| !strays(at).is_empty()) {
+            // A comma separates words, and a column is before an equals sign.
+            let mut words: Vec<&str> = open().flat_map(strays).filter(|word| !word.contains([',', '='])).collect();
+            words.sort_unstable();
+            words.dedup();
+            let fill = if options.fill.is_none() { " --fill mean" } else { "" };
+            let given = options.na.iter().flatten().map(String::as_str);
+            let (name, cells) = (&fields[at].name, strays(at));
+            let remedy = match words.is_empty() {
+                true => "fix it".to_string(),
+                false => {
+                    let words = na::remedy(given.chain(words));
+                    format!("pass {words}{fill} if it means that a value is missing, or fix it")
+                }
+            };
+            let problem = format!("expected a number or a date, as in most rows: {remedy}, or pass {}", others(name));
+            let problem = match options.recipe {
+                None => problem,
+                Some(_) => {
+                    "expected a number or a date, as in the table of the recipe: fix it, or leave the cell empty".into()
+                }
+            };
+            return Some(Stray { at, cells: cells.into_iter().map(String::from).collect(), problem });
+        }
+        let mut texts = open().filter(|&at| is_text(&fields[at]));
+        texts.find_map(|at| {
+            let (seen, name) = (seen.get(&at)?, &fields[at].name);
+            let (cell, problem) = match (seen.stray_date(), seen.unknown_time()) {
+                (Some((cell, order)), _) => (cell, format!("expected a date ({order}), as in most rows: fix it")),
+                (None, Some(cell)) => {
+                    (cell, "its time or time zone is not known: write it as 2020-01-31 10:00+01:00".to_string())
+                }
+                (None, None) => return None,
+            };
+            Some(Stray { at, cells: vec![cell.to_string()], problem: format!("{problem}, or pass {}", others(name)) })
         })
     }
 
@@ -472,7 +544,14 @@ impl Roles {
                     true => format!("`{}` (0 and 1)", fields[at].name),
                     false => format!("`{}` ({} strings)", fields[at].name, seen(&at).map_or(0, |seen| seen.keys.len())),
                 };
-                return Err(which_label(path, all.iter().map(shown).collect()));
+                let labels: Vec<&str> = Vec::new();
+                let is_number = |at: &usize| {
+                    let is_open = |seen: &ColumnStatistics| why_left_out(&fields[*at], seen, &labels).is_none();
+                    fields[*at].value.is_some() && !binary(at) && seen(at).is_some_and(is_open)
+                };
+                let numbers = (0..fields.len()).filter(|at| !fields[*at].list && is_number(at));
+                let numbers = numbers.map(|at| format!("`{}` (numbers)", fields[at].name));
+                return Err(which_label(path, all.iter().map(shown).chain(numbers).collect()));
             }
         }
         Ok(())
@@ -481,21 +560,22 @@ impl Roles {
     /// Numbers that are nothing else.
     pub fn columns(&self, fields: &[Field]) -> Vec<usize> {
         let splits = [self.id, self.split].into_iter().chain(self.masks).flatten();
-        let used: Vec<usize> = splits.chain(self.labels.iter().copied()).chain(self.feature_places()).collect();
+        let others = self.labels.iter().chain(&self.dropped).copied();
+        let used: Vec<usize> = splits.chain(others).chain(self.feature_places()).collect();
         let free = |at: &usize| fields[*at].value.is_some() && !fields[*at].is_index() && !used.contains(at);
         (0..fields.len()).filter(free).collect()
     }
 
-    /// Columns that are no features, by name, and why.
+    /// Columns that are not features, by name, and why.
     pub fn left_out(&self, fields: &[Field]) -> Vec<LeftOut> {
         let used = [self.taken(), self.feature_places()].concat();
         let told = self.left_out.iter().map(|(at, why)| (*at, why.clone()));
         let others = (0..fields.len()).filter(|at| !used.contains(at) && !fields[*at].is_index());
         let why = |at: usize| {
             let why = match &fields[at] {
-                field if field.value.is_some() => "is a column of its own",
-                field if field.is_empty => "is empty in every row",
-                _ => "holds no numbers",
+                field if field.value.is_some() => "it is kept as a column",
+                field if field.is_empty => "it is empty in every row",
+                _ => "it does not hold numbers",
             };
             (at, why.to_string())
         };
@@ -526,8 +606,12 @@ impl Roles {
         progress.decide(&format!("{}: {}", path.display(), said.join("; ")));
         choice::note_index(path, fields, self.id, progress);
         for (at, why) in &self.left_out {
-            let kept = if fields[*at].value.is_some() { "; it stays a column of its own" } else { "" };
-            progress.decide(&format!("{}: `{}` is no feature: it {why}{kept}", path.display(), fields[*at].name));
+            let remedy = if self.judged.contains(at) { ". Use it with --feature-columns" } else { "" };
+            progress.decide(&format!(
+                "{}: `{}` is not used for training: {why}{remedy}",
+                path.display(),
+                fields[*at].name
+            ));
         }
         let used = [self.taken(), self.feature_places()].concat();
         let encode = " (--encode COLUMN=onehot makes features of strings)";

@@ -50,7 +50,7 @@ impl Table {
     /// Opens the table at `path`, a file or a folder of parts.
     pub fn open(path: &Path, text: TextOptions, memory: Memory, progress: &dyn Progress) -> Result<Self> {
         let (files, format) = parts::parts(path, Some(TableFormat::Csv), progress)?;
-        Self::of(path, &files, format, text, memory, progress)
+        Self::of(path, &files, format, text, memory, &[], progress)
     }
 
     /// Opens the table at `path`, whose parts are `files` in `format`.
@@ -60,12 +60,13 @@ impl Table {
         format: TableFormat,
         text: TextOptions,
         memory: Memory,
+        missing: &[String],
         progress: &dyn Progress,
     ) -> Result<Self> {
         let bytes = super::total_bytes(files)?;
         Ok(match format {
-            TableFormat::Csv => Self::Text(Sheet::open(path, files, text, progress)?),
-            _ => Self::Frames(frames::open(path, files, format, memory, progress)?, bytes),
+            TableFormat::Csv => Self::Text(Sheet::open(path, files, text, missing, progress)?),
+            _ => Self::Frames(frames::open(path, files, format, memory, missing, progress)?, bytes),
         })
     }
 
@@ -109,11 +110,14 @@ impl Table {
         }
     }
 
-    /// The problem with the first cell of column `at` that is the string `text`, with its place.
-    pub fn problem_of(&self, at: usize, text: &str, problem: &str, progress: &dyn Progress) -> Result<()> {
-        let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell == Cell::Text(text) {
-            true => Err(problem.to_string()),
-            false => Ok(()),
+    /// The problem with the first cell of column `at` that is one of the strings `texts`, with its place.
+    pub fn problem_of(&self, at: usize, texts: &[String], problem: &str, progress: &dyn Progress) -> Result<()> {
+        let find = |_: &mut (), _: usize, cell: Cell<'_>| match cell {
+            Cell::Text(text) if texts.iter().any(|known| known == text) => {
+                let column = if matches!(self, Self::Text(_)) { "" } else { "is " };
+                Err(format!("{column}{}: {problem}", shown(text.as_bytes())))
+            }
+            _ => Ok(()),
         };
         self.for_rows(&[at], progress, find, &mut |()| Ok(()))
     }

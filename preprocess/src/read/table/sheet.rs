@@ -12,6 +12,7 @@ use crate::edges::{Piece, ValueType};
 use crate::read::options::{Answer, TextOptions};
 use crate::read::text::field::shown;
 use crate::read::text::line::{Delimiter, cells, fields};
+use crate::read::text::na::MissingValues;
 use crate::read::text::sketch::{Fields, MAX_LINES, Sketch, is_comment};
 use crate::read::text::style::{DateOrder, Decimal, Style, styles};
 use crate::read::text::value::{CellKind, is_missing, widened};
@@ -78,6 +79,8 @@ pub struct Sheet {
     titles: Vec<(u64, Vec<u8>)>,
     /// Style of the cells of every column.
     styles: Vec<Style>,
+    /// Cells of every column that the user takes for missing.
+    missing: Vec<MissingValues>,
     /// The first values of every column.
     samples: Vec<ColumnSample>,
     /// Type of ids, where the user says it.
@@ -99,10 +102,17 @@ fn as_name(cell: &[u8]) -> &[u8] {
 }
 
 impl Sheet {
-    /// Reads the header and the first rows of the table whose parts are `files`. Columns without names are called 1, 2, 3 ...
+    /// Reads the header and the first rows of the table whose parts are `files`. Columns without names are called 1, 2, 3 ...; `missing`
+    /// are words for missing values.
     ///
     /// The type of a column is that of its first values. Where the first rows have none, all files are read for them once.
-    pub fn open(path: &Path, files: &[PathBuf], options: TextOptions, progress: &dyn Progress) -> Result<Self> {
+    pub fn open(
+        path: &Path,
+        files: &[PathBuf],
+        options: TextOptions,
+        missing: &[String],
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let bytes = super::total_bytes(files)?;
         let mut found: Option<Self> = None;
         for (part, file) in files.iter().enumerate() {
@@ -119,7 +129,7 @@ impl Sheet {
             let sheet = match &mut found {
                 Some(sheet) => sheet,
                 None => {
-                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, (files, bytes))?);
+                    let sheet = found.insert(Self::of_sketch(file, &sketch, options, (files, bytes), missing)?);
                     sheet.note_titles(file, progress);
                     parts::check_one_table(path, files, progress, |at| sheet.names_of(&files[at]))?;
                     sheet
@@ -134,7 +144,11 @@ impl Sheet {
                 checked.map_err(|problem| Error::line(file, *number, problem))?;
             }
             let first_values = |at: usize| -> Vec<Value<'_>> {
-                let cells = rows.iter().map(|(number, row)| ((part, *number), Cow::Borrowed(row[at].trim_ascii())));
+                let missing = &sheet.missing[at];
+                let cells = rows.iter().map(|(number, row)| {
+                    let cell = row[at].trim_ascii();
+                    ((part, *number), Cow::Borrowed(if missing.has(cell) { &b""[..] } else { cell }))
+                });
                 cells.collect()
             };
             let mut values: Vec<_> = (0..sheet.columns.len()).map(first_values).collect();
@@ -165,6 +179,7 @@ impl Sheet {
         sketch: &Sketch<'_>,
         options: TextOptions,
         (files, bytes): (&[PathBuf], u64),
+        missing: &[String],
     ) -> Result<Self> {
         let delimiter = sketch.delimiter;
         let header = match header::find(sketch, options.header) {
@@ -195,6 +210,8 @@ impl Sheet {
             Some(header) => Error::line(file, header.line, problem),
             None => Error::input(file, problem),
         })?;
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let missing = all.iter().map(|name| MissingValues::of(missing, name, &all)).collect();
         let columns: Vec<_> = names.into_iter().map(|name| (name, CellKind::Empty)).collect();
         Ok(Self {
             files: files.to_vec(),
@@ -203,6 +220,7 @@ impl Sheet {
             header,
             titles: sketch.titles.iter().map(|&(number, line)| (number, line.to_vec())).collect(),
             styles: Vec::new(),
+            missing,
             samples: vec![ColumnSample::default(); columns.len()],
             id_type: options.id_type,
             columns,
@@ -243,6 +261,7 @@ impl Sheet {
                         let cell = cell.trim_ascii();
                         if let Ok(slot) = blank.binary_search(&at)
                             && !is_missing(cell)
+                            && !self.missing[at].has(cell)
                             && found[slot].len() < MAX_LINES
                         {
                             found[slot].push(((part, number), Cow::Owned(cell.to_vec())));
@@ -305,7 +324,7 @@ impl Sheet {
         match &sample.stray {
             Some(((part, line), cell)) if sample.numbers > sample.strings => {
                 let problem = format!(
-                    "column `{name}` holds numbers for the most part, and {cell}: fix it, or name the columns to keep with \
+                    "column `{name}` holds numbers for the most part, and {cell}: fix it, pass --na if it means that a value is missing, or name the columns to keep with \
                      --edge-columns, or none"
                 );
                 Err(Error::line(&self.files[*part], *line, problem))
@@ -350,9 +369,18 @@ impl Sheet {
         format!("row {row}")
     }
 
-    /// The cell of column `at` as a program would write it, without blanks around it. Says where its style is another.
+    /// The cell of column `at` as a program would write it, without blanks around it; nothing where it stands for a missing value. Says
+    /// where its style is another.
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
-        self.styles.get(at).copied().unwrap_or_default().plain(cell.trim_ascii())
+        let (cell, missing) = (cell.trim_ascii(), &self.missing[at]);
+        let plain = || self.styles.get(at).copied().unwrap_or_default().plain(cell);
+        if missing.is_empty() {
+            return plain();
+        }
+        match missing.has(cell) {
+            true => Ok(Cow::Borrowed(b"")),
+            false => plain().map(|plain| if missing.has(&plain) { Cow::Borrowed(&b""[..]) } else { plain }),
+        }
     }
 
     /// How the cells of columns are read that are no plain numbers, and the names of these columns.
@@ -364,6 +392,7 @@ impl Sheet {
                 Some("commas before fractions, points between thousands (else pass --decimal point)")
             }
             Style::Percent => Some("percents, read as hundredths"),
+            Style::Money(..) => Some("amounts of money, read without their sign"),
             Style::Date(_) => Some(DATES),
         };
         let mut found: Vec<(&'static str, Vec<String>)> = Vec::new();
@@ -374,6 +403,7 @@ impl Sheet {
             let name = match style {
                 Style::Date(DateOrder::DayMonthYear) => format!("{name} (day before month)"),
                 Style::Date(DateOrder::MonthDayYear) => format!("{name} (month before day)"),
+                Style::Money(sign, _) => format!("{name} ({sign})"),
                 _ => name.clone(),
             };
             match found.iter_mut().find(|(known, _)| *known == reading) {

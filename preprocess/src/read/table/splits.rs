@@ -109,7 +109,7 @@ pub fn splits_by_flag(
             if set.count_ones() > 1 {
                 let names = roles.split_names(fields).join("`, `");
                 let problem = format!(
-                    "{}: several of `{names}` are set, and splits must not overlap: mend it, or pass --split-column none if they are no \
+                    "{}: several of `{names}` are set, and splits must not overlap: fix it, or pass --split-column none if they are not \
                      splits",
                     source.place(row)
                 );

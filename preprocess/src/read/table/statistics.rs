@@ -5,7 +5,8 @@
 //! `--on-duplicate` also the rows of vertices that have several.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use gsplit_store::Progress;
@@ -19,11 +20,13 @@ use crate::edges::{EdgeSource, for_each_batch};
 use crate::memory::Memory;
 use crate::read::options::OnDuplicate;
 use crate::read::text::field::real;
-use crate::read::text::style::{DateOrder, stray_date};
+use crate::read::text::style::{DateOrder, stray_date, unknown_time};
 use crate::read::text::value::{flag, integer};
 
 /// Most categories of a column.
 pub const MOST_CODES: usize = 1 << 16;
+/// Strings of a column of numbers that are kept.
+pub const MOST_STRAYS: usize = 8;
 
 /// Statistics of a column.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,11 @@ pub struct ColumnStatistics {
     pub missing: u64,
     /// Statistics of those that are finite numbers.
     pub numbers: Moments,
+    /// The least of these and, negated, the largest.
+    ends: [End; 2],
+    /// Strings that are not numbers, the first in alphabetical order, and how many others are numbers.
+    strays: BTreeSet<String>,
+    texts_of_numbers: u64,
     /// Whether some number is no whole one.
     pub is_fractional: bool,
     /// Whether some number is written with zeros before it, as codes are.
@@ -84,11 +92,70 @@ impl ColumnStatistics {
         }
     }
 
-    /// A string that is no number, where most of the categories are numbers.
-    pub fn stray(&self) -> Option<&str> {
+    /// Strings that are not numbers, where most of the categories are numbers, or `all` are taken for numbers. Of more than
+    /// [`MOST_STRAYS`] these are the first.
+    pub fn strays(&self, all: bool) -> Vec<&str> {
         let is_number = |key: &&String| real::<f64>(key.as_bytes()).is_some();
-        let most = 2 * self.keys.keys().filter(is_number).count() > self.keys.len();
-        self.keys.keys().find(|key| most && !is_number(key)).map(String::as_str)
+        let are_most = match self.keys.is_empty() {
+            false => 2 * self.keys.keys().filter(is_number).count() > self.keys.len(),
+            true => 2 * self.texts_of_numbers > self.values,
+        };
+        let strays = self.strays.iter().filter(|_| all || are_most);
+        strays.map(String::as_str).collect()
+    }
+
+    /// A string that begins with a date whose time or zone is not known, where most of the categories are so.
+    pub fn unknown_time(&self) -> Option<&str> {
+        unknown_time(self.keys.keys().map(String::as_str))
+    }
+
+    /// Spellings of one string that differ only in case or blanks, where there are several.
+    pub fn alike(&self) -> Option<Vec<&str>> {
+        let mut spellings: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for key in self.keys.keys() {
+            spellings.entry(folded(key)).or_default().push(key);
+        }
+        spellings.into_values().find(|spellings| spellings.len() > 1)
+    }
+
+    /// Takes strings for one that differ only in case or blanks: as one of `known` is spelled, else as most rows spell it.
+    pub fn fold(&mut self, known: &[String]) {
+        let mut spellings: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
+        for (key, count) in std::mem::take(&mut self.keys) {
+            spellings.entry(folded(&key)).or_default().push((key, count));
+        }
+        for (plain, keys) in spellings {
+            let known = known.iter().find(|known| folded(known) == plain).cloned();
+            let total = keys.iter().map(|(_, count)| count).sum();
+            let most = keys.iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
+            let most = most.map(|(key, _)| key.split_whitespace().collect::<Vec<_>>().join(" "));
+            self.keys.extend(known.or(most).map(|key| (key, total)));
+        }
+    }
+
+    /// A number that stands for a missing value by the looks of it, and how often it is there: the least or the largest, in every
+    /// hundredth row or more, and further from the next number than that is from the other end; or the only negative one.
+    pub fn sentinel(&self) -> Option<(f64, u64)> {
+        const LEAST_ROWS: u64 = 3;
+        let [low, high] = &self.ends;
+        let is_frequent = |end: &End| end.rows >= LEAST_ROWS && 100 * end.rows >= self.numbers.count;
+        let has = |distinct: f64| self.is_fractional || self.distinct() > distinct + 0.5;
+        let is_far = |end: &&End, other: &End| {
+            is_frequent(end) && end.next - end.number > -other.number - end.next && -other.number > end.next && has(3.0)
+        };
+        let is_only_negative = low.number < 0.0 && low.number.fract() == 0.0 && low.next >= 0.0 && low.next.is_finite();
+        let found = Some(low).filter(|low| is_far(low, high) || (is_only_negative && is_frequent(low) && has(10.0)));
+        let found = found.map(|low| (low.number, low.rows));
+        found.or(Some(high).filter(|high| is_far(high, low)).map(|high| (-high.number, high.rows)))
+    }
+
+    /// The numbers between which all others than `sentinel` are.
+    pub fn others(&self, sentinel: f64) -> (f64, f64) {
+        let [low, high] = self.ends;
+        match low.number == sentinel {
+            true => (low.next, -high.number),
+            false => (low.number, -high.next),
+        }
     }
 
     /// A string that is no date, where most of the categories are; and the order of those.
@@ -110,12 +177,24 @@ impl ColumnStatistics {
         let number = if is_number { as_f64(cell).filter(|number| number.is_finite()) } else { None };
         if let Some(number) = number {
             self.numbers.add(number);
+            self.ends.iter_mut().zip([number, -number]).for_each(|(end, number)| end.add(number, 1, f64::INFINITY));
             match number.fract() == 0.0 {
                 true => self.sketch.add(number),
                 false => self.is_fractional = true,
             }
             self.is_padded |=
                 matches!(cell, Cell::Text(text) if text.len() > 1 && text.starts_with('0') && !text.contains('.'));
+        }
+        if let Cell::Text(text) = cell {
+            let is_other = if is_number {
+                number.is_none() && as_f64(cell).is_none()
+            } else {
+                real::<f64>(text.as_bytes()).is_none()
+            };
+            self.texts_of_numbers += u64::from(!is_other);
+            if is_other {
+                self.add_stray(text);
+            }
         }
         if with_keys && !self.many {
             let key = key(cell, is_number);
@@ -129,7 +208,20 @@ impl ColumnStatistics {
         }
     }
 
+    fn add_stray(&mut self, text: &str) {
+        let is_first = self.strays.len() < MOST_STRAYS || self.strays.last().is_some_and(|last| text < last.as_str());
+        if is_first && !self.strays.contains(text) {
+            self.strays.insert(text.to_string());
+            if self.strays.len() > MOST_STRAYS {
+                self.strays.pop_last();
+            }
+        }
+    }
+
     fn merge(&mut self, other: Self) {
+        other.strays.iter().for_each(|text| self.add_stray(text));
+        self.texts_of_numbers += other.texts_of_numbers;
+        self.ends.iter_mut().zip(other.ends).for_each(|(end, other)| end.add(other.number, other.rows, other.next));
         for (key, count) in other.keys {
             *self.keys.entry(key).or_default() += count;
         }
@@ -146,15 +238,16 @@ impl ColumnStatistics {
     }
 }
 
-/// Moments of numbers, as Chan, Golub and LeVeque add them up (1983).
+/// Moments of numbers, as Chan, Golub and LeVeque add them up (1983), the third as Pébay does (2008).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     /// How many there are.
     pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Sum of the squares of what they are off the mean.
+    /// Sums of the squares and of the cubes of their distances from the mean.
     squares: f64,
+    cubes: f64,
     /// Least of them.
     pub least: f64,
     /// Largest.
@@ -164,7 +257,7 @@ pub struct Moments {
 impl Moments {
     /// Adds a number.
     pub fn add(&mut self, number: f64) {
-        self.merge(&Self { count: 1, mean: number, squares: 0.0, least: number, most: number });
+        self.merge(&Self { count: 1, mean: number, squares: 0.0, cubes: 0.0, least: number, most: number });
     }
 
     /// Adds the numbers of `other`.
@@ -174,7 +267,11 @@ impl Moments {
             (0, _) => *self = *other,
             (here, there) => {
                 let (all, off) = ((here + there) as f64, other.mean - self.mean);
-                self.squares += other.squares + off * off * here as f64 * there as f64 / all;
+                let (a, b) = (here as f64, there as f64);
+                self.cubes += other.cubes
+                    + off.powi(3) * a * b * (a - b) / (all * all)
+                    + 3.0 * off * (a * other.squares - b * self.squares) / all;
+                self.squares += other.squares + off * off * a * b / all;
                 self.mean += off * there as f64 / all;
                 self.count += there;
                 (self.least, self.most) = (self.least.min(other.least), self.most.max(other.most));
@@ -187,10 +284,50 @@ impl Moments {
         or_one((self.squares / self.count.max(1) as f64).sqrt())
     }
 
+    /// Skewness of all of them: positive where a few are far above the others.
+    pub fn skewness(&self) -> f64 {
+        let variance = self.squares / self.count.max(1) as f64;
+        if variance > 0.0 { self.cubes / self.count as f64 / variance.powf(1.5) } else { 0.0 }
+    }
+
     /// The largest less the least; 1 where they do not differ.
     pub fn range(&self) -> f64 {
         or_one(self.most - self.least)
     }
+}
+
+/// The least of some numbers.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    number: f64,
+    /// Rows that have it.
+    rows: u64,
+    /// The least of the others.
+    next: f64,
+}
+
+impl Default for End {
+    fn default() -> Self {
+        Self { number: f64::INFINITY, rows: 0, next: f64::INFINITY }
+    }
+}
+
+impl End {
+    /// Adds `rows` that have `number`, and others of which `next` is the least.
+    fn add(&mut self, number: f64, rows: u64, next: f64) {
+        // No difference between 0 and -0.
+        let number = number + 0.0;
+        match number.total_cmp(&self.number) {
+            Ordering::Less => *self = Self { number, rows, next: next.min(self.number) },
+            Ordering::Equal => (self.rows, self.next) = (self.rows + rows, self.next.min(next)),
+            Ordering::Greater => self.next = self.next.min(number),
+        }
+    }
+}
+
+/// `text` in lower case, with one blank for several and none around it.
+pub fn folded(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn or_one(scale: f64) -> f64 {
@@ -401,5 +538,57 @@ mod tests {
         // Every second is whole.
         assert!((all.distinct() / 2500.0 - 1.0).abs() < 0.06, "{}", all.distinct());
         assert_eq!(Moments::default().deviation(), 1.0);
+        assert!(all.numbers.skewness().abs() < 1e-6);
+        let mut skewed = Moments::default();
+        [0.0, 0.0, 0.0, 0.0, 10.0].into_iter().for_each(|number| skewed.add(number));
+        assert!((skewed.skewness() - 1.5).abs() < 1e-9, "{}", skewed.skewness());
+    }
+
+    fn seen(cells: &[&str], is_number: bool) -> ColumnStatistics {
+        let mut seen = [ColumnStatistics::default(), ColumnStatistics::default()];
+        for (at, cell) in cells.iter().enumerate() {
+            seen[at % 2].look(Cell::Text(cell), is_number, true);
+        }
+        let [mut all, other] = seen;
+        all.merge(other);
+        all
+    }
+
+    #[test]
+    fn numbers_that_stand_for_missing_values_are_told_by_their_place_and_frequency() {
+        let sentinel = |odd: &str, times: usize, others: std::ops::Range<i32>| {
+            let others = others.map(|number| number.to_string());
+            let cells: Vec<String> = std::iter::repeat_n(odd.to_string(), times).chain(others).collect();
+            seen(&cells.iter().map(String::as_str).collect::<Vec<_>>(), true).sentinel()
+        };
+        assert_eq!(sentinel("-9999", 50, 0..200), Some((-9999.0, 50)));
+        assert_eq!(sentinel("999", 5, 18..90), Some((999.0, 5)));
+        assert_eq!(sentinel("1e20", 5, 18..90), Some((1e20, 5)));
+        assert_eq!(sentinel("-1", 20, 0..200), Some((-1.0, 20)), "the only negative number");
+        for (odd, times, others) in [
+            ("-9999", 1, 0..200),
+            ("0", 80, 1..90),
+            ("-1", 5, -30..90),
+            ("9", 5, 1..6),
+            ("100", 50, 0..1),
+            ("-1", 50, 0..2),
+        ] {
+            assert_eq!(sentinel(odd, times, others.clone()), None, "{odd} {times} times beside {others:?}");
+        }
+        assert_eq!(seen(&["5", "5", "5"], true).sentinel(), None);
+    }
+
+    #[test]
+    fn strings_among_numbers_and_spellings_of_one_string_are_found() {
+        assert_eq!(seen(&["1", "#N/A", "2", "-", "3"], false).strays(false), ["#N/A", "-"]);
+        assert!(seen(&["1", "a", "b"], false).strays(false).is_empty());
+        assert_eq!(seen(&["1", "true", "x"], true).strays(true), ["x"]);
+        let mut yes = seen(&["Yes", "no", "YES", "Yes", "No ", "n  o"], false);
+        assert_eq!(yes.alike(), Some(vec!["No ", "no"]));
+        yes.fold(&[]);
+        assert_eq!(yes.categories(), ["No", "Yes", "n o"]);
+        yes.fold(&["YES".to_string()]);
+        assert_eq!(yes.keys.get("YES"), Some(&3));
+        assert_eq!(seen(&["a", "b"], false).alike(), None);
     }
 }

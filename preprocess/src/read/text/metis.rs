@@ -330,7 +330,7 @@ impl EdgeSource for AdjacencyLists {
         }
         let one_way = self.one_way();
         if let Some(problem) = one_way.as_ref().filter(|_| !self.ignore_header) {
-            let remedy = "METIS lists each edge at both; mend it, or pass --ignore-header to take entries for directed edges, with \
+            let remedy = "METIS lists each edge at both; fix it, or pass --ignore-header to take entries for directed edges, with \
                           --symmetrise to add their reverses";
             return Err(Error::line(&self.path, self.header.line, format!("{problem}: {remedy}")));
         }

@@ -8,6 +8,7 @@ pub mod field;
 pub mod line;
 pub mod metis;
 pub mod mtx;
+pub mod na;
 pub mod names;
 pub mod sketch;
 pub mod snap;

@@ -1,9 +1,11 @@
-//! Numbers as spreadsheets write them: decimal commas, thousands, percents, and dates.
+//! Numbers as spreadsheets write them: decimal commas, thousands, percents, amounts of money, and dates.
 //!
-//! A column is written in one style, told by its first rows; its cells are then read as plain numbers. A comma that may be either is a
-//! question to the user, unless another column of the table answers it.
+//! A column is written in one style, decided by its first rows; its cells are then read as plain numbers. Cells of no style, such as
+//! `#N/A`, do not hide the style of most others: the caller refuses them. A comma that may be either is a question to the user, unless
+//! another column of the table answers it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -55,6 +57,8 @@ pub enum Style {
     Marks(Decimal),
     /// Hundredths with a percent sign.
     Percent,
+    /// Amounts with this currency sign before or behind them, and marks as in [`Style::Marks`].
+    Money(char, Decimal),
     /// Dates, perhaps with a time: days since 1970.
     Date(DateOrder),
 }
@@ -137,6 +141,55 @@ fn without_marks(cell: &[u8], decimal: Decimal) -> Option<Vec<u8>> {
     Some(number)
 }
 
+/// The amount in `cell` without its currency sign, and the sign.
+fn without_sign(cell: &[u8]) -> Option<(char, String)> {
+    let is_sign = |c: char| matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}');
+    let text = std::str::from_utf8(cell).ok()?;
+    let sign = text.chars().find(|&c| is_sign(c))?;
+    let amount = text.replacen(sign, "", 1);
+    let amount = amount.trim();
+    Some((
+        sign,
+        match amount.strip_prefix('-') {
+            Some(positive) => format!("-{}", positive.trim_start()),
+            None => amount.to_string(),
+        },
+    ))
+}
+
+/// The first of `cells` that begins with a date and is not one, where most cells are so: its time or its zone is not known.
+pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Option<&'c str> {
+    let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
+    let is_date = |text: &str| orders.iter().any(|&order| days(text.as_bytes(), order).is_some());
+    let is_unknown = |cell: &&str| {
+        let (date, time) = cell.split_once(['T', ' ']).unwrap_or((cell, ""));
+        is_date(date) && !is_date(cell) && time.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let unknown = cells.clone().filter(is_unknown).count();
+    let are_most = 2 * unknown > cells.clone().count();
+    cells.find(is_unknown).filter(|_| are_most)
+}
+
+/// Hours that zones are before UTC: Europe's, and those of RFC 5322, section 4.3. Names that others use too, such as IST, are left out.
+const ZONES: [(&str, f64); 16] = [
+    ("UTC", 0.0),
+    ("GMT", 0.0),
+    ("WET", 0.0),
+    ("WEST", 1.0),
+    ("CET", 1.0),
+    ("CEST", 2.0),
+    ("EET", 2.0),
+    ("EEST", 3.0),
+    ("EST", -5.0),
+    ("EDT", -4.0),
+    ("CST", -6.0),
+    ("CDT", -5.0),
+    ("MST", -7.0),
+    ("MDT", -6.0),
+    ("PST", -8.0),
+    ("PDT", -7.0),
+];
+
 /// Days since 1970-01-01 of a date, with the time as a fraction.
 fn days(cell: &[u8], order: DateOrder) -> Option<f64> {
     let text = std::str::from_utf8(cell).ok()?;
@@ -174,11 +227,11 @@ fn days(cell: &[u8], order: DateOrder) -> Option<f64> {
     Some(whole as f64 + time.map_or(Some(0.0), time_of_day)?)
 }
 
-/// Fraction of a day of `10:00`, `10:00:00.5`, `10:00:00Z` or `10:00+02:00`.
+/// Fraction of a day of `10:00`, `10:00:00.5`, `10:00:00Z`, `10:00+02:00`, `10:00 CET` or `10:00 PM`.
 fn time_of_day(text: &str) -> Option<f64> {
     let text = text.trim();
-    let zone_at = text.find(['Z', '+', '-']).unwrap_or(text.len());
-    let (time, zone) = text.split_at(zone_at);
+    let zone_at = text.find(|c: char| c.is_ascii_alphabetic() || "+-".contains(c)).unwrap_or(text.len());
+    let (time, zone) = (text[..zone_at].trim_end(), &text[zone_at..]);
     let hours = |time: &str| {
         let (hours, minutes) = time.split_once(':')?;
         let (minutes, seconds) = minutes.split_once(':').unwrap_or((minutes, "0"));
@@ -186,14 +239,26 @@ fn time_of_day(text: &str) -> Option<f64> {
             [hours, minutes, seconds].map(|part| part.parse::<f64>().ok().filter(|&part| (0.0..60.0).contains(&part)));
         Some(hours? + minutes? / 60.0 + seconds? / 3600.0)
     };
-    let offset = match zone.split_at_checked(1) {
-        None | Some(("Z", "")) => 0.0,
-        Some((sign, offset)) => {
-            let offset = if offset.contains(':') { hours(offset)? } else { offset.parse::<f64>().ok()? };
-            if sign == "-" { -offset } else { offset }
+    let offset = |offset: &str| match offset.split_at_checked(2) {
+        Some((hours, minutes)) if offset.len() == 4 => {
+            Some(hours.parse::<f64>().ok()? + minutes.parse::<f64>().ok()? / 60.0)
         }
+        _ if offset.contains(':') => hours(offset),
+        _ => offset.parse::<f64>().ok().filter(|hours| hours.abs() < 24.0),
     };
-    Some((hours(time)? - offset) / 24.0)
+    let hour = hours(time)?;
+    let utc = match zone {
+        "" | "Z" => hour,
+        "AM" | "am" if (1.0..13.0).contains(&hour) => hour % 12.0,
+        "PM" | "pm" if (1.0..13.0).contains(&hour) => hour % 12.0 + 12.0,
+        _ => match (ZONES.iter().find(|(name, _)| *name == zone), zone.split_at(1)) {
+            (Some((_, ahead)), _) => hour - ahead,
+            (None, ("+", ahead)) => hour - offset(ahead)?,
+            (None, ("-", behind)) => hour + offset(behind)?,
+            _ => return None,
+        },
+    };
+    Some(utc / 24.0)
 }
 
 impl Style {
@@ -209,15 +274,26 @@ impl Style {
             Self::Marks(Decimal::Comma) if !cell.iter().any(|byte| matches!(byte, b',' | b'.')) => None,
             Self::Marks(decimal) => without_marks(cell, decimal),
             Self::Percent => percent(cell).map(|number| number.to_string().into_bytes()),
+            Self::Money(sign, decimal) => without_sign(cell)
+                .filter(|(found, _)| *found == sign)
+                .and_then(|(_, amount)| without_marks(amount.as_bytes(), decimal)),
             Self::Date(order) => days(cell, order).map(|days| days.to_string().into_bytes()),
         };
         let is_number = || real::<f64>(cell).is_some_and(|number| !number.is_nan());
+        let is_other_number = || is_number() && real(cell) != Some(0.0);
         let expected = match self {
             _ if number.is_some() => None,
-            Self::Marks(Decimal::Comma) if has_fraction(cell, Decimal::Point) => Some("a comma before the fraction"),
-            Self::Marks(Decimal::Point) if has_fraction(cell, Decimal::Comma) => Some("a point before the fraction"),
-            Self::Percent if is_number() && real(cell) != Some(0.0) => Some("a percent sign"),
-            Self::Date(_) if is_number() => Some("a date"),
+            Self::Marks(Decimal::Comma) if has_fraction(cell, Decimal::Point) => {
+                Some("a comma before the fraction".into())
+            }
+            Self::Marks(Decimal::Point) if has_fraction(cell, Decimal::Comma) => {
+                Some("a point before the fraction".into())
+            }
+            Self::Percent if is_other_number() => Some("a percent sign".into()),
+            Self::Money(sign, _) if is_other_number() || without_sign(cell).is_some() => {
+                Some(format!("an amount in {sign}"))
+            }
+            Self::Date(_) if is_number() => Some("a date".to_string()),
             _ => None,
         };
         match expected {
@@ -226,25 +302,33 @@ impl Style {
         }
     }
 
+    /// Styles that some of `cells` may be of.
+    fn candidates(cells: &[&[u8]]) -> Vec<Self> {
+        let amounts = cells.iter().filter_map(|cell| without_sign(cell));
+        let signs: BTreeSet<char> = amounts.clone().map(|(sign, _)| sign).collect();
+        let has_mark = amounts.clone().any(|(_, amount)| amount.contains(['.', ',']));
+        // Without a mark both are the same.
+        let marks = if has_mark { &[Decimal::Point, Decimal::Comma][..] } else { &[Decimal::Point] };
+        let dates = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear].map(Self::Date);
+        let money = signs.iter().flat_map(|&sign| marks.iter().map(move |&mark| Self::Money(sign, mark)));
+        let marks = [Self::Percent, Self::Marks(Decimal::Point), Self::Marks(Decimal::Comma)];
+        marks.into_iter().chain(dates).chain(money).collect()
+    }
+
     /// Styles that all `cells` may be of, but for missing ones and plain numbers; plain alone where one fits no other.
     fn possible(cells: &[&[u8]]) -> Vec<Self> {
         let special: Vec<&[u8]> =
             cells.iter().copied().filter(|cell| !is_missing(cell) && real::<f64>(cell).is_none()).collect();
-        let all = [
-            Self::Percent,
-            Self::Marks(Decimal::Point),
-            Self::Marks(Decimal::Comma),
-            Self::Date(DateOrder::YearMonthDay),
-            Self::Date(DateOrder::DayMonthYear),
-            Self::Date(DateOrder::MonthDayYear),
-        ];
         let fits = |style: &Self| match style {
             // A point may be either where commas are; alone it is plain, unless a comma is known to stand before fractions.
             Self::Marks(decimal) => are_numbers(cells, *decimal),
             Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
             style => special.iter().all(|cell| matches!(style.plain(cell), Ok(Cow::Owned(_)))),
         };
-        if special.is_empty() { vec![Self::Plain] } else { all.into_iter().filter(fits).collect() }
+        match special.is_empty() {
+            true => vec![Self::Plain],
+            false => Self::candidates(cells).into_iter().filter(fits).collect(),
+        }
     }
 }
 
@@ -269,6 +353,23 @@ fn are_numbers(cells: &[&[u8]], decimal: Decimal) -> bool {
     cells.iter().all(|cell| is_missing(cell) || without_marks(cell, decimal).is_some())
 }
 
+/// The styles that fit most of `cells`, more than half of them, where none fits all.
+fn usual(cells: &[&[u8]]) -> Vec<Style> {
+    let cells: Vec<&[u8]> = cells.iter().copied().filter(|cell| !is_missing(cell)).collect();
+    let count = |style: Style| {
+        let fits = |cell: &&&[u8]| match style {
+            Style::Marks(decimal) => without_marks(cell, decimal).is_some(),
+            style => matches!(style.plain(cell), Ok(Cow::Owned(_))) || real(cell) == Some(0.0),
+        };
+        let is_special = cells.iter().filter(fits).any(|cell| real::<f64>(cell).is_none());
+        if is_special { cells.iter().filter(fits).count() } else { 0 }
+    };
+    let counted: Vec<(Style, usize)> =
+        Style::candidates(&cells).into_iter().map(|style| (style, count(style))).collect();
+    let most = counted.iter().map(|&(_, count)| count).max().filter(|most| 2 * most > cells.len());
+    counted.into_iter().filter(|&(_, count)| Some(count) == most).map(|(style, _)| style).collect()
+}
+
 /// The number that hundredths are.
 fn percent(cell: &[u8]) -> Option<f64> {
     real::<f64>(cell.strip_suffix(b"%")?.trim_ascii_end()).map(|number| number / 100.0)
@@ -280,9 +381,13 @@ pub fn styles(
     given: Option<Decimal>,
     order: Option<DateOrder>,
 ) -> Result<Vec<Style>, String> {
-    let possible: Vec<Vec<Style>> = columns.iter().map(|(_, cells)| Style::possible(cells)).collect();
+    let possible = |cells: &[&[u8]]| match Style::possible(cells) {
+        none if none.is_empty() => usual(cells),
+        some => some,
+    };
+    let possible: Vec<Vec<Style>> = columns.iter().map(|(_, cells)| possible(cells)).collect();
     let decimal = |styles: &Vec<Style>| match styles[..] {
-        [Style::Marks(decimal)] => Some(decimal),
+        [Style::Marks(decimal) | Style::Money(_, decimal)] => Some(decimal),
         _ => None,
     };
     let decimal = given.or_else(|| possible.iter().find_map(decimal));
@@ -301,10 +406,12 @@ pub fn styles(
         [Style::Marks(found)] if given.is_some_and(|given| given != found) => Ok(Style::Plain),
         [style] => Ok(style),
         _ => {
-            let first = cells.iter().find(|cell| !is_missing(cell) && real::<f64>(cell).is_none()).copied().unwrap_or_default();
+            let is_special = |cell: &&&[u8]| real::<f64>(cell).is_none() && matches!(possible[0].plain(cell), Ok(Cow::Owned(_)));
+            let first = cells.iter().find(is_special).copied().unwrap_or_default();
             match (possible[0], decimal) {
                 (Style::Marks(_), Some(decimal)) => Ok(Style::Marks(decimal)),
-                (Style::Marks(_), None) => Err(format!(
+                (Style::Money(sign, _), Some(decimal)) => Ok(Style::Money(sign, decimal)),
+                (Style::Marks(_) | Style::Money(..), None) => Err(format!(
                     "column `{name}`: {} may be a thousand or more, or a fraction: pass --decimal point or --decimal comma",
                     shown(first)
                 )),
@@ -353,10 +460,23 @@ mod tests {
             (&["0,5", "1,00E-05"], Marks(Decimal::Comma)),
             (&["0,5", "1,5e"], Plain),
             (&["12,34,56"], Plain),
+            (&["€ 41,318.50", "-€ 7", "0"], Money('€', Decimal::Point)),
+            (&["1.234,5 €", ""], Money('€', Decimal::Comma)),
+            (&["$500", "$1000"], Money('$', Decimal::Point)),
+            (&["$5.25", "€ 5.25"], Plain),
+            (&["1.234,5", "0,5", "-", "0,25"], Marks(Decimal::Comma)),
+            (&["2020-01-31", "soon", "2020-02-01"], Date(YearMonthDay)),
+            (&["12%", "#N/A", "13%"], Percent),
+            (&["$ 5.25", "€ 5.25", "€ 7"], Money('€', Decimal::Point)),
+            (&["31/01/2020", "01/31/2020", "30/01/2020"], Date(DayMonthYear)),
+            (&["12", "x", "13"], Plain),
+            (&["2020-01-31 10:00 CET", "2020-02-01 01:00 PM"], Date(YearMonthDay)),
             (&["", ""], Plain),
         ] {
             assert_eq!(style(cells, None), Ok(expected), "{cells:?}");
         }
+        assert!(style(&["€ 41,318", "€ 7"], None).unwrap_err().contains("--decimal point or --decimal comma"));
+        assert_eq!(style(&["€ 41,318", "€ 7"], Some(Decimal::Point)), Ok(Money('€', Decimal::Point)));
         assert_eq!(style(&["1.5", "2.5", "1,5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         assert!(style(&["1,234", "5"], None).unwrap_err().contains("`1,234` may be a thousand or more"));
         assert_eq!(style(&["1,234", "5"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
@@ -391,6 +511,15 @@ mod tests {
     }
 
     #[test]
+    fn times_that_are_not_known_are_found() {
+        let found = |cells: &[&'static str]| unknown_time(cells.iter().copied());
+        assert_eq!(found(&["2020-01-31 10:00 JST", "2020-01-31 11:00 JST"]), Some("2020-01-31 10:00 JST"));
+        assert_eq!(found(&["2020-01-31 10:00 CET", "2020-01-31 10:00"]), None);
+        assert_eq!(found(&["2020-01-31 10:00 JST", "x", "y"]), None);
+        assert_eq!(found(&["2020-01-31 moved", "2020-02-01 paid"]), None);
+    }
+
+    #[test]
     fn cells_become_plain_numbers() {
         let plain = |style: Style, cell: &str| {
             style.plain(cell.as_bytes()).map(|cell| String::from_utf8_lossy(&cell).into_owned())
@@ -401,12 +530,19 @@ mod tests {
         assert_eq!(plain(Style::Marks(Decimal::Comma), "1,00E-05"), number("1.00E-05"));
         assert_eq!(plain(Style::Marks(Decimal::Point), "1.234e5"), number("1.234e5"));
         assert_eq!(plain(Style::Percent, "12.5%"), number("0.125"));
+        assert_eq!(plain(Style::Money('€', Decimal::Comma), "- € 1.234,5"), number("-1234.5"));
+        assert_eq!(plain(Style::Money('$', Decimal::Point), "12,345 $"), number("12345"));
         for (date, days) in [
             ("1970-01-01", "0"),
             ("1970-01-02 12:00", "1.5"),
             ("2000-02-29", "11016"),
             ("2020-01-31T00:00:00Z", "18292"),
             ("2020-01-31T06:00:00+06:00", "18292"),
+            ("2020-01-31 06:00 +0600", "18292"),
+            ("2020-01-31 01:00:00 CET", "18292"),
+            ("2020-01-30 19:00 EST", "18292"),
+            ("2020-01-31 12:00 AM", "18292"),
+            ("1970-01-02 12:00 pm", "1.5"),
             ("1969-12-31", "-1"),
         ] {
             assert_eq!(plain(Style::Date(DateOrder::YearMonthDay), date), number(days), "{date}");
@@ -418,6 +554,8 @@ mod tests {
             (Style::Marks(Decimal::Comma), "1.234e5", "a comma before the fraction"),
             (Style::Marks(Decimal::Point), "1,5", "a point before the fraction"),
             (Style::Percent, "0.5", "a percent sign"),
+            (Style::Money('€', Decimal::Point), "$ 5", "an amount in €"),
+            (Style::Money('€', Decimal::Point), "5", "an amount in €"),
             (Style::Date(DateOrder::DayMonthYear), "2020", "a date"),
         ] {
             assert_eq!(plain(style, cell), Err(format!("`{cell}`: expected {expected}, as in other rows")));

@@ -82,6 +82,12 @@ pub fn flag(cell: &[u8]) -> Option<bool> {
     }
 }
 
+/// Whether a cell begins as a number does, well written or not.
+pub fn is_number(cell: &[u8]) -> bool {
+    let digits = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    digits.first().is_some_and(u8::is_ascii_digit)
+}
+
 /// A signed whole number.
 pub fn integer(cell: &[u8]) -> Option<i64> {
     i64::try_from(whole(cell)?).ok()

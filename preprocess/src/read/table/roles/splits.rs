@@ -75,7 +75,7 @@ impl Roles {
             let has_splits = self.split.is_some() || self.masks != [None; 3];
             match is_text(&fields[at]) && !has_splits {
                 true => self.split = Some(at),
-                false => self.left_out.push((at, "is called like a split".into())),
+                false => self.left_out.push((at, "its name looks like a split".into())),
             }
         }
         for (split, names) in FLAG_NAMES.iter().enumerate() {
@@ -104,11 +104,47 @@ impl Roles {
             && seen.get(&at).is_some_and(|seen| seen.many || !seen.keys.keys().all(|name| is_split(name)))
         {
             self.split = None;
-            self.left_out.push((at, "is called like a split, and holds other words than train, valid and test".into()));
+            self.left_out
+                .push((at, "its name looks like a split, and it holds other words than train, valid and test".into()));
         }
+        self.ask_for_numbers(path, fields, seen, options)?;
         self.decide_flags(path, fields, seen, options.recipe.is_some())?;
         if options.draws_splits {
             self.drop_splits();
+        }
+        Ok(())
+    }
+
+    /// Asks about a column that is called like a split and holds two or three whole numbers: which of them is training is not known.
+    fn ask_for_numbers(
+        &self,
+        path: &Path,
+        fields: &[Field],
+        seen: &HashMap<usize, ColumnStatistics>,
+        options: &NodeTableOptions,
+    ) -> Result<()> {
+        let has_splits = self.split.is_some() || self.masks != [None; 3];
+        if has_splits || options.draws_splits || options.recipe.is_some() {
+            return Ok(());
+        }
+        for &(at, _) in &self.left_out {
+            let Some(seen) = seen.get(&at).filter(|_| SPLIT_NAMES.contains(&choice::plain(&fields[at].name).as_str()))
+            else {
+                continue;
+            };
+            let (numbers, name) = (&seen.numbers, &fields[at].name);
+            if numbers.count > 0
+                && !seen.is_fractional
+                && numbers.least >= 0.0
+                && (1.0..=2.0).contains(&(numbers.most - numbers.least))
+            {
+                let problem = format!(
+                    "column `{name}` holds the numbers {} to {}, and its name looks like a split: write train, valid and test in it, or pass \
+                     --random-split 0.6,0.2,0.2 to draw splits, or --split-column none if it is a feature",
+                    numbers.least, numbers.most
+                );
+                return Err(Error::input(path, problem));
+            }
         }
         Ok(())
     }
@@ -125,7 +161,7 @@ impl Roles {
         let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
         if let Some(&at) = self.masks.iter().flatten().find(is_wrong) {
             let problem = format!(
-                "column `{}`: expected 0 and 1, or true and false, for a split: mend it, or pass --split-column none if it says none",
+                "column `{}`: expected 0 and 1, or true and false, for a split: fix it, or pass --split-column none if it is not a split",
                 fields[at].name
             );
             return Err(Error::input(path, problem));
@@ -138,7 +174,7 @@ impl Roles {
             [(at, _), ..] if splits == 1 && !has_splits && !is_new => {
                 let name = &fields[at].name;
                 let problem = format!(
-                    "column `{name}` holds 0 and 1, and is called like a split: pass --split-column {name} if it says one, or --split-column \
+                    "column `{name}` holds 0 and 1, and its name looks like a split: pass --split-column {name} if it is one, or --split-column \
                      none if it is a feature"
                 );
                 return Err(Error::input(path, problem));
@@ -148,7 +184,7 @@ impl Roles {
         for (at, split) in flags {
             self.drop_feature(at);
             match has_splits || self.masks[split].is_some() {
-                true => self.left_out.push((at, "is called like a split".into())),
+                true => self.left_out.push((at, "its name looks like a split".into())),
                 false => self.masks[split] = Some(at),
             }
         }
@@ -159,8 +195,11 @@ impl Roles {
     fn drop_splits(&mut self) {
         let splits: Vec<usize> = self.masks.iter().copied().chain([self.split]).flatten().collect();
         (self.masks, self.split) = ([None; 3], None);
-        self.left_out
-            .extend(splits.into_iter().map(|at| (at, "says a split, and --random-split draws another".to_string())));
+        self.left_out.extend(
+            splits
+                .into_iter()
+                .map(|at| (at, "it has the splits of the table, and --random-split draws others".to_string())),
+        );
     }
 
     /// Names of the columns of the splits.

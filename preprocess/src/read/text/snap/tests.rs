@@ -43,8 +43,7 @@ fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
     };
     let dataset = convert(&file, &folder.path().join("ds"), &options, false, &notes);
     let dataset = dataset.map(|(dataset, _)| Made { dataset, _folder: folder });
-    let of_training = |line: &String| line.contains("training needs them") || line.contains("train need them");
-    (dataset, notes.lines().into_iter().filter(|line| !of_training(line)).collect())
+    (dataset, notes.lines())
 }
 
 /// The edges, by target and then source.
