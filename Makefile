@@ -71,9 +71,10 @@ test-report: setup ## look at reports in a headless Chromium (CHROMIUM=path name
 	cargo build
 	python3 tests/report/run.py target/debug/gsplit
 
-test-faults: setup ## kill every command at 200 moments and at each call that changes a folder, flip 1,000 bits of artifacts (SEED=n repeats a run)
+test-faults: setup ## make calls of every command fail, kill it at 200 moments and at each call that changes a folder, flip 1,000 bits (ALL=1: every call fails; SEED=n repeats a run)
+	@:$(call need,strace,apt-get install strace)
 	cargo build
-	python3 tests/faults/run.py target/debug/gsplit $(if $(SEED),--seed $(SEED))
+	python3 tests/faults/run.py target/debug/gsplit $(if $(ALL),--all) $(if $(SEED),--seed $(SEED))
 
 # $(call maturin,options,folder): packs the Python package with its extension into one wheel. What cargo built for other targets is used.
 maturin = rm -rf $(2) && $(python_env)/bin/maturin build --quiet $(1) --manifest-path python/native/Cargo.toml --out $(2)
