@@ -168,7 +168,7 @@ impl Host {
             available_bytes: memory.available(),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
             namespaces: namespaces(),
-            rdma: fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()),
+            rdma: gsplit_store::entries("/sys/class/infiniband").is_ok_and(|devices| !devices.is_empty()),
         }
     }
 

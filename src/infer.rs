@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{Target, recover};
-use gsplit_store::{Dataset, Progress};
-use gsplit_trainer::{InferConfig, Predict, Recommended, ids_beside, infer};
+use gsplit_store::{Checksum, Dataset, Progress, checksum_file};
+use gsplit_trainer::{InferConfig, Predict, Recommended, Trained, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
@@ -58,7 +58,7 @@ pub struct Args {
 }
 
 /// Infers, and prints the scores.
-pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let started = Instant::now();
     let out = args.config.out.as_ref().or(args.config.embeddings.as_ref());
@@ -71,6 +71,21 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let Some(dataset) = opened.as_ref().or(converted.as_ref().map(|converted| &converted.dataset)) else {
         return Err(usage("DATASET, or --nodes and --edges: name what to infer on"));
     };
+    let targets = targets(&args.config, dataset);
+    recover(&targets)?;
+    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let (out, embeddings) = (shown(&args.config.out), shown(&args.config.embeddings));
+    args.config.made_by = Some(made_by(&args.config, dataset)?);
+    if !args.config.force && is_made(&targets, &args.config)? {
+        let places: Vec<&str> = [&out, &embeddings].into_iter().flatten().map(String::as_str).collect();
+        ui.say(format_args!("{}: already there, made the same way", places.join(", ")));
+        let seconds = started.elapsed().as_secs_f64();
+        ui.json(&json!({
+            "dataset": dataset.name(), "out": out, "embeddings": embeddings, "reused": true, "seconds": seconds,
+            "peak_rss_mb": peak_rss_mb(),
+        }));
+        return Ok(());
+    }
     check_outputs(&args, dataset)?;
     let memory = args.memory.unwrap_or_default().total();
     let stop = stop_gently(|| "nothing was written".into());
@@ -108,22 +123,48 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     if summary.scores.iter().any(|(_, score)| score.is_some_and(f64::is_nan)) {
         ui.note("warning: a score is no number: features or the model have values that are none");
     }
-    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     ui.json(&json!({
-        "dataset": dataset.name(), "summary": summary, "out": shown(&args.config.out), "embeddings": shown(&args.config.embeddings),
-        "seconds": seconds, "peak_rss_mb": peak_rss_mb(),
+        "dataset": dataset.name(), "summary": summary, "out": out, "embeddings": embeddings, "reused": false, "seconds": seconds,
+        "peak_rss_mb": peak_rss_mb(),
     }));
     Ok(())
+}
+
+/// The files that are written, in the order in which they appear.
+fn targets(config: &InferConfig, dataset: &Dataset) -> Vec<Target> {
+    let ids_beside = |out: &Path| ids_beside(out, dataset.manifest().string_ids);
+    let files = [&config.out, &config.embeddings].into_iter().flatten();
+    files.flat_map(|out| [Some(out.clone()), ids_beside(out)]).flatten().map(Target::file).collect()
+}
+
+/// Whether all `targets` are there, and `config` would make them again.
+fn is_made(targets: &[Target], config: &InferConfig) -> gsplit_store::Result<bool> {
+    let Some(made_by) = &config.made_by else { return Ok(false) };
+    let made = targets.iter().map(|target| target.is_made_by(made_by)).collect::<gsplit_store::Result<Vec<_>>>()?;
+    Ok(!made.is_empty() && made.iter().all(|&made| made))
+}
+
+/// Digest of all that decides the bytes of the output: the dataset, the model and the options.
+fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> {
+    let trained = Trained::open(&config.checkpoint, config.epoch).map_err(as_usage)?;
+    let model = checksum_file(&trained.path().join("checkpoint.json"))?;
+    let sources = config.sources.as_deref().map(checksum_file).transpose()?;
+    let mut manifest = serde_json::to_value(dataset.manifest())?;
+    // Those of new tables change with the place where they are converted.
+    if let Some(fields) = manifest.as_object_mut() {
+        fields.retain(|name, _| name != "name" && name != "provenance");
+    }
+    let InferConfig { split, top, with_known, predict, device, gpus, dtype, .. } = config;
+    let files = [&config.out, &config.embeddings].map(|file| file.as_ref().map(std::path::absolute));
+    let options = format!("{:?}", (split, top, with_known, predict, device, gpus, dtype, files));
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Checksum::of(format!("{version} {model:?} {sources:?} {manifest} {options}").as_bytes()))
 }
 
 /// Checks that the outputs can be written, before the work is done.
 fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     let config = &args.config;
     let ids_beside = |out: &Path| ids_beside(out, dataset.manifest().string_ids);
-    // In the order in which they appear.
-    let files = [&config.out, &config.embeddings].into_iter().flatten();
-    let files = files.flat_map(|out| [Some(out.clone()), ids_beside(out)]).flatten();
-    recover(&files.map(Target::file).collect::<Vec<_>>())?;
     let mut outputs = Outputs::new(config.force).reads("--checkpoint", &config.checkpoint);
     if let Some(dataset) = &args.dataset {
         outputs = outputs.reads("DATASET", dataset);

@@ -2,7 +2,7 @@
 //!
 //! An output lies in no artifact of gsplit's (a dataset, a checkpoint, a packed dataset, an export), is not read by the same
 //! command, is no other output of it, and replaces no file but one that gsplit wrote in its place before, unless `--force` says
-//! so. A file is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
+//! so. An output is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
 //! resolves them, and files that are there by what they are, so that hard links count too.
 //!
 //! All of this is told before the work. Folders that become artifacts are left to [`staging`](gsplit_store::staging), which knows
@@ -54,10 +54,7 @@ impl Outputs {
 
     /// The file at `path` will be written whole. One that is there is replaced with `--force`, or where `known` knows it.
     pub fn file(&mut self, option: &str, path: &Path, known: Option<Known>) -> Result<()> {
-        let found = fs::symlink_metadata(path).ok();
-        if found.as_ref().is_some_and(Metadata::is_symlink) {
-            bail!("{option} {}: is a link: name what it points to, or remove it", path.display());
-        }
+        let found = expect_no_link(option, path)?;
         self.add(Place::new(option, path, false), false)?;
         tidy(&Target::file(path));
         found.map_or(Ok(()), |found| self.check_found(option, path, &found, known))
@@ -68,8 +65,9 @@ impl Outputs {
         self.add(Place::new(option, path, false), false)
     }
 
-    /// Files will be written into the folder at `path`, beside others, which stay.
+    /// Files will be written into the folder at `path`, next to others, which stay.
     pub fn folder(&mut self, option: &str, path: &Path) -> Result<()> {
+        expect_no_link(option, path)?;
         self.add(Place::new(option, path, true), true)
     }
 
@@ -108,6 +106,16 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// What is at `path`, which is refused if it is a link: that may lead to what is somebody else's.
+fn expect_no_link(option: &str, path: &Path) -> Result<Option<Metadata>> {
+    // A slash at the end would have the system follow the link.
+    let found = fs::symlink_metadata(path.components().collect::<PathBuf>()).ok();
+    if found.as_ref().is_some_and(Metadata::is_symlink) {
+        bail!("{option} {}: is a link: name what it points to, or remove it", path.display());
+    }
+    Ok(found)
 }
 
 impl Place {
@@ -193,6 +201,10 @@ mod tests {
         assert_eq!(line(&mut outputs, "run/log"), "");
         assert!(line(&mut outputs, "way").contains("is a link: name what it points to"));
         assert!(line(&mut outputs, "deep").contains("no plain file"));
+        for way in ["way", "way/", "way/."] {
+            let refused = Outputs::new(true).folder("--checkpoint", &at(way)).unwrap_err().to_string();
+            assert!(refused.ends_with("is a link: name what it points to, or remove it"), "{refused}");
+        }
         // A folder that is replaced takes with it what is read in it.
         let mut outputs = Outputs::new(true).reads("DATASET", &at("deep/er"));
         assert!(outputs.artifact("--out", &at("deep")).unwrap_err().to_string().contains("which is read (DATASET)"));

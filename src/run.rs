@@ -11,7 +11,6 @@ mod chosen;
 mod file;
 mod steps;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,7 +20,7 @@ use gsplit::ui::{Ui, as_text, usage};
 use gsplit::{partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
-use gsplit_store::{Dataset, as_argument};
+use gsplit_store::{Dataset, as_argument, entries};
 use gsplit_trainer::Device;
 
 use crate::train::ConfigFile;
@@ -245,10 +244,6 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 /// When the newest checkpoint in `folder` was written.
 fn trained(folder: &Path) -> Option<SystemTime> {
-    let entries = fs::read_dir(folder).ok()?;
-    entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| modified(&entry.path()))
-        .max()
+    let paths = entries(folder).ok()?.into_iter();
+    paths.filter(|path| path.is_dir() && !path.is_symlink()).filter_map(|path| modified(&path)).max()
 }

@@ -169,7 +169,7 @@ fn nvidia_devices(bus: &Path) -> usize {
     let is = |device: PathBuf, file: &str, prefix: &str| {
         fs::read_to_string(device.join(file)).is_ok_and(|text| text.trim().starts_with(prefix))
     };
-    let devices = fs::read_dir(bus).into_iter().flatten().flatten().map(|entry| entry.path());
+    let devices = gsplit_store::entries(bus).unwrap_or_default().into_iter();
     devices.filter(|device| is(device.clone(), "vendor", "0x10de") && is(device.clone(), "class", "0x03")).count()
 }
 

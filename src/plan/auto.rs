@@ -1,10 +1,9 @@
 //! `train --parallelism auto`: the plan for this machine, its best three tried on a few mini-batches.
 
-use std::fs;
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, bare_key, read_text};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, bare_key, entries, read_text};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
@@ -148,8 +147,7 @@ fn aside(options: &RunOptions) -> RunOptions {
 
 /// The configuration of the newest checkpoint in `folder`, if there is one.
 fn begun(folder: &Path) -> Option<TrainConfig> {
-    let epochs = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    let newest = epochs.filter(|path| path.join("checkpoint.json").is_file()).max()?;
+    let newest = entries(folder).ok()?.into_iter().filter(|path| path.join("checkpoint.json").is_file()).max()?;
     let text = read_text(newest.join("checkpoint.json")).ok()?;
     let mut document: Value = serde_json::from_str(&text).ok()?;
     let config: TrainConfig = serde_json::from_value(document["content"]["config"].take()).ok()?;

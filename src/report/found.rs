@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gsplit_store::document::{self, Document};
-use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, Recipe};
+use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, Recipe, entries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -173,18 +173,15 @@ impl Scan {
             self.checkpoints.insert(place, checkpoint);
             return Ok(());
         }
-        let mut entries = fs::read_dir(folder)
-            .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
-            .map_err(Error::io(folder))?;
-        entries.sort_by_key(fs::DirEntry::file_name);
+        let entries = entries(folder).map_err(Error::io(folder))?;
         self.seen += entries.len();
         if self.seen > MOST {
             let shown = folder.display();
             bail!("{shown}: more than {MOST} files up to here: name a dataset, or the folder of a training run");
         }
-        for entry in entries {
-            let (path, kind) = (entry.path(), entry.file_type().map_err(Error::io(entry.path()))?);
-            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        for path in entries {
+            let kind = fs::symlink_metadata(&path).map_err(Error::io(&path))?.file_type();
+            let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if kind.is_dir() && depth > 0 && !is_hidden {
                 self.folder(&path, depth - 1)?;
             } else if let (true, Some(end)) = (kind.is_file(), path.extension()) {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, usage};
-use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Progress, read_text, shell_word};
+use gsplit_store::staging::{Staging, Target, make_folder};
+use gsplit_store::{Progress, entries, read_text, shell_word};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,8 +38,8 @@ impl Record {
 }
 
 /// Whether it is more than what a run leaves that was killed while it wrote its first record.
-fn is_foreign(entry: std::io::Result<fs::DirEntry>) -> bool {
-    entry.is_ok_and(|entry| entry.file_name() != *format!(".{RECORD}.partial"))
+fn is_foreign(path: &PathBuf) -> bool {
+    path.file_name().is_some_and(|name| name != format!(".{RECORD}.partial").as_str())
 }
 
 /// The steps as they run, one after another.
@@ -62,14 +62,14 @@ impl<'a> Steps<'a> {
         let record = match read_text(&file) {
             Ok(text) => serde_json::from_str(&text)
                 .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
-            Err(_) if fs::read_dir(out).is_ok_and(|mut entries| entries.any(is_foreign)) => {
+            Err(_) if entries(out).is_ok_and(|paths| paths.iter().any(is_foreign)) => {
                 bail!("--out {}: is there, and not of gsplit run: choose another folder", out.display())
             }
             Err(_) => Record::default(),
         };
         let steps = Self { out, dry_run, ui, record, done: Vec::new(), begun: 0, total };
         if !dry_run {
-            fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
+            make_folder(out)?;
             steps.save()?;
         }
         Ok(steps)

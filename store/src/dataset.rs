@@ -304,14 +304,12 @@ impl Dataset {
             return Ok(Vec::new());
         }
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
-            let entry = entry.map_err(Error::io(&folder))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.path().is_dir() && !name.starts_with('.') {
+        for path in crate::entries(&folder).map_err(Error::io(&folder))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') {
                 names.push(name);
             }
         }
-        names.sort();
         Ok(names)
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Journal {
     pub(crate) stages: Vec<String>,
     /// Counts, by name.
     pub(crate) facts: BTreeMap<String, u64>,
+    /// Decisions that were made about the input until the last stage ended.
+    pub(crate) decisions: Vec<String>,
     /// The parts of the manifest that are written.
     pub(crate) staged: Staged,
     /// Length of every file of the scratch folder.
@@ -101,6 +103,7 @@ impl Journal {
             identity,
             stages: Vec::new(),
             facts: BTreeMap::new(),
+            decisions: Vec::new(),
             staged: Staged::default(),
             scratch: BTreeMap::new(),
             committing: None,

@@ -98,7 +98,7 @@ pub use manifest::{
 pub use mmap::{HostMemory, MappedFile, MemoryAddress};
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
-pub use open::{open_file, read_file, read_text};
+pub use open::{entries, open_file, read_file, read_text};
 pub use partition::{
     Balance, OwnWeightsReport, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, Pieces, ServerCut,
 };

@@ -1,14 +1,17 @@
-//! Opening files for reading.
+//! Opening files and folders for reading.
 //!
 //! A FIFO, a socket or a device in place of a file may never end, or wait for ever for who writes into it. All that reads what the user
 //! names opens it here, where such are refused before anything waits.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fd::AsFd;
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 
 /// Opens the file at `path` for reading.
 ///
@@ -38,6 +41,32 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
 /// Errors of [`read_file`]; [`ErrorKind::InvalidData`] for what is no text.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
+}
+
+/// Paths of the entries of `folder`, sorted.
+///
+/// Why not `std::fs::read_dir`: it panics where the system fails to close the folder.
+///
+/// # Errors
+/// Errors of the system.
+pub fn entries(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+    let folder = folder.as_ref();
+    let opened = openat(CWD, folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(names_in(opened)?.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// Names of the entries of an open folder, sorted.
+pub(crate) fn names_in(folder: impl AsFd) -> Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_os_string());
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn expect_file(metadata: &fs::Metadata) -> Result<()> {

@@ -242,11 +242,8 @@ impl Recipe {
 /// The document of the checkpoint in `folder`, of the last in it, or of the last in the folder `checkpoint` that `gsplit run` makes.
 fn newest_checkpoint(folder: &Path) -> Option<PathBuf> {
     let epochs = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries
-            .map(|entry| entry.path())
-            .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"epoch-")))
-            .max()
+        let paths = crate::entries(folder).unwrap_or_default().into_iter();
+        paths.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"epoch-"))).max()
     };
     let places = [Some(folder.to_path_buf()), epochs(folder), epochs(&folder.join("checkpoint"))];
     places.into_iter().flatten().map(|place| place.join("checkpoint.json")).find(|document| document.is_file())

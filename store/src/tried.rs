@@ -9,11 +9,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use crate::artifact::{self, Artifact};
 use crate::staging::{Staging, tree};
 use crate::verify::strays;
-use crate::{Dataset, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result, artifact_key, document};
+use crate::{Dataset, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result, artifact_key, document, entries};
 
 /// Name of the folder.
 pub(crate) const TRIED: &str = "tried";
@@ -82,15 +83,15 @@ impl Dataset {
     fn clean_kind<T: Artifact>(&self) -> Result<Vec<String>> {
         let kind = tried(T::KIND);
         let folder = self.path().join(&kind);
-        let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
+        let Ok(entries) = entries(&folder) else { return Ok(Vec::new()) };
         let found = tree::list(&folder)?.into_iter().map(|(name, found)| (format!("{kind}/{name}"), found)).collect();
         let strays = strays::find(self.path(), Some(self.manifest()), &found);
-        let key_of = |entry: fs::DirEntry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
+        let key_of = |entry: &PathBuf| {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let unfinished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial")).map(str::to_string);
             unfinished.unwrap_or(name)
         };
-        let keys: BTreeSet<String> = entries.flatten().map(key_of).collect();
+        let keys: BTreeSet<String> = entries.iter().map(key_of).collect();
         let mut removed = Vec::new();
         for key in keys.into_iter().filter(|key| artifact_key(key).is_ok()) {
             let target = artifact::target::<T>(self, &tried(&key));

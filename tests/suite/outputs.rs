@@ -137,9 +137,35 @@ fn predictions_collide_with_nothing() {
         assert!(said.contains(problem), "{line}: {said}");
         assert!(content(folder) == before, "{line}");
     }
-    ok(folder, &words("infer ds --checkpoint run --out run/p.npy --embeddings run/e.npy"));
+    let both = "infer ds --checkpoint run --out run/p.npy --embeddings run/e.npy";
+    ok(folder, &words(both));
+    // Where the file system keeps how files were made.
+    let mut value = [0; 256];
+    if rustix::fs::getxattr(folder.join("run/p.npy"), "user.gsplit.made_by", &mut value).is_ok() {
+        let before = content(folder);
+        assert!(ok(folder, &words(both)).contains("run/p.npy, run/e.npy: already there, made the same way"));
+        assert!(content(folder) == before);
+        let other = format!("{both} --predict logits");
+        assert!(fails(folder, &words(&other), 1).contains("is there already"));
+    }
     for out in ["run/p.npy", "run/e.npy", "run/p.ids.npy"] {
         let line = format!("infer ds --checkpoint run --out {out}");
         assert!(fails(folder, &words(&line), 1).contains("is there already"), "{line}");
+    }
+    // A run that was killed right after its checkpoint appeared leaves the folder in which it wrote it.
+    let left = folder.join("run/.epoch-00001.partial");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("lock"), "").unwrap();
+    let train =
+        format!("{TRAIN} --checkpoint run --resume").replace("--layers 1 --fanouts 3", "--layers 2 --fanouts 3,3");
+    ok(folder, &words(&train));
+    assert!(!left.exists());
+    // A folder in the place of an output is no link.
+    symlink("run", folder.join("way")).unwrap();
+    for option in ["--checkpoint way/", "--checkpoint way", "--tensorboard way"] {
+        assert!(
+            fails(folder, &words(&format!("{TRAIN} {option}")), 1).contains(": is a link: name what it points to"),
+            "{option}"
+        );
     }
 }

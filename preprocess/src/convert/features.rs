@@ -18,9 +18,6 @@ pub const STAGE: &str = "features";
 
 /// Writes the features.
 pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
-    if writer.is_done(STAGE) {
-        return Ok(());
-    }
     let dtype = options.feature_dtype;
     match (options.features, &raw.features) {
         (Some(generated), column) => {
@@ -54,7 +51,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         }
         (None, None) => {}
     }
-    Ok(writer.complete(STAGE)?)
+    Ok(())
 }
 
 /// The links that features of the structure are made without.

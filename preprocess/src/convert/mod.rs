@@ -149,6 +149,7 @@ fn convert_as_given(
     dataset_target(out).check(force)?;
     let identity = input.identity(out, &mut provenance, progress)?;
     let mut writer = DatasetWriter::resume(out, force, &identity)?;
+    progress.resume(writer.decisions());
     // What a killed run finished is on the disk already.
     plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
     match write(&input, options, &mut writer, &mut provenance, progress) {
@@ -176,6 +177,14 @@ impl Decisions<'_> {
     fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Goes on after the decisions of the run that is resumed. It made those about the opening of the input too, as this one has
+    /// just done again.
+    fn resume(&self, decisions: &[String]) {
+        if !decisions.is_empty() {
+            *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = decisions.to_vec();
+        }
+    }
 }
 
 impl Progress for Decisions<'_> {
@@ -189,7 +198,11 @@ impl Progress for Decisions<'_> {
 
     fn decide(&self, line: &str) {
         self.shown.note(line);
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.into());
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        // A resumed run may decide again.
+        if !lines.iter().any(|known| known == line) {
+            lines.push(line.into());
+        }
     }
 }
 
@@ -199,21 +212,33 @@ fn write(
     options: &ConvertOptions,
     writer: &mut DatasetWriter,
     provenance: &mut Provenance,
-    progress: &dyn Progress,
+    progress: &Decisions<'_>,
 ) -> Result<()> {
     if !writer.is_done(GRAPH) {
         let written = || write_graph(&input.raw, options, writer, progress).map_err(|error| input.name(error));
         sources::digest_beside(&input.raw.files, &mut provenance.sources, progress, written)?;
         writer.identify(sources::as_identity(provenance)?);
-        writer.complete(GRAPH)?;
+        complete(GRAPH, writer, progress)?;
     }
-    nodes::write(&input.raw, options, writer, progress).map_err(|error| input.name(error))?;
-    features::write(&input.raw, options, writer, progress)?;
+    if !writer.is_done(nodes::STAGE) {
+        nodes::write(&input.raw, options, writer, progress).map_err(|error| input.name(error))?;
+        complete(nodes::STAGE, writer, progress)?;
+    }
+    if !writer.is_done(features::STAGE) {
+        features::write(&input.raw, options, writer, progress)?;
+        complete(features::STAGE, writer, progress)?;
+    }
     if let Some(difference) = sources::difference(&input.raw.files, provenance, &mut input.provenance(options)?)? {
         let problem = format!("was changed while it was read: {difference}: run it again");
         return Err(input.name(Error::Graph(problem)));
     }
     Ok(())
+}
+
+/// Ends `stage` with the decisions until then.
+fn complete(stage: &str, writer: &mut DatasetWriter, progress: &Decisions<'_>) -> Result<()> {
+    writer.decide(progress.lines());
+    Ok(writer.complete(stage)?)
 }
 
 /// Name of the first stage in the journal.

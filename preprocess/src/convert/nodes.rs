@@ -17,9 +17,6 @@ pub const STAGE: &str = "nodes";
 
 /// Writes them.
 pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
-    if writer.is_done(STAGE) {
-        return Ok(());
-    }
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     order.say(progress);
@@ -91,8 +88,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         }
         None => {}
     }
-    super::links::write(raw, options.build.symmetrise, writer, progress)?;
-    Ok(writer.complete(STAGE)?)
+    super::links::write(raw, options.build.symmetrise, writer, progress)
 }
 
 /// How rows are read.

@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::staging::{self, Mark, Staging};
-use gsplit_store::{Checksum, Dataset};
+use gsplit_store::{Checksum, Dataset, entries};
 use serde::{Deserialize, Serialize};
 
 use super::{ExportFormat, ExportOptions, Exported};
@@ -131,10 +131,9 @@ impl Target {
 /// Number and bytes of the files below `folder`.
 fn weigh(folder: &Path) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0, 0);
-    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
-        let entry = entry.map_err(Error::io(folder))?;
-        let data = entry.metadata().map_err(Error::io(entry.path()))?;
-        let (more_files, more_bytes) = if data.is_dir() { weigh(&entry.path())? } else { (1, data.len()) };
+    for path in entries(folder).map_err(Error::io(folder))? {
+        let data = fs::symlink_metadata(&path).map_err(Error::io(&path))?;
+        let (more_files, more_bytes) = if data.is_dir() { weigh(&path)? } else { (1, data.len()) };
         files += more_files;
         bytes += more_bytes;
     }

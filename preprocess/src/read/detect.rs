@@ -250,8 +250,7 @@ impl Looked {
 /// lie in parts as `year=2020/part-0.parquet`. Hidden and `_` ones do not count.
 fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
-        let entry = entry.map_err(Error::io(folder))?.path();
+    for entry in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         match text::name_of(&entry).starts_with(['.', '_']) {
             true => {}
             false if entry.is_dir() => folders.push(entry),

@@ -11,7 +11,6 @@
 //! A folder around all of it does not count, nor do files that only describe.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::detect::{Format, detect, not_read};
@@ -104,8 +103,7 @@ fn innermost(path: &Path) -> Result<PathBuf> {
 /// Entries of `folder` that neither are hidden nor describe.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
-        let path = entry.map_err(Error::io(folder))?.path();
+    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         if !path.file_name().is_some_and(is_hidden) && (path.is_dir() || !describes(&path)) {
             found.push(path);
         }

@@ -3,18 +3,18 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, mkdirat, openat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, fstat, fsync, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use serde::{Deserialize, Serialize};
 
+use crate::open::names_in;
 use crate::{Error, Result};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -128,15 +128,7 @@ impl Folder {
 
     /// The names of what is in it.
     pub fn names(&self) -> Result<Vec<OsString>> {
-        let failed = failed(&self.path);
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.handle).map_err(&failed)? {
-            let name = OsStr::from_bytes(entry.map_err(&failed)?.file_name().to_bytes()).to_os_string();
-            if name != "." && name != ".." {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        names_in(&self.handle).map_err(Error::io(&self.path))
     }
 
     /// Removes everything in it that is not to be kept. Links go, what they point to stays.

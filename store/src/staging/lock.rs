@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::folder::{Folder, is_gone};
-use super::target::Target;
+use super::target::{Target, make_folder};
 use super::together::NOTE;
 use crate::journal::JOURNAL;
-use crate::{Error, Result};
+use crate::{Error, Result, entries};
 
 /// Name of the lock file.
 pub(super) const LOCK: &str = "lock";
@@ -195,10 +195,11 @@ fn owner(lock: &File) -> Option<u32> {
 fn holds(process: u32, file: &File) -> bool {
     let of = |found: &fs::Metadata| (found.dev(), found.ino());
     let Ok(file) = file.metadata() else { return false };
-    let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    open.flatten().any(|entry| {
-        let info = || fs::read_to_string(format!("/proc/{process}/fdinfo/{}", entry.file_name().to_string_lossy()));
-        let same = fs::metadata(entry.path()).is_ok_and(|found| of(&found) == of(&file));
+    let open = entries(format!("/proc/{process}/fd")).unwrap_or_default();
+    open.iter().any(|path| {
+        let number = path.file_name().unwrap_or_default().to_string_lossy();
+        let info = || fs::read_to_string(format!("/proc/{process}/fdinfo/{number}"));
+        let same = fs::metadata(path).is_ok_and(|found| of(&found) == of(&file));
         same && info().is_ok_and(|info| info.contains("FLOCK"))
     })
 }
@@ -211,9 +212,10 @@ impl FolderLock {
     /// Makes `folder` where it is missing and locks it by a file `lock` in it.
     ///
     /// # Errors
-    /// [`Error::Busy`] if another, in this process or another, has it; [`Error::Foreign`] if its file `lock` is not gsplit's.
+    /// [`Error::Busy`] if another, in this process or another, has it; [`Error::Foreign`] if it is a link, or its file `lock` is
+    /// not gsplit's.
     pub fn acquire(folder: &Path) -> Result<Self> {
-        fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        make_folder(folder)?;
         let path = folder.join(LOCK);
         let lock = Folder::open(folder)?.file(LOCK, true)?;
         let lock = lock.ok_or_else(|| Error::io(&path)(std::io::ErrorKind::NotFound.into()))?;

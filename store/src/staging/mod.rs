@@ -30,9 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, XattrFlags, setxattr};
 
-use crate::Result;
+use crate::{Checksum, Result};
 use folder::Identity;
 use lock::LockedFolder;
 
@@ -45,7 +45,7 @@ mod together;
 pub(crate) mod tree;
 
 pub use lock::FolderLock;
-pub use target::{Mark, Target, artifact_around};
+pub use target::{Mark, Target, artifact_around, make_folder};
 pub use together::{commit_all, recover};
 
 /// Content of a staging folder that becomes a dataset.
@@ -150,6 +150,15 @@ impl Staging {
     /// The folder around what becomes the artifact.
     pub(crate) fn root(&self) -> &Path {
         self.folder.folder().path()
+    }
+
+    /// Records how the artifact, a file that is finished, is made, for [`Target::is_made_by`]. A file system without extended
+    /// attributes does not keep it.
+    pub fn record(&self, made_by: &Checksum) -> Result<()> {
+        let content = self.hidden()?;
+        let value = content.map(|content| target::made(made_by, &content)).unwrap_or_default();
+        let _ = setxattr(self.file(), target::MADE_BY, value.as_bytes(), XattrFlags::empty());
+        Ok(())
     }
 
     /// Makes the artifact visible at its final path, which it returns. Whoever writes without locks may have been there

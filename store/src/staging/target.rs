@@ -5,11 +5,11 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, lgetxattr};
 
 use super::folder::{Folder, Identity};
 use crate::document::Document;
-use crate::{Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
+use crate::{Checksum, Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
 
 /// Mark of a folder that gsplit made: a file in it that has a word within its first bytes.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,14 @@ pub struct Target {
     mark: Option<Mark>,
 }
 
+/// Extended attribute of a file that says how it was made.
+pub(super) const MADE_BY: &str = "user.gsplit.made_by";
+
+/// Its value, which a later change of the file makes wrong.
+pub(super) fn made(made_by: &Checksum, is: &Identity) -> String {
+    format!("{made_by} {} bytes {}", is.bytes, is.changed)
+}
+
 /// A folder without its mark is looked at so often before it counts as the user's.
 const LOOKS: usize = 20;
 
@@ -114,6 +122,15 @@ impl Target {
                 Some(mark) => Err(Error::NotReplaced { path: path(), document: mark.file }),
             },
         }
+    }
+
+    /// Whether the file there is one that [`Staging::record`](super::Staging::record) recorded as made in this way, and has not
+    /// been written to since.
+    pub fn is_made_by(&self, made_by: &Checksum) -> Result<bool> {
+        let mut value = [0; 256];
+        let len = lgetxattr(&self.path, MADE_BY, &mut value).unwrap_or_default();
+        let expected = self.shown()?.map(|shown| made(made_by, &shown));
+        Ok(expected.is_some_and(|expected| expected.as_bytes() == &value[..len]))
     }
 
     /// Removes what stands there, if gsplit made it; the mark goes last, so that a removal that was killed is taken up again.
@@ -187,6 +204,19 @@ fn parent_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),
+    }
+}
+
+/// Makes the folder at `path`, which the user named for outputs, with the folders around it, where they are missing.
+///
+/// # Errors
+/// [`Error::Foreign`] for a link: it may lead into a folder of somebody else's.
+pub fn make_folder(path: &Path) -> Result<()> {
+    // A slash at the end would have the system follow the link.
+    let path: PathBuf = path.components().collect();
+    match path.is_symlink() {
+        true => Err(Error::Foreign { path, found: "a link" }),
+        false => fs::create_dir_all(&path).map_err(Error::io(&path)),
     }
 }
 

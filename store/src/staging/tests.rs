@@ -58,6 +58,25 @@ fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+#[test]
+fn a_file_knows_how_it_was_made_until_it_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::file(folder.path().join("p.npy"));
+    let [this, other] = ["this", "other"].map(|way| Checksum::of(way.as_bytes()));
+    assert!(!target.is_made_by(&this).unwrap());
+    let staging = Staging::begin(target.clone(), false).unwrap();
+    fs::write(staging.file(), "1").unwrap();
+    staging.record(&this).unwrap();
+    staging.commit().unwrap();
+    if !target.is_made_by(&this).unwrap() {
+        eprintln!("skipped: no extended attributes here");
+        return;
+    }
+    assert!(!target.is_made_by(&other).unwrap());
+    fs::write(target.path(), "12").unwrap();
+    assert!(!target.is_made_by(&this).unwrap());
+}
+
 /// Leaves a staging folder as a killed run does.
 fn abandon(target: &Path) {
     let staging = Staging::open(at(target), true, "artifact").unwrap();

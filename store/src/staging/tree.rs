@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
-use crate::{Error, Result};
+use crate::{Error, Result, entries};
 
 /// Flushes the directory entries below `path` to disk, or a file; the contents of files in a folder were fsynced by their
 /// writers.
@@ -12,10 +12,9 @@ pub(crate) fn sync_tree(path: &Path) -> Result<()> {
     if path.is_file() {
         return sync(path);
     }
-    for entry in fs::read_dir(path).map_err(Error::io(path))? {
-        let entry = entry.map_err(Error::io(path))?;
-        if entry.file_type().map_err(Error::io(path))?.is_dir() {
-            sync_tree(&entry.path())?;
+    for path in entries(path).map_err(Error::io(path))? {
+        if fs::symlink_metadata(&path).map_err(Error::io(&path))?.is_dir() {
+            sync_tree(&path)?;
         }
     }
     sync(path)
@@ -55,11 +54,9 @@ pub(crate) fn list(path: &Path) -> Result<BTreeMap<String, Found>> {
 }
 
 fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Found>) -> Result<()> {
-    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
-        let entry = entry.map_err(Error::io(folder))?;
-        let path = entry.path();
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        let metadata = entry.metadata().map_err(Error::io(&path))?;
+    for path in entries(folder).map_err(Error::io(folder))? {
+        let name = format!("{prefix}{}", path.file_name().unwrap_or_default().to_string_lossy());
+        let metadata = fs::symlink_metadata(&path).map_err(Error::io(&path))?;
         let kind = match metadata.file_type() {
             kind if kind.is_dir() => {
                 collect(&path, &format!("{name}/"), found)?;

@@ -138,6 +138,17 @@ impl DatasetWriter {
         &mut self.journal.facts
     }
 
+    /// Decisions about the input that [`DatasetWriter::decide`] was given before the last stage that was completed.
+    pub fn decisions(&self) -> &[String] {
+        &self.journal.decisions
+    }
+
+    /// Sets the decisions that were made so far: the next completed stage keeps them, for the provenance of a run that is
+    /// resumed after it.
+    pub fn decide(&mut self, decisions: Vec<String>) {
+        self.journal.decisions = decisions;
+    }
+
     /// A folder for files that are gone when the dataset is finished. Those that are there when a stage is completed are
     /// there again when the run is resumed.
     pub fn scratch(&self) -> PathBuf {

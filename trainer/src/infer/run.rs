@@ -9,7 +9,8 @@ use gsplit_kernels::Graph;
 use gsplit_store::memory::Memory;
 use gsplit_store::staging::{Staging, commit_all};
 use gsplit_store::{
-    Column, Dataset, Error as StoreError, FeatureTable, Progress, Reading, Split, Unit, hottest_rows, out_degrees,
+    Checksum, Column, Dataset, Error as StoreError, FeatureTable, Progress, Reading, Split, Unit, hottest_rows,
+    out_degrees,
 };
 use serde::{Serialize, Serializer};
 
@@ -112,6 +113,9 @@ pub struct InferConfig {
     /// f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
+    /// Digest of all that decides the output: files are recorded as made by it.
+    #[arg(skip)]
+    pub made_by: Option<Checksum>,
     /// The place of each of `gpus`, whatever the device; its own when `None`.
     #[arg(skip)]
     pub places: Option<Arc<dyn OwnPlaces>>,
@@ -433,6 +437,7 @@ struct Output<'a> {
     form: OutputForm,
     several: bool,
     outputs: usize,
+    made_by: Option<Checksum>,
     /// Columns of the embeddings among those of a chunk.
     embedded: Range<usize>,
 }
@@ -455,7 +460,8 @@ impl<'a> Output<'a> {
         };
         let predictions = if config.top.is_some() { None } else { table(&config.out, name, values)? };
         let embeddings = table(&config.embeddings, "embedding", Values::Real(embedded.len()))?;
-        Ok(Self { predictions, embeddings, form, several, outputs, embedded })
+        let made_by = config.made_by.clone();
+        Ok(Self { predictions, embeddings, form, several, outputs, made_by, embedded })
     }
 
     /// Writes the embeddings of those vertices that are wanted.
@@ -513,7 +519,11 @@ impl<'a> Output<'a> {
     fn finish(self, file: Option<Staging>) -> Result<()> {
         let tables = [self.predictions, self.embeddings].into_iter().flatten();
         let files = tables.map(Table::finish).collect::<Result<Vec<_>>>()?;
-        Ok(commit_all(files.into_iter().flatten().chain(file).collect())?)
+        let files: Vec<Staging> = files.into_iter().flatten().chain(file).collect();
+        if let Some(made_by) = &self.made_by {
+            files.iter().try_for_each(|file| file.record(made_by))?;
+        }
+        Ok(commit_all(files)?)
     }
 }
 

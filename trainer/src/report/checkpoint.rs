@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
-use gsplit_store::staging::{Mark, Staging, Target};
+use gsplit_store::staging::{Mark, Staging, Target, tidy};
 use gsplit_store::{
-    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe, checksum_file,
+    Checksum, Dataset, FileRecord, Files, MadeFrom, ModelScores, PartitionMap, Progress, Recipe, checksum_file, entries,
 };
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -220,6 +220,13 @@ pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     epochs.truncate(epochs.len().saturating_sub(KEPT));
     for (_, old) in epochs.into_iter().filter(|&(epoch, _)| Some(epoch) != best) {
         target(old).remove()?;
+    }
+    // A killed run leaves the folder in which it wrote a checkpoint.
+    for path in entries(folder).unwrap_or_default() {
+        let name = path.file_name().and_then(|name| name.to_str()?.strip_prefix('.')?.strip_suffix(".partial"));
+        if let Some(name) = name.filter(|name| epoch_of(name).is_some()) {
+            tidy(&target(folder.join(name)));
+        }
     }
     Ok(())
 }
@@ -424,14 +431,14 @@ fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
 
 /// The checkpoints in `folder`, oldest first.
 fn found(folder: &Path) -> Vec<(u32, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut epochs: Vec<(u32, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let epoch = entry.file_name().to_str()?.strip_prefix("epoch-")?.parse().ok()?;
-            Some((epoch, entry.path()))
-        })
-        .collect();
+    let paths = entries(folder).unwrap_or_default().into_iter();
+    let mut epochs: Vec<(u32, PathBuf)> =
+        paths.filter_map(|path| Some((epoch_of(path.file_name()?.to_str()?)?, path))).collect();
     epochs.sort();
     epochs
+}
+
+/// The epoch whose checkpoint is called `name`.
+fn epoch_of(name: &str) -> Option<u32> {
+    name.strip_prefix("epoch-")?.parse().ok()
 }

@@ -153,6 +153,31 @@ fn a_resumed_conversion_is_of_the_same_content() {
 }
 
 #[test]
+fn a_resumed_conversion_has_the_same_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("edges.csv"), "a,b\n1,2\n2,3\n3,1\n4,1\n").unwrap();
+    std::fs::write(at("nodes.csv"), "id,label\n1,x\n2,y\n3,x\n4,\n").unwrap();
+    let mut options = ConvertOptions {
+        features: Some("random:2".parse().unwrap()),
+        random_split: Some("auto".parse().unwrap()),
+        ..Default::default()
+    };
+    options.read.nodes = Some(at("nodes.csv"));
+    let run = || {
+        convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap();
+        let manifest = std::fs::read_to_string(at("ds/dataset.json")).unwrap();
+        std::fs::remove_dir_all(at("ds")).unwrap();
+        manifest
+    };
+    let undisturbed = run();
+    assert!(undisturbed.contains("drawn at random") && undisturbed.contains("1 of 4 vertices are unlabelled"));
+    let dies = || convert(&at("edges.csv"), &at("ds"), &options, false, &Dies(Notes::default())).is_ok();
+    assert!(std::panic::catch_unwind(dies).is_err() && at(".ds.partial/journal.json").exists());
+    assert_eq!(run(), undisturbed);
+}
+
+#[test]
 fn an_input_that_changes_while_it_is_read_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (snap(folder.path().join("edges.txt")), folder.path().join("ds"));

@@ -48,13 +48,11 @@ fn is_graph(base: &Path) -> bool {
 /// NAME of every graph in `folder`.
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut graphs = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
-        let path = entry.map_err(Error::io(folder))?.path();
+    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         if path.extension().is_some_and(|extension| extension == "graph") && is_graph(&base(&path)) {
             graphs.push(base(&path));
         }
     }
-    graphs.sort();
     Ok(graphs)
 }
 

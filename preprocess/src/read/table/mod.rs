@@ -119,8 +119,7 @@ fn member(path: &Path, names: &[&str], as_json: bool) -> Result<Option<PathBuf>>
         return Ok(None);
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
-        let entry = entry.map_err(Error::io(path))?.path();
+    for entry in gsplit_store::entries(path).map_err(Error::io(path))? {
         let file = entry.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
         let (stem, ending) = file.split_once('.').unwrap_or((&file, ""));
         let named = names.iter().any(|name| {

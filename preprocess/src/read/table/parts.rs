@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -117,8 +116,7 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
     if depth > MAX_DEPTH {
         return Err(Error::input(folder, format!("more than {MAX_DEPTH} folders below one another: expected a table")));
     }
-    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
-        let path = entry.map_err(Error::io(folder))?.path();
+    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
         let hidden = |name: &OsStr| matches!(name.as_encoded_bytes(), [b'.' | b'_', ..]);
         if path.file_name().is_some_and(hidden) {
             continue;
@@ -192,6 +190,8 @@ pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use gsplit_store::NoProgress;
 
     use super::*;

@@ -21,6 +21,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gsplit_store::staging::make_folder;
+
 use super::StepRecord;
 use crate::Result;
 use crate::report::EpochReport;
@@ -33,9 +35,13 @@ const OURS: &str = ".gsplit";
 
 /// An event file in `folder` that another program wrote: a fresh run would void what it holds.
 pub fn foreign_events(folder: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    let mut names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.find(|name| name.contains(MARK) && !name.ends_with(OURS)).map(|name| folder.join(name))
+    event_files(folder).ok()?.into_iter().find(|path| !path.as_os_str().as_encoded_bytes().ends_with(OURS.as_bytes()))
+}
+
+fn event_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = gsplit_store::entries(folder)?;
+    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(MARK)));
+    Ok(found)
 }
 
 /// An event file under construction.
@@ -50,18 +56,24 @@ impl EventFile {
     /// others, for which it has to begin with step 1.
     pub fn create(folder: &Path, first: u64) -> Result<(Self, bool)> {
         let io = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
-        std::fs::create_dir_all(folder).map_err(io(folder))?;
-        let entries = std::fs::read_dir(folder).map_err(io(folder))?;
-        let others = entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(MARK));
+        make_folder(folder)?;
+        let others = !event_files(folder).map_err(io(folder))?.is_empty();
         // TensorBoard reads the files of a folder in the order of their names: the time comes first, to the nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, nanos, process) = (now.as_secs(), now.subsec_nanos(), std::process::id());
         let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}{OURS}"));
         let file = File::create_new(&path).map_err(io(&path))?;
         let mut events = Self { path, file };
-        events.event(0, 3, b"brain.Event:2")?;
-        events.event(if others { first } else { 1 }, 7, &[tag(1, VARINT), 1])?;
-        Ok((events, !others))
+        let begun = events.event(0, 3, b"brain.Event:2");
+        let begun = begun.and_then(|()| events.event(if others { first } else { 1 }, 7, &[tag(1, VARINT), 1]));
+        match begun {
+            Ok(()) => Ok((events, !others)),
+            Err(error) => {
+                // Without its beginning it says nothing, and what cannot be removed either says nothing wrong.
+                let _ = std::fs::remove_file(&events.path);
+                Err(error)
+            }
+        }
     }
 
     /// Appends the scalars of an epoch.

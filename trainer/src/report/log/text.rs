@@ -5,9 +5,10 @@
 //! checkpoint go, and so do those of another run.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
+use gsplit_store::staging::{Staging, Target};
 use serde::Serialize;
 
 use crate::Result;
@@ -33,9 +34,6 @@ pub struct TextLog {
 impl TextLog {
     /// Starts the file at `path` with `history`, the epochs that a resumed run found done.
     pub fn create(path: &Path, history: &[EpochReport]) -> Result<Self> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(gsplit_store::Error::io(folder))?;
-        }
         let epochs: Vec<String> = history.iter().map(json).collect();
         let before = match epochs.is_empty() {
             true => String::new(),
@@ -43,15 +41,23 @@ impl TextLog {
             false => gsplit_store::read_text(path).unwrap_or_default(),
         };
         let text = whole(&before, &epochs);
-        let mut file = File::create(path).map_err(gsplit_store::Error::io(path))?;
+        // The older log is there until its successor is.
+        let staging = Staging::begin(Target::file(path), true)?;
+        let mut file = File::create(staging.file()).map_err(gsplit_store::Error::io(path))?;
         file.write_all(text.as_bytes()).map_err(gsplit_store::Error::io(path))?;
+        staging.commit()?;
         Ok(Self { path: path.to_path_buf(), file })
     }
 
-    /// Appends a record.
+    /// Appends a record, or nothing.
     pub fn write(&mut self, record: &impl Serialize) -> Result<()> {
         let line = json(record) + "\n";
-        Ok(self.file.write_all(line.as_bytes()).map_err(gsplit_store::Error::io(&self.path))?)
+        let before = self.file.stream_position().map_err(gsplit_store::Error::io(&self.path))?;
+        let written = self.file.write_all(line.as_bytes()).inspect_err(|_| {
+            // A disk that is full may have taken a part.
+            let _ = self.file.set_len(before);
+        });
+        Ok(written.map_err(gsplit_store::Error::io(&self.path))?)
     }
 }
 

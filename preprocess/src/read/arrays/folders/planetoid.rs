@@ -37,10 +37,9 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 
 /// The part of the files' names before their endings, `DIR/ind.NAME`.
 fn name_in(path: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
     let is_graph = |name: &[u8]| name.starts_with(b"ind.") && name.ends_with(b".graph");
-    let first = entries.filter(|name| is_graph(name.as_encoded_bytes())).min()?;
-    Some(path.join(first).with_extension(""))
+    let mut paths = gsplit_store::entries(path).ok()?.into_iter();
+    Some(paths.find(|path| path.file_name().is_some_and(|name| is_graph(name.as_encoded_bytes())))?.with_extension(""))
 }
 
 /// Opens the folder at `path`. There are no edge columns to keep.

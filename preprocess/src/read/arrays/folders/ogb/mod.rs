@@ -62,12 +62,11 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
 /// Names of the tables in `folder` with numbers of the edges.
 fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
-        let name = entry.map_err(Error::io(folder))?.file_name().to_string_lossy().into_owned();
+    for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
         names.extend(Some(name).filter(|name| is_table && (name.starts_with("edge-") || name.starts_with("edge_"))));
     }
-    names.sort();
     Ok(names)
 }
 

@@ -18,14 +18,12 @@ pub type Splits = [Vec<u32>; 3];
 pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
     let mut names = Vec::new();
     if folder.is_dir() {
-        for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
-            let path = entry.map_err(Error::io(folder))?.path();
+        for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
             if path.is_dir() {
                 names.push(name_of(&path));
             }
         }
     }
-    names.sort();
     let listed = names.join(", ");
     match (name, &names[..]) {
         (Some(name), _) if names.iter().any(|other| other == name) => Ok(Some(folder.join(name))),
