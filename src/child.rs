@@ -5,23 +5,53 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gsplit::ui::stop_after_child;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, test_kill_process};
+
+use crate::ui::stop_after_child;
+
+/// Variable with the process that starts a child, for [`end_with_parent`].
+const PARENT: &str = "GSPLIT_PARENT";
+
+/// Makes the process of `command`, which is a gsplit, end when this one does, even if this one is killed. The kernel watches the thread
+/// that starts it, which must wait for it.
+pub fn tied(command: &mut Command) -> &mut Command {
+    command.env(PARENT, std::process::id().to_string())
+}
+
+/// Ends this process when the gsplit that started it ends, if one did ([`tied`]). To be called first in `main`.
+///
+/// # Errors
+/// One line, if that gsplit has ended already.
+pub fn end_with_parent() -> Result<(), String> {
+    let named = std::env::var(PARENT).ok().and_then(|id| Pid::from_raw(id.parse().ok()?));
+    let Some(parent) = named else { return Ok(()) };
+    let is_parent = || getppid() == Some(parent);
+    // Another program in between hands the variable on: then it is that program's parent.
+    if !is_parent() && test_kill_process(parent).is_ok() {
+        return Ok(());
+    }
+    // Asked for first and looked at afterwards, so that a parent which ends in between is noticed.
+    let asked = set_parent_process_death_signal(Some(Signal::TERM));
+    match (is_parent(), asked) {
+        (true, Ok(())) => Ok(()),
+        (true, Err(error)) => Err(format!("cannot ask the system to end with the gsplit that started this: {error}")),
+        (false, _) => Err("the gsplit that started this has ended".into()),
+    }
+}
 
 /// Runs `command` and returns what it printed into pipes. It ends when this process is asked to; then the error says that this was
-/// interrupted, and that `kept` stays.
+/// interrupted, and that `kept` stays. It ends too when this process is killed.
 pub fn finished(command: &mut Command, kept: &str) -> anyhow::Result<Output> {
     let left = kept.to_string();
     let stop = stop_after_child(move || left.clone());
-    let child = command.stdin(Stdio::null()).spawn().context("cannot start gsplit again")?;
-    let id = Pid::from_raw(child.id() as i32);
+    let child = tied(command).stdin(Stdio::null()).spawn().context("cannot start gsplit again")?;
+    let id = Pid::from_child(&child);
     let mut told = false;
     let output = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| child.wait_with_output());
         while !waiting.is_finished() {
             if stop.load(Ordering::SeqCst) && !told {
-                told = kill(id, Signal::SIGTERM).is_ok();
+                told = kill_process(id, Signal::TERM).is_ok();
             }
             std::thread::sleep(Duration::from_millis(5));
         }

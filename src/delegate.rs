@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use gsplit::child::tied;
 
 use crate::installed::remedy;
 
@@ -43,7 +44,7 @@ fn missing_libraries(program: &Path) -> Option<String> {
 /// Output of `gsplit-train` with these `words`.
 pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     let program = std::env::current_exe()?.with_file_name("gsplit-train");
-    let answer = Command::new(&program).args(words).output();
+    let answer = tied(Command::new(&program).args(words)).output();
     let answer = answer.with_context(|| format!("{}: it belongs beside gsplit: {}", program.display(), remedy()))?;
     let errors = String::from_utf8_lossy(&answer.stderr);
     anyhow::ensure!(answer.status.success(), "{}: {}", program.display(), errors.trim().trim_start_matches("error: "));

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use gsplit::VERSION;
+use gsplit::child::tied;
 use gsplit::launch::{Launch, Told};
 use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
@@ -234,7 +235,7 @@ fn training() -> Training {
         Ok(program) => program,
         Err(error) => return Training::Fails(format!("cannot find gsplit's own executable: {error}")),
     };
-    match Command::new(&program).arg("--version").output() {
+    match tied(Command::new(&program).arg("--version")).output() {
         Err(error) => {
             Training::Fails(format!("{}: {error}: it belongs beside gsplit: {}", program.display(), remedy()))
         }
@@ -260,7 +261,7 @@ fn training() -> Training {
 /// Object that `gsplit-train` prints for `word`.
 fn asked(training: &Training, word: &str) -> Option<Value> {
     let Training::Works(_) = training else { return None };
-    let output = Command::new(trainer().ok()?).args([word, "--json"]).output().ok()?;
+    let output = tied(Command::new(trainer().ok()?).args([word, "--json"])).output().ok()?;
     serde_json::from_slice(&output.stdout).ok()
 }
 

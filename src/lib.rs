@@ -5,6 +5,7 @@
 pub mod arguments;
 mod capture;
 pub mod chart;
+pub mod child;
 pub mod convert;
 pub mod describe;
 pub mod evaluate;

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, ui};
+use gsplit::{arguments, child, convert, describe, evaluate, headings, partition, presample, ui};
 use gsplit_store::Allocator;
 
 mod clean;
@@ -85,13 +85,16 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(problem) = child::end_with_parent() {
+        return ui::refuse(&problem, 1);
+    }
     // NCCL joins processes that train.
     gsplit_kernels::before_cuda(false);
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;
     }
-    let given = command().try_get_matches_from(arguments::given()).unwrap_or_else(|error| ui::end(&error));
+    let given = command().try_get_matches_from(arguments::given()).unwrap_or_else(|error| ui::end(&ui::sober(error)));
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error));
     ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(*args, ui),

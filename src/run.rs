@@ -4,26 +4,33 @@
 //! options ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
 //! --config: file.rs
 //! ```
-//! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
-//! finished before it takes over itself, as it does for everybody.
+//! A step is a command of gsplit, run as a process of its own: whoever wants more says it in the step's own words. Each step takes over
+//! by itself what it finished before.
 
 mod chosen;
+mod earlier;
 mod file;
+mod fresh;
+mod score;
 mod steps;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, FromArgMatches};
-use gsplit::ui::{Ui, as_text, usage};
+use gsplit::arguments;
+use gsplit::ui::{self, Ui, as_text, usage};
 use gsplit::{partition, presample};
-use gsplit_preprocess::convert::ConvertOptions;
+use gsplit_preprocess::convert::{ConvertOptions, outdated};
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, as_argument, entries};
 use gsplit_trainer::Device;
 
 use crate::train::ConfigFile;
+use earlier::Earlier;
 use steps::{Steps, shown};
 
 pub use file::merged;
@@ -48,6 +55,8 @@ Examples:
   gsplit run ratings.csv --out recommender --bipartite --symmetrise --features fastrp:64 -- --task link
   gsplit run products --out products-gat -- --model gat --hidden 128
 
+  gsplit run edges.csv --nodes nodes.csv --label-column churned --out nightly --fresh --from nightly
+
   gsplit run ogbn_arxiv/ --out arxiv --symmetrise --print-config -- --fanouts 10,10 > job.toml
   gsplit run --config job.toml
 
@@ -71,6 +80,14 @@ pub struct Args {
     /// The options of convert, of the command line and the file.
     #[arg(skip)]
     merged: Option<Vec<String>>,
+    /// Run anew on the input as it is now. Everything that gsplit run made in --out is replaced once the new run has succeeded; until then
+    /// the earlier one stays as it is. Other files there are kept
+    #[arg(long)]
+    fresh: bool,
+    /// Start from an earlier run's model, and read tables by its recipe: the same columns, scales, categories and classes. RUN is its folder,
+    /// which may be --out, or a checkpoint
+    #[arg(long, value_name = "RUN")]
+    from: Option<PathBuf>,
     /// Only print the commands
     #[arg(long)]
     dry_run: bool,
@@ -82,7 +99,7 @@ pub struct Args {
 }
 
 /// Options of train that `run` chooses.
-const CHOSEN: [&str; 5] = ["checkpoint", "resume", "log", "config", "print-config"];
+const CHOSEN: [&str; 6] = ["checkpoint", "init", "resume", "log", "config", "print-config"];
 /// Options of every subcommand, which are for all steps.
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
 /// Recommendations for each source, where sources and targets are of two kinds.
@@ -106,24 +123,57 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
     words
 }
 
+/// Ends the program because of `error` about `line`, the command line or the one of gsplit train behind it. An option on the wrong side of
+/// `--` is answered with the right one.
+pub fn misplaced(line: &[OsString], error: &clap::Error) -> ! {
+    let is = |line: &[OsString], name: &str| line.get(crate::subcommand_at(line)).is_some_and(|word| word == name);
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option.as_str(),
+        _ => ui::end(error),
+    };
+    let command = crate::command();
+    let has = |name: &str| {
+        let arguments = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+        arguments.filter_map(clap::Arg::get_long).any(|long| option.strip_prefix("--") == Some(long))
+    };
+    let told = match is(&arguments::given(), "run") {
+        true if is(line, "run") && option == "--force" => {
+            "gsplit run has no --force: --fresh runs anew and replaces an earlier run in --out".into()
+        }
+        true if is(line, "run") && CHOSEN.iter().any(|chosen| option.strip_prefix("--") == Some(chosen)) => {
+            format!("{option}: is chosen by gsplit run: leave it out, or call gsplit train")
+        }
+        true if is(line, "run") && has("train") => {
+            format!("{option} is an option of gsplit train: give it after --, as in gsplit run ... -- {option}")
+        }
+        true if is(line, "train") && has("run") => format!("{option} is an option of gsplit run: give it before --"),
+        _ => ui::end(error),
+    };
+    ui::refuse(&told, 2);
+    std::process::exit(2)
+}
+
 /// Runs the steps; `given` are the matches that `args` are from.
 pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
     let (raw, folder) = args.places()?;
     let is_dataset = raw.join("dataset.json").is_file();
-    let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
-    let [data, input, out] = [text("--out", &dataset)?, text("INPUT", raw)?, text("--out", folder)?];
+    let (input, named) = (text("INPUT", raw)?, text("--out", folder)?);
     let mut convert = args.merged.clone().unwrap_or_else(|| of_convert(given));
     let of_step = |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
-    // A mistyped option is told before a step has worked for hours.
-    let train = chosen::for_links(&args.train);
-    let parsed = args.training(&train, &data)?;
+    // A mistyped option is found before a step has worked for hours.
+    let earlier = args.from.as_deref().map(Earlier::open).transpose()?;
+    let of_earlier = earlier.as_ref().map_or_else(Vec::new, |earlier| earlier.of_train(&args.train));
+    let train = chosen::for_links(&[args.train.clone(), of_earlier].concat());
+    let parsed = args.training(&train, "x")?;
     let (config, gpus) = (parsed.checked()?, parsed.gpus.as_ref().map(ToString::to_string));
+    let init = earlier.as_ref().map(|earlier| earlier.init(&config)).transpose()?;
     let with_presample = config.parallelism.needs_map() || config.device == Device::Cuda;
     args.check_steps(is_dataset, with_presample, config.parallelism.needs_map())?;
     if args.print_config {
+        let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
         let opened = dataset.exists().then(|| Dataset::open(&dataset)).transpose()?;
-        return args.print(&[&input, &out], &convert, opened.as_ref(), &train, ui);
+        return args.print(&[&input, &named], &convert, opened.as_ref(), &train, ui);
     }
     convert.extend(chosen::held_out(&args.convert, &config.task));
     if let (true, Some(word)) = (is_dataset, convert.first()) {
@@ -136,13 +186,27 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
 
     let needs_map = config.parallelism.needs_map();
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
-    let mut steps = Steps::new((raw, folder), args.dry_run, total, ui)?;
+    let mut steps = Steps::new((raw, folder), args.fresh, args.dry_run, ui)?;
+    let folder = &steps.work().to_path_buf();
+    let dataset = if is_dataset { raw.to_path_buf() } else { folder.join("dataset") };
+    let [data, out] = [text("--out", &dataset)?, text("--out", folder)?];
+    if let Some(earlier) = earlier.as_ref().filter(|_| !is_dataset) {
+        convert.extend(earlier.of_convert(&args.convert)?);
+    }
+    let of_table = [convert.clone(), chosen::of_convert(&args.convert, &config)].concat();
+    let is_other = match is_dataset || (args.fresh && args.dry_run) {
+        true => None,
+        // Its own step says what is wrong with the input.
+        false => outdated(raw, &dataset, &options_of(&of_table)?).ok().flatten(),
+    };
+    let graph = if is_dataset { vec![Dataset::open(raw)?.fingerprint().to_string()] } else { Vec::new() };
+    let asked =
+        [vec![input.clone()], of_table.clone(), vec!["--".into()], train.clone(), init.iter().cloned().collect()];
+    steps.start(total, [asked.concat(), graph].concat(), is_other.clone())?;
     if !is_dataset {
-        let words = [vec![input.clone()], convert.clone(), chosen::of_convert(&args.convert, &config)].concat();
-        let words = [words, vec![format!("--out={data}")]].concat();
-        let force = steps.replaces(&dataset, &words)?;
-        steps.begin("convert", &words, &dataset)?;
-        steps.step("convert", words, force)?;
+        let words = [vec![input.clone()], of_table, vec![format!("--out={data}")]].concat();
+        let force = steps.replaces(&dataset, is_other.as_deref())?;
+        steps.step("convert", words, Some(&dataset), force)?;
     }
     let opened = if args.dry_run && !dataset.exists() { None } else { Some(Dataset::open(&dataset)?) };
     if let Some(opened) = opened.as_ref().filter(|_| !args.dry_run) {
@@ -151,7 +215,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             let words = [vec![input.clone()], convert.clone(), owned(options)];
             let train = [args.train.clone(), owned(more)].concat();
             let behind = if train.is_empty() { Vec::new() } else { [vec!["--".to_string()], train].concat() };
-            shown("run", &[words.concat(), vec![format!("--out={out}")], behind].concat())
+            shown("run", &[words.concat(), vec![format!("--out={named}")], behind].concat())
         };
         chosen::check_ready(opened, &config, is_dataset, again)?;
     }
@@ -177,7 +241,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone(), of_step("presample")].concat();
         let command = presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
         let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
-        steps.step("presample", words, false)?;
+        steps.step("presample", words, None, false)?;
         if needs_map {
             let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
             let parts = [
@@ -191,7 +255,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             let command = partition::Args::augment_args(clap::Command::new("partition").no_binary_name(true));
             let args = partition::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?;
             map = option("partition", config.partition.is_none().then(|| args.key(opened.as_ref(), &key)));
-            steps.step("partition", words, false)?;
+            steps.step("partition", words, None, false)?;
         }
     } else {
         steps.say("presample and partition: left out, one rank needs neither");
@@ -202,11 +266,15 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
             true => ", until the valid score stops rising",
             false => "",
         };
-        steps.say(&format!("train by {}{until}: other values stand behind --", chosen.join(" ")));
+        steps.say(&format!("training with {}{until}. Options of train after -- change this", chosen.join(" ")));
     }
     let own = vec![checkpoint.clone(), "--resume".into(), log];
-    let map = map.into_iter().collect();
-    steps.step("train", [vec![data.clone()], train, chosen, map, own].concat(), false)?;
+    let chosen = [chosen, init.into_iter().chain(map).collect()].concat();
+    if let Some(earlier) = &earlier {
+        let draws = !is_dataset && !config.task.is_link() && args.convert.read.split.is_none();
+        earlier.note(draws).iter().for_each(|note| steps.say(note));
+    }
+    steps.step("train", [vec![data.clone()], train, chosen, own].concat(), Some(&folder.join("checkpoint")), false)?;
     let recommends = config.task.is_link()
         && match args.dry_run {
             true => args.convert.read.bipartite == Some(Answer::Yes),
@@ -228,14 +296,18 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
         steps.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
     } else {
         let force = steps.record.made_by("infer").is_some();
-        steps.begin("infer", &words, &result)?;
-        steps.step("infer", words, force)?;
+        steps.step("infer", words, Some(&result), force)?;
     }
     let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
     let words = [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()].concat();
-    steps.step("report", words, false)?;
-    steps.end(&dataset, &result);
-    Ok(())
+    steps.step("report", words, Some(&folder.join("report.html")), false)?;
+    steps.end(&dataset, &result)
+}
+
+/// The options of convert that `words` are.
+fn options_of(words: &[String]) -> anyhow::Result<ConvertOptions> {
+    let command = ConvertOptions::augment_args(clap::Command::new("convert").no_binary_name(true));
+    Ok(ConvertOptions::from_arg_matches(&command.try_get_matches_from(words)?)?)
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

@@ -22,7 +22,7 @@ use cache_room::CacheRoom;
 use config_file::to_toml;
 use gsplit::describe::number_of;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
+use gsplit::ui::{STEP_OF_RUN, Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::{ConfigFile, Places, words_to_toml};
@@ -86,6 +86,10 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR; before the first one, start from the beginning
     #[arg(long)]
     resume: bool,
+    /// Start from the parameters of the model in this checkpoint, or of the best epoch in the folder of a run, in place of random ones.
+    /// With --resume they count until there is a checkpoint
+    #[arg(long, value_name = "DIR")]
+    init: Option<PathBuf>,
     #[command(flatten)]
     processes: processes::Args,
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
@@ -193,6 +197,7 @@ impl Args {
         let mut around = Map::new();
         for (name, path) in [
             ("checkpoint", self.checkpoint.as_deref()),
+            ("init", self.init.as_deref()),
             ("log", self.log.as_deref()),
             ("tensorboard", self.tensorboard.as_deref()),
         ] {
@@ -293,6 +298,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     let options = RunOptions {
         checkpoint: args.checkpoint,
         resume: args.resume,
+        init: args.init,
         log: args.log,
         tensorboard: args.tensorboard,
         log_every: args.log_every,
@@ -362,6 +368,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     if let Some(folder) = &options.checkpoint {
         ui.say(format_args!("checkpoint: {}", folder.display()));
+        older_results(folder, summary.epochs.len()).iter().for_each(|note| ui.note(note));
     }
     let mut said = json!({
         "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
@@ -414,6 +421,19 @@ fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
 /// Whether the matches `given` have `arg` from the command line.
 pub fn is_on_line(given: &ArgMatches, arg: &clap::Arg) -> bool {
     given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+}
+
+/// A note on the results of a run whose model in `checkpoint` was trained for `epochs` more, by itself.
+fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
+    let run = checkpoint.parent().unwrap_or(Path::new(""));
+    let is_of_run = run.join("run.json").is_file() && std::env::var_os(STEP_OF_RUN).is_none() && epochs > 0;
+    is_of_run.then(|| {
+        let report = run.join("report.html");
+        format!(
+            "note: {} and the predictions next to it are of the model before: gsplit run or gsplit infer and gsplit report make them again",
+            report.display()
+        )
+    })
 }
 
 /// Why there were fewer epochs than asked for, if there were.

@@ -8,14 +8,13 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
 use gsplit::launch::Launch;
-use gsplit::{arguments, convert, manual, ui};
+use gsplit::{arguments, child, convert, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
 use gsplit_trainer::{Device, Dtype};
 
 use train::ConfigFile;
 
-mod child;
 mod compare;
 mod environment;
 mod infer;
@@ -87,6 +86,9 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(problem) = child::end_with_parent() {
+        return ui::refuse(&problem, 1);
+    }
     gsplit_kernels::before_cuda(Launch::has_several());
     let line = arguments::given();
     let (TrainerCli { output, .. }, given) = parsed(&line);
@@ -172,20 +174,25 @@ fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
         true => command(),
         false => command().mut_subcommand("train", train::brief),
     };
-    let given = command.try_get_matches_from(line).unwrap_or_else(|error| ui::end(&error));
+    let given = command.try_get_matches_from(line).unwrap_or_else(|error| run::misplaced(line, &ui::sober(error)));
     (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error)), given)
 }
 
 /// A command line with `more` arguments right after its subcommand.
 fn with_arguments(line: impl Iterator<Item = OsString>, more: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> = line.collect();
-    let mut at = 1;
-    while let Some(option) = words.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
-        at += if option == "--threads" { 2 } else { 1 };
-    }
-    let at = (at + 1).min(words.len());
+    let at = (subcommand_at(&words) + 1).min(words.len());
     words.splice(at..at, more.iter().map(OsString::from));
     words
+}
+
+/// Place of the subcommand in a command line.
+fn subcommand_at(line: &[OsString]) -> usize {
+    let mut at = 1;
+    while let Some(option) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        at += if option == "--threads" { 2 } else { 1 };
+    }
+    at
 }
 
 #[cfg(test)]

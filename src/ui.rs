@@ -1,6 +1,7 @@
 //! Messages to the user: results on standard output, progress and errors on standard error.
 
 mod end;
+mod in_run;
 mod progress;
 
 use std::borrow::Cow;
@@ -20,7 +21,9 @@ use end::{
     INTERRUPTED, JSON, SCHEMA, SIGINT, SIGNAL, complain_of_interrupt, failure, is_gentle, on_interrupt, on_panic,
     tell_interrupt, wait_for_sigterm,
 };
-pub use end::{end, give_up, interrupted, plainly, refuse, stop_after_child, stop_gently};
+pub use end::{distance, end, give_up, interrupted, plainly, refuse, sober, stop_after_child, stop_gently};
+use in_run::reworded;
+pub use in_run::{STEP_OF_RUN, in_run};
 use progress::{LogLines, TerminalBar, Timed, Times};
 
 /// Options of every subcommand.
@@ -139,7 +142,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             // Damage explains other failures.
             let damage = check::sound_so_far().err().filter(|_| !is_usage(&error));
             let error = damage.map_or(error, Into::into);
-            let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, format!("{error:#}"));
+            let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, reworded(&format!("{error:#}")).into_owned());
             complain(&format!("error: {told}"));
             if output.json {
                 ui.print(failure(&told, exit));
@@ -308,7 +311,7 @@ impl Progress for Ui {
 
     fn note(&self, line: &str) {
         if !self.silent() {
-            complain(line);
+            complain(&reworded(line));
         }
     }
 }

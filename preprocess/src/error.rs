@@ -19,7 +19,7 @@ pub enum Error {
     #[error("--device cuda: {0}")]
     Gpu(String),
     /// The operating system refused to read the raw input.
-    #[error("{}: {cause}{}", path.display(), hint(cause))]
+    #[error("{}: {cause}{}", path.display(), hint(path, cause))]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
@@ -63,9 +63,9 @@ impl Error {
 }
 
 /// The remedy for the I/O errors that have one.
-fn hint(cause: &std::io::Error) -> &'static str {
+fn hint(path: &std::path::Path, cause: &std::io::Error) -> &'static str {
     match cause.kind() {
-        std::io::ErrorKind::NotFound => ": check the path",
+        std::io::ErrorKind::NotFound => gsplit_store::not_found(path),
         std::io::ErrorKind::PermissionDenied => ": check the permissions",
         std::io::ErrorKind::IsADirectory => ": expected a file",
         _ => "",

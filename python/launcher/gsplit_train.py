@@ -23,15 +23,17 @@ def main() -> NoReturn:
     if found is None or found.origin is None:
         fail(f"training needs PyTorch {SERIES}, and {sys.executable} has none: `pip install torch=={TORCH}`")
     torch = Path(found.origin).parent
-    text = (torch / "version.py").read_text() if (torch / "version.py").is_file() else ""
-    version = re.search(r"^__version__ = '([^']*)'", text, re.MULTILINE)
-    if version is None or not version[1].startswith(f"{SERIES}."):
-        has = version[1] if version else "an unknown version"
-        fail(f"training needs PyTorch {SERIES}, and {torch} is {has}: `pip install torch=={TORCH}`")
+    version = re.search(rb"^__version__ = '([^']*)'", contents(torch / "version.py"), re.MULTILINE)
+    version = version and version[1].decode(errors="replace")
+    if version is None or not version.startswith(f"{SERIES}."):
+        fail(f"training needs PyTorch {SERIES}, and {torch} is {version or 'an unknown version'}: `pip install torch=={TORCH}`")
     program = Path(__file__).resolve().with_name("gsplit-train.bin")
     folders = [str(torch / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(folders)}
-    lacks = unloadable(program, environment)
+    try:
+        lacks = unloadable(program, environment)
+    except OSError as error:
+        fail(f"{program} cannot be started ({error.strerror}): `pip install --force-reinstall gsplit`")
     if lacks:
         fail(f"the libtorch of {torch} cannot be loaded ({lacks}): `pip install --force-reinstall torch=={TORCH}`")
     os.execve(program, [str(program.with_name("gsplit-train")), *sys.argv[1:]], environment)  # noqa: S606
@@ -40,10 +42,18 @@ def main() -> NoReturn:
 def unloadable(program: Path, environment: "dict[str, str]") -> str:
     """Complaint of the loader about a library of `program`; empty where it finds all. Nothing of the program runs."""
     tried = {**environment, "LD_TRACE_LOADED_OBJECTS": "1"}
-    done = subprocess.run([program], env=tried, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([program], env=tried, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
     lines = (done.stdout + done.stderr).splitlines()
     missing = [line.strip() for line in lines if "not found" in line or "error while loading" in line]
     return missing[0] if missing else ""
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file; none where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def fail(reason: str) -> NoReturn:

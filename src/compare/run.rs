@@ -7,7 +7,7 @@ use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, TrainConfig};
 use serde_json::Value;
 
-use crate::child::finished;
+use gsplit::child::finished;
 use gsplit::ui::{Ui, complain};
 
 /// Result that a run printed.

@@ -9,6 +9,7 @@ use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{DiskRates, Progress, Reading, shell_path};
 
 use super::trainer;
+use gsplit::child::tied;
 use gsplit::ui::Ui;
 
 /// Device to measure.
@@ -52,7 +53,7 @@ pub fn disk_rates(folder: Option<PathBuf>, ui: &Ui) -> Option<DiskRates> {
 pub fn write_profile(path: &Path, device: Measured, disk: Option<&DiskRates>, ui: &Ui) -> Result<()> {
     let mut command = Command::new(trainer()?);
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));
-    let measured = command.args(["profile", "--device", device.name()]).output()?;
+    let measured = tied(&mut command).args(["profile", "--device", device.name()]).output()?;
     let said = String::from_utf8_lossy(&measured.stderr);
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
     let staging = Staging::begin(Target::file(path), true)?;

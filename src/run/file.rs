@@ -1,7 +1,7 @@
 //! `gsplit run --config FILE`: the whole run in one TOML file.
 //!
 //! ```text
-//! input, out                  at the top
+//! input, out, from            at the top
 //! [convert]                   options of gsplit convert
 //! [presample] [partition]     options of these steps that do not follow from training
 //! [train] [train.model] ...   a file of gsplit train, in the table `train`
@@ -12,10 +12,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{ArgMatches, Args as _, Command};
-use gsplit::ui::{Ui, usage};
+use gsplit::ui::{Ui, as_text, usage};
 use gsplit::{partition, presample};
 use gsplit_preprocess::convert::ConvertOptions;
-use gsplit_store::Dataset;
+use gsplit_store::{Dataset, as_argument};
 use serde_json::json;
 
 use super::{Args, CHOSEN, COMMON, chosen, of_convert};
@@ -58,7 +58,7 @@ fn places(command: &Command) -> anyhow::Result<Places> {
         )
     };
     let own = command.find_subcommand("run").map(|run| {
-        let is_own = |arg: &&clap::Arg| ["input", "out"].contains(&arg.get_id().as_str());
+        let is_own = |arg: &&clap::Arg| ["input", "out", "from"].contains(&arg.get_id().as_str());
         Places::of_run("", run.get_arguments().filter(is_own))
     });
     let convert = Places::of_run("convert", ConvertOptions::augment_args(Command::new("convert")).get_arguments());
@@ -84,7 +84,10 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
 
 /// `line` with what `file` says.
 pub fn merged(line: Vec<OsString>, file: &ConfigFile) -> Vec<OsString> {
-    let positional = |word: String| word.strip_prefix("--input=").map(str::to_string).unwrap_or(word);
+    let positional = |word: String| match word.strip_prefix("--input=") {
+        Some(input) => as_argument(Path::new(input)).to_string_lossy().into_owned(),
+        None => word,
+    };
     let words: Vec<String> = file.of_step("").into_iter().map(positional).chain(file.of_step("convert")).collect();
     let mut line = crate::with_arguments(line.into_iter(), &words);
     let at = line.iter().position(|word| word == "--").unwrap_or_else(|| {
@@ -172,7 +175,10 @@ impl Args {
         let follow = dataset.map(|dataset| chosen::of_train(dataset, &args.checked()?, train)).transpose()?;
         let args = self.training(&[train, follow.as_deref().unwrap_or_default()].concat(), "x")?;
         let of_step = |step: &str| self.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
-        let mut sections = vec![words_to_toml("", &[format!("--input={input}"), format!("--out={out}")])];
+        let from = self.from.as_deref().map(|from| as_text("--from", from)).transpose()?;
+        let places = [("input", Some(*input)), ("out", Some(*out)), ("from", from)];
+        let places = places.into_iter().filter_map(|(key, path)| Some(format!("--{key}={}", path?)));
+        let mut sections = vec![words_to_toml("", &places.collect::<Vec<_>>())];
         let steps =
             [("convert", convert.to_vec()), ("presample", of_step("presample")), ("partition", of_step("partition"))];
         let steps = steps.into_iter().chain([("infer", of_step("infer"))]).filter(|(_, words)| !words.is_empty());

@@ -1,4 +1,4 @@
-//! The steps of `gsplit run`, one after another: what each was asked for, what is finished, and the record of it.
+//! The steps of `gsplit run`, one after another: the words of each, which of them have finished, and the record of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,17 +7,22 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use gsplit::child::finished;
 use gsplit::outputs::Outputs;
-use gsplit::ui::{Ui, usage};
+use gsplit::ui::{STEP_OF_RUN, Ui};
 use gsplit_store::staging::{Staging, Target, make_folder};
 use gsplit_store::{Progress, entries, read_text, shell_word};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::child::finished;
+use super::fresh::{self, Fresh};
+use super::score::Score;
 
 /// File beside the steps' outputs in DIR: the commands that made them.
-const RECORD: &str = "run.json";
+pub const RECORD: &str = "run.json";
+
+/// Name among what was begun of all that the run was asked for.
+const ASKED: &str = "run";
 
 /// Content of [`RECORD`]: that is there from the start, so that a run which was killed at any moment is known to be one.
 #[derive(Default, Serialize, Deserialize)]
@@ -31,20 +36,60 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record of the run in `out`, if there is one.
+    ///
+    /// # Errors
+    /// A file of its name that is none.
+    pub fn read(out: &Path) -> anyhow::Result<Option<Self>> {
+        let file = out.join(RECORD);
+        let Ok(text) = read_text(&file) else { return Ok(None) };
+        let problem = || format!("{}: is not of gsplit run: choose another --out", file.display());
+        serde_json::from_str(&text).map(Some).with_context(problem)
+    }
+
+    /// Whether the run made the file or folder `name`.
+    pub fn made(&self, name: &str) -> bool {
+        let step = MADE.iter().find(|(made, _)| *made == name).and_then(|(_, step)| self.made_by(step));
+        let writes = |words: &Vec<String>| words.iter().any(|word| word.ends_with(&format!("/{name}")));
+        // One of several files is made by the step that predicts.
+        step.is_some_and(|words| !name.ends_with(".parquet") || writes(words))
+    }
+
+    /// Whether the file or folder `name` is where every run writes, and not made by this one.
+    pub fn is_foreign(&self, name: &str) -> bool {
+        // Those of links are written by some runs only, which find them in the way when they are complete.
+        let of_links = ["embeddings.parquet", "recommendations.parquet"].contains(&name);
+        MADE.iter().any(|(made, _)| *made == name) && !of_links && !self.made(name)
+    }
+
     /// The words by which `step` made what is there.
     pub fn made_by(&self, step: &str) -> Option<&Vec<String>> {
         self.finished.get(step).or_else(|| self.begun.get(step))
     }
 }
 
+/// Files and folders in DIR, and the step that makes each.
+const MADE: [(&str, &str); 7] = [
+    ("dataset", "convert"),
+    ("checkpoint", "train"),
+    ("training.jsonl", "train"),
+    ("predictions.parquet", "infer"),
+    ("embeddings.parquet", "infer"),
+    ("recommendations.parquet", "infer"),
+    ("report.html", "report"),
+];
+
 /// Whether it is more than what a run leaves that was killed while it wrote its first record.
-fn is_foreign(path: &PathBuf) -> bool {
+fn is_foreign(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name != format!(".{RECORD}.partial").as_str())
 }
 
 /// The steps as they run, one after another.
 pub struct Steps<'a> {
+    /// Folder that the run is for, and the one that the steps write to until it is whole.
     out: &'a Path,
+    work: PathBuf,
+    fresh: Option<Fresh>,
     dry_run: bool,
     ui: &'a Ui,
     pub record: Record,
@@ -55,28 +100,56 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Makes the folder, unless it is there and of somebody else's.
-    pub fn new((input, out): (&Path, &'a Path), dry_run: bool, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
-        let file = out.join(RECORD);
+    /// Opens the folder `out` of a run on `input`, unless it is there and not gsplit's; a run that is `fresh` replaces the one there, if
+    /// there is one, once it is whole.
+    pub fn new((input, out): (&Path, &'a Path), fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
         Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
-        let record = match read_text(&file) {
-            Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
-            Err(_) if entries(out).is_ok_and(|paths| paths.iter().any(is_foreign)) => {
+        if !dry_run {
+            fresh::complete(out)?;
+        }
+        let mut record = match Record::read(out)? {
+            Some(record) => record,
+            None if entries(out).is_ok_and(|paths| paths.iter().any(|path| is_foreign(path))) => {
                 bail!("--out {}: is there, and not of gsplit run: choose another folder", out.display())
             }
-            Err(_) => Record::default(),
+            None => Record::default(),
         };
-        let steps = Self { out, dry_run, ui, record, done: Vec::new(), begun: 0, total };
-        if !dry_run {
-            make_folder(out)?;
-            steps.save()?;
+        let has_run = out.join(RECORD).exists();
+        let fresh = (fresh && has_run && !dry_run).then(|| Fresh::begin(out, &record)).transpose()?;
+        let work = fresh.as_ref().map_or(out.to_path_buf(), |fresh| fresh.work.clone());
+        if fresh.is_some() {
+            record = Record::read(&work)?.unwrap_or_default();
         }
-        Ok(steps)
+        Ok(Self { out, work, fresh, dry_run, ui, record, done: Vec::new(), begun: 0, total: 0 })
+    }
+
+    /// Folder that the steps write to.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// Begins `total` steps, which are all that the run does if it is asked for by `words`; `outdated` says whether its dataset is there and
+    /// would be another now.
+    ///
+    /// # Errors
+    /// A run there of another input, which is not `fresh`.
+    pub fn start(&mut self, total: usize, words: Vec<String>, outdated: Option<String>) -> anyhow::Result<()> {
+        self.total = total;
+        if self.dry_run {
+            return Ok(());
+        }
+        let is_same = self.record.begun.get(ASKED) == Some(&words) && outdated.is_none();
+        if let Some(fresh) = self.fresh.as_ref().filter(|_| !is_same) {
+            fresh.restart()?;
+            self.record = Record::default();
+        }
+        make_folder(&self.work)?;
+        self.record.begun.insert(ASKED.into(), words);
+        self.save()
     }
 
     fn save(&self) -> anyhow::Result<()> {
-        let file = self.out.join(RECORD);
+        let file = self.work.join(RECORD);
         let staging = Staging::begin(Target::file(&file), true)?;
         fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
             .map_err(gsplit_store::Error::io(&file))?;
@@ -85,34 +158,42 @@ impl<'a> Steps<'a> {
     }
 
     /// Records that `step` is about to make `output`, unless somebody else's is there.
-    pub fn begin(&mut self, step: &str, words: &[String], output: &Path) -> anyhow::Result<()> {
-        if self.dry_run || (output.exists() && self.record.made_by(step).is_none()) {
+    fn begin(&mut self, step: &str, words: &[String], output: &Path) -> anyhow::Result<()> {
+        if output.exists() && self.record.made_by(step).is_none() {
             return Ok(());
         }
         self.record.begun.insert(step.into(), words.into());
         self.save()
     }
 
-    /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.
-    pub fn replaces(&self, dataset: &Path, words: &[String]) -> anyhow::Result<bool> {
-        let Some(before) = self.record.made_by("convert").filter(|before| dataset.exists() && *before != words) else {
-            return Ok(false);
-        };
-        if self.out.join("checkpoint").exists() {
-            let (out, before) = (self.out.display(), shown("convert", before));
-            return Err(usage(format!(
-                "--out {out}: holds a model of the dataset that `{before}` made: choose another folder, or give the same options"
-            )));
+    /// Whether the dataset, which the difference `outdated` parts from what the input makes now, may be replaced: it was made here, and
+    /// nothing was trained on it.
+    ///
+    /// # Errors
+    /// One that may not be.
+    pub fn replaces(&self, dataset: &Path, outdated: Option<&str>) -> anyhow::Result<bool> {
+        let Some(difference) = outdated.filter(|_| dataset.exists()) else { return Ok(false) };
+        if self.record.made_by("convert").is_some() && !self.work.join("checkpoint").exists() {
+            return Ok(true);
         }
-        Ok(true)
+        let (dataset, out) = (dataset.display(), self.out.display());
+        bail!(
+            "{dataset}: already there, but {difference}: pass --fresh to replace the run in {out}, or choose another --out"
+        )
     }
 
     pub fn say(&self, line: &str) {
         self.ui.note(line);
     }
 
-    /// Runs a step, which takes over what it finished before; with `force` it replaces what it made here by other words.
-    pub fn step(&mut self, name: &'static str, words: Vec<String>, force: bool) -> anyhow::Result<()> {
+    /// Runs a step, which takes over what it finished before; with `force` it replaces the `output` that it made here by other words.
+    pub fn step(
+        &mut self,
+        name: &'static str,
+        words: Vec<String>,
+        output: Option<&Path>,
+        force: bool,
+    ) -> anyhow::Result<()> {
         let shown = shown(name, &words);
         self.begun += 1;
         if self.dry_run {
@@ -120,9 +201,11 @@ impl<'a> Steps<'a> {
             self.done.push(json!({ "step": name, "command": shown }));
             return Ok(());
         }
+        output.map_or(Ok(()), |output| self.begin(name, &words, output))?;
         self.say(&format!("── {} of {}: {shown}", self.begun, self.total));
         let program = std::env::current_exe().context("cannot find gsplit's own executable")?.with_file_name("gsplit");
         let mut command = Command::new(program);
+        command.env(STEP_OF_RUN, "1");
         command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());
         if self.ui.is_json() {
             command.stdout(Stdio::piped());
@@ -130,7 +213,9 @@ impl<'a> Steps<'a> {
         let started = Instant::now();
         let output = finished(&mut command, "what steps have finished is kept; the same command goes on")?;
         if !output.status.success() {
-            self.say(&format!("{name} failed: once it is mended, the same command goes on from here"));
+            self.say(&format!(
+                "{name} failed. Fix the error above and run the same command again; finished steps are kept."
+            ));
             // It has said why.
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
             std::process::exit(output.status.code().unwrap_or(1));
@@ -144,14 +229,43 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    pub fn end(&self, dataset: &Path, result: &Path) {
-        let out = self.out.display();
-        if !self.dry_run {
-            self.say(&format!("dataset {}, model {out}/checkpoint, {}", dataset.display(), result.display()));
+    /// Puts a fresh run in its place, and tells where the results are and how good the model is.
+    pub fn end(mut self, dataset: &Path, result: &Path) -> anyhow::Result<()> {
+        let checkpoint = self.work.join("checkpoint");
+        let trained = self.done.iter().find(|step| step["step"] == "train").map(|step| &step["result"]["summary"]);
+        let score = if self.dry_run { None } else { Score::of(&checkpoint, trained)? };
+        let mut said = json!({
+            "dataset": dataset, "checkpoint": checkpoint, "result": result, "score": score, "steps": self.done,
+        });
+        if let Some(fresh) = self.fresh.take() {
+            let [work, out] = [&*self.work, self.out].map(|path| path.to_string_lossy());
+            let mut record = serde_json::to_value(&self.record)?;
+            [&mut record, &mut said].into_iter().for_each(|value| move_paths(value, &work, &out));
+            self.record = serde_json::from_value(record)?;
+            self.save()?;
+            fresh.finish()?;
         }
-        self.ui.json(&json!({
-            "dataset": dataset, "checkpoint": format!("{out}/checkpoint"), "result": result, "steps": self.done,
-        }));
+        if !self.dry_run {
+            let place = |key: &str| said[key].as_str().unwrap_or_default().to_string();
+            let [dataset, checkpoint, result] = ["dataset", "checkpoint", "result"].map(place);
+            let score = score.map_or(String::new(), |score| format!("; {score}"));
+            self.say(&format!(
+                "dataset {dataset}, model {checkpoint}, {result}, {}/report.html{score}",
+                self.out.display()
+            ));
+        }
+        self.ui.json(&said);
+        Ok(())
+    }
+}
+
+/// Replaces the path `from` by `to` in all strings of `value`.
+fn move_paths(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(from, to),
+        Value::Array(items) => items.iter_mut().for_each(|item| move_paths(item, from, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| move_paths(field, from, to)),
+        _ => {}
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! A file of `gsplit run` has a table for each step: `[train]`, `[train.model]` ... are those of a file of `gsplit train`.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -113,7 +114,7 @@ impl Places {
         places.sort_by_key(|(place, _)| near(place));
         let elsewhere = places.iter().find(|((_, name), arg)| name == key || arg.get_long() == Some(flag.as_str()));
         let similar = || {
-            let keys = places.iter().map(|(place, _)| *place).map(|place| (distance(key, &place.1), place));
+            let keys = places.iter().map(|(place, _)| *place).map(|place| (ui::distance(key, &place.1), place));
             keys.filter(|(distance, _)| *distance <= 2).min_by_key(|(distance, _)| *distance).map(|(_, place)| place)
         };
         Err(match elsewhere.map(|(place, _)| *place).or_else(similar) {
@@ -224,6 +225,9 @@ fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
             None => Err(format!("expected true or false, got {}", a(value.type_str()))),
         };
     }
+    if arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() && value.as_str().is_none() {
+        return Err(format!("expected a path in quotes, got {}", a(value.type_str())));
+    }
     let several = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
     match value {
         DeValue::Array(items) if several => {
@@ -282,20 +286,6 @@ fn a(name: &str) -> String {
     format!("{article} {name}")
 }
 
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.chars().count()]
-}
-
 /// A configuration as a file that [`ConfigFile::read`] takes, its tables below that of a `step` if one is named; `run` are the options around
 /// it. What was left open is shown as a comment with the value it has: written down, it would no longer follow the options that it depends
 /// on. The options `untold` are left out.
@@ -337,7 +327,6 @@ pub fn words_to_toml(name: &str, words: &[String]) -> String {
         let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
         let value = match value {
             None => "true".to_string(),
-            Some(number) if number.parse::<i64>().is_ok_and(|found| found.to_string() == number) => number.to_string(),
             Some(text) => toml::Value::String(text.to_string()).to_string(),
         };
         format!("{} = {value}", flag.replace('-', "_"))

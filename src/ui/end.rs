@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gsplit_store::{end_at_once, staging};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
@@ -107,6 +108,43 @@ pub fn plainly(error: &clap::Error) -> String {
     let told = error.render().to_string();
     let told = told.replace("invalid float literal", "expected a number, such as 0.5");
     told.replace("invalid digit found in string", "expected a whole number")
+}
+
+/// `error` of clap's without tips that mislead: an option that is merely the least unlike, and `--` before an option.
+pub fn sober(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(all)) => all.first().cloned(),
+        _ => None,
+    };
+    let given = text(&error, ContextKind::InvalidArg).unwrap_or_default();
+    let is_long = given.starts_with("--");
+    if is_long {
+        error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::TrailingArg);
+    }
+    let near = text(&error, ContextKind::SuggestedArg).is_some_and(|other| distance(&given, &other) <= 2);
+    if !near {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    error
+}
+
+/// Letters to insert, remove or replace in `a` to get `b`.
+pub fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.chars().count()]
 }
 
 /// Ends the program as clap does, where the command line is wrong or asks for help; with `--json` a script is told too.

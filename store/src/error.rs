@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {}{}", path.display(), plainly(cause), hint(cause))]
+    #[error("{}: {}{}", path.display(), plainly(cause), if cause.kind() == ErrorKind::NotFound { not_found(path) } else { hint(cause) })]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// The path holds no gsplit dataset.
-    #[error("{}: not a gsplit dataset (it has no dataset.json): make one with `gsplit convert` or `gsplit generate`", .0.display())]
+    #[error("{}: not a gsplit dataset (it has no dataset.json): {}", .0.display(), other_dataset(.0))]
     NotADataset(PathBuf),
     /// A file is there but its content is not what its format or the manifest promises.
     #[error("{}: {problem}; run `gsplit verify` and rebuild what it names", path.display())]
@@ -173,6 +173,29 @@ fn left_halfway(older: &[PathBuf]) -> String {
     }
 }
 
+/// The remedy for a path where nothing is.
+pub fn not_found(path: &Path) -> &'static str {
+    match path.as_os_str().as_encoded_bytes() {
+        b"-" => ": gsplit reads files, not standard input: save it to a file first",
+        [b'~', ..] => {
+            ": the shell did not replace ~ by your home folder, as it does without quotes: write the whole path"
+        }
+        [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic() => {
+            ": this is a path of Windows: write it as this system has it (under WSL /mnt/c/... for C:\\...)"
+        }
+        _ => ": check the path",
+    }
+}
+
+/// The remedy for a path that is no dataset: the one in it, if it is the folder of a run.
+fn other_dataset(path: &Path) -> String {
+    let inner = path.join("dataset");
+    match inner.join("dataset.json").is_file() {
+        true => format!("it is the folder of a run: name {}", inner.display()),
+        false => "make one with `gsplit convert` or `gsplit generate`".into(),
+    }
+}
+
 /// Words of `cause`, plain ones for a disk that is full.
 fn plainly(cause: &std::io::Error) -> String {
     match cause.kind() {
@@ -193,7 +216,6 @@ fn hint(cause: &std::io::Error) -> &'static str {
             ": a limit on the length of files is reached (ulimit -f, or the file system's): raise it or write elsewhere"
         }
         K::PermissionDenied | K::ReadOnlyFilesystem => ": check the permissions or write elsewhere",
-        K::NotFound => ": check the path",
         K::AlreadyExists | K::NotADirectory => ": something is there that is no folder; name another path",
         K::IsADirectory => ": expected a file; name another path",
         K::InvalidFilename => ": choose a shorter name",

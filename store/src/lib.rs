@@ -81,7 +81,7 @@ pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
 pub use choose::choose;
 pub use dataset::Dataset;
 pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
-pub use error::{Error, Result};
+pub use error::{Error, Result, not_found};
 pub use faults::{Allocator, attempt, end_at_once, take_signals};
 pub use features::{
     DiskRates, FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, ReadBy, Reading, RowsRead,

@@ -36,6 +36,8 @@ mod place;
 mod plan;
 #[cfg(feature = "train")]
 mod processes;
+#[cfg(feature = "train")]
+mod remedies;
 mod report;
 #[cfg(feature = "train")]
 mod run;

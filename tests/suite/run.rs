@@ -122,8 +122,8 @@ fn raw_edges_are_converted_with_the_options_given() {
     assert_eq!(two["steps"][1]["result"]["presample"], "f10-10_b512_e1_s0_links3");
     let line = fails(folder, &["evaluate", "o/dataset"], 2);
     assert!(line.contains("f10-10_b512_e1_s0_links3: is of edges"), "{line}");
-    let line = fails(folder, &[&["run", "--drop-self-loops"], &words[1..]].concat(), 2);
-    assert!(line.contains("--out o: holds a model of the dataset that `gsplit convert edges.txt"), "{line}");
+    let line = fails(folder, &[&["run", "--drop-self-loops"], &words[1..]].concat(), 1);
+    assert!(line.contains("o/dataset: already there, but it was made without --drop-self-loops"), "{line}");
 }
 
 #[test]
@@ -293,7 +293,14 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
     for (mistyped, meant) in [
         ("--symetrise", "a similar argument exists: '--symmetrise'"),
         ("-- --epcohs 1", "a similar argument exists: '--epochs'"),
-        ("--epochs 1", "use '-- --epochs'"),
+        (
+            "--epochs 1",
+            "error: --epochs is an option of gsplit train: give it after --, as in gsplit run ... -- --epochs",
+        ),
+        ("-- --symmetrise", "error: --symmetrise is an option of gsplit run: give it before --"),
+        ("-- --fresh", "error: --fresh is an option of gsplit run: give it before --"),
+        ("--force", "error: gsplit run has no --force: --fresh runs anew"),
+        ("--resume", "--resume: is chosen by gsplit run"),
         ("-- --checkpoint=x", "--checkpoint=x: is chosen by gsplit run"),
     ] {
         let words: Vec<&str> = "run ds --out p".split(' ').chain(mistyped.split(' ')).collect();
@@ -425,6 +432,9 @@ fn a_run_is_one_file() {
         ("[train.modle]\nhidden = 1", "bad.toml:1: [train.modle]: no such table"),
         ("[train]\nepochs = 0", "bad.toml:2: --epochs 0: expected 1 or more"),
         ("out = 'x'", "bad.toml: has no `input`"),
+        ("input = 5\nout = 'x'", "bad.toml:1: input: expected a path in quotes, got an integer"),
+        ("input = 'ds'\nout = true", "bad.toml:2: out: expected a path in quotes, got a boolean"),
+        ("input = 'ds'\nout = 'x'\n[convert]\nnodes = 7", "bad.toml:4: nodes: expected a path in quotes"),
         (
             "input = 'ds'\nout = 'x'\n[convert]\nsymmetrise = true",
             "bad.toml:4: [convert]: the input is a dataset already",
@@ -442,6 +452,14 @@ fn a_run_is_one_file() {
         assert!(line.contains(told), "{text}: {line}");
     }
     assert!(!folder.join("x").exists());
+    // A value that begins with a dash is a value, whatever its key.
+    let dashes = "input = '--help'\nout = '-h'\n[convert]\nnodes = '--version'\nlabel_column = '--help'\n";
+    fs::write(folder.join("dash.toml"), dashes).unwrap();
+    let dry = commands(&call("run --config dash.toml --dry-run"));
+    let convert =
+        "gsplit convert ./--help --label-column=--help --nodes=--version --random-split=auto --out=./-h/dataset";
+    assert_eq!(dry[0].split(' ').collect::<std::collections::BTreeSet<_>>(), convert.split(' ').collect(), "{dry:?}");
+    assert!(fails(folder, &["run", "--config", "dash.toml"], 1).starts_with("convert failed"));
 }
 
 #[test]
@@ -467,7 +485,6 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
         ("train ds --nope --json", "unexpected argument '--nope' found"),
         ("train ds --lr much --json", "invalid value 'much' for '--lr <LR>': expected a number, such as 0.5"),
         ("train ds --epochs 1.5 --json", "expected a whole number"),
-        ("bench table3 --json", "`gsplit compare DATASET --rounds 3`"),
     ] {
         let told = error(&line.split(' ').collect::<Vec<_>>());
         assert!(told.contains(problem) && !told.contains('\n'), "{line}: {told}");
@@ -524,4 +541,119 @@ fn a_run_that_ended_in_its_first_step_goes_on() {
     fs::create_dir_all(folder.join("first/.run.json.partial")).unwrap();
     let first: Vec<&str> = words.iter().map(|word| if *word == "out" { "first" } else { *word }).collect();
     ok(folder, &first);
+}
+
+/// Table of the vertices of [`raw`], of whose rows some are changed by `change`.
+fn nodes(folder: &Path, change: impl Fn(u32) -> Option<String>) {
+    let row = |v: u32| change(v).unwrap_or(format!("{v},{}.5,{}", v / 100, if v < 100 { "maths" } else { "physics" }));
+    let rows: Vec<String> = (0..200).map(row).collect();
+    fs::write(folder.join("nodes.csv"), format!("id,f,label\n{}\n", rows.join("\n"))).unwrap();
+}
+
+#[test]
+fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    nodes(folder, |_| None);
+    let line = "run edges.txt --nodes nodes.csv --out night -- --epochs 2 --hidden 8 --fanouts 3";
+    let with = |more: &str| -> Vec<String> { line.replace(" -- ", more).split(' ').map(str::to_string).collect() };
+    let call = |more: &str| {
+        let words = with(more);
+        run(folder, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let refused = |more: &str| {
+        let words = with(more);
+        let output = gsplit(folder, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // The first night there is nothing to replace.
+    let first = call(" --fresh -- ");
+    assert_eq!(steps(&first), ["convert", "train", "infer", "report"]);
+    let best = &first["steps"][1]["result"]["summary"]["best"];
+    assert_eq!([&first["score"]["test"], &first["score"]["epoch"]], [&best["test"], &best["epoch"]]);
+    assert_eq!(first["score"]["baseline"]["name"], "majority");
+    fs::write(folder.join("night/thesis.tex"), "mine").unwrap();
+    let before = crate::support::content(&folder.join("night"));
+
+    // New rows: the run says what to do, and does it only then.
+    nodes(folder, |v| (v == 7).then(|| "7,0.75,physics".to_string()));
+    let line = refused(" -- ");
+    assert!(line.contains("night/dataset: already there, but nodes.csv had "), "{line}");
+    assert!(line.contains("pass --fresh to replace the run in night, or choose another --out\n"), "{line}");
+    assert_eq!(crate::support::content(&folder.join("night")), before);
+    // A table that cannot be read leaves the earlier run as it is, and so does training that fails.
+    nodes(folder, |v| (v == 7).then(|| "7,tall,physics".to_string()));
+    let refusal = refused(" --fresh -- ");
+    assert!(refusal.contains("nodes.csv") && refusal.contains("tall"), "{refusal}");
+    let kept = |before: &std::collections::BTreeMap<String, Vec<u8>>| {
+        let mut now = crate::support::content(&folder.join("night"));
+        now.retain(|name, _| !name.starts_with(".fresh/"));
+        assert_eq!(&now, before);
+    };
+    kept(&before);
+    ok(folder, &["infer", "night/dataset", "--checkpoint", "night/checkpoint", "--out", "p.npy"]);
+
+    nodes(folder, |v| (v == 7).then(|| "7,0.75,physics".to_string()));
+    let second = call(" --fresh --from night -- ");
+    assert_eq!(steps(&second), ["convert", "train", "infer", "report"]);
+    let command = |step: usize| second["steps"][step]["command"].as_str().unwrap();
+    assert!(
+        command(0).contains("--recipe=night/checkpoint") && command(0).ends_with("--out=night/dataset"),
+        "{second}"
+    );
+    assert!(command(1).contains("--init=night/checkpoint") && !second.to_string().contains(".fresh"), "{second}");
+    let loss = |run: &serde_json::Value| crate::support::losses(&run["steps"][1]["result"])[0];
+    assert!(loss(&second) < loss(&first), "it starts from what is learnt: {} {}", loss(&first), loss(&second));
+    let now = crate::support::content(&folder.join("night"));
+    assert_eq!(now["thesis.tex"], b"mine");
+    assert!(now.keys().all(|name| !name.starts_with(".fresh")), "{:?}", now.keys());
+    for changed in ["dataset/dataset.json", "training.jsonl", "report.html", "run.json"] {
+        assert_ne!(now[changed], before[changed], "{changed}");
+    }
+    // The title of the page is the folder's name.
+    assert!(String::from_utf8_lossy(&now["report.html"]).contains("<title>night"));
+
+    // Into another folder, with another shape, and with a column that is missing.
+    let other = with(" --from night -- ").join(" ").replace("--out night", "--out other");
+    let words: Vec<&str> = other.split(' ').collect();
+    assert_eq!(steps(&run(folder, &words)), ["convert", "train", "infer", "report"]);
+    let wide = other.replace("--hidden 8", "--hidden 16").replace("--out other", "--out wide");
+    let line = fails(folder, &wide.split(' ').collect::<Vec<_>>(), 2);
+    assert!(line.contains("--hidden is 16, the model of --from night/checkpoint/epoch-0000"), "{line}");
+    let rows = fs::read_to_string(folder.join("nodes.csv")).unwrap().replace("id,f,label", "id,g,label");
+    fs::write(folder.join("nodes.csv"), rows).unwrap();
+    let missing = other.replace("--out other", "--out missing");
+    let line = fails(folder, &missing.split(' ').collect::<Vec<_>>(), 1);
+    assert!(line.starts_with("convert failed. Fix the error above"), "{line}");
+    let told = gsplit(folder, &missing.split(' ').collect::<Vec<_>>()).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("has no column `f`, which is a feature of the recipe"));
+}
+
+#[test]
+fn no_child_outlives_a_gsplit_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 300);
+    let words = "run ds --out o -- --epochs 1000000 --hidden 8 --fanouts 3 --eval-every 0";
+    let mut parent = crate::support::command(folder, &words.split(' ').collect::<Vec<_>>());
+    let mut parent = parent.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let wait = |until: &dyn Fn() -> bool| {
+        let since = std::time::Instant::now();
+        while !until() {
+            assert!(since.elapsed().as_secs() < 120);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    // Once there is a checkpoint, the process that holds its lock is the trainer.
+    wait(&|| folder.join("o/checkpoint/epoch-00001").exists());
+    let children = format!("/proc/{0}/task/{0}/children", parent.id());
+    let child: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    wait(&|| !Path::new(&format!("/proc/{child}")).exists());
+    // The lock is released: the same checkpoints go on.
+    let line = fails(folder, &["train", "ds", "--checkpoint", "o/checkpoint", "--epochs", "1"], 2);
+    assert!(line.contains("--checkpoint o/checkpoint: holds a run"), "{line}");
 }

@@ -82,6 +82,9 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
             checkpoint::settle(folder, &reports)?;
         }
     }
+    if let Some(init) = &run.init {
+        init.restore(model.parameters())?;
+    }
     if job.options.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }

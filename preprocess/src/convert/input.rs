@@ -265,13 +265,18 @@ impl Input {
         sources::as_identity(provenance)
     }
 
+    /// The first difference between how `dataset` was made and how `wanted` says, as a clause.
+    pub fn difference(&self, dataset: &Dataset, wanted: &mut Provenance) -> Result<Option<String>> {
+        sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)
+    }
+
     /// The dataset at `out` if there is one, made as `wanted` says. One that was made otherwise is an error that says how.
     pub fn reusable(&self, out: &Path, wanted: &mut Provenance) -> Result<Option<Dataset>> {
         if !out.join("dataset.json").exists() {
             return Ok(None);
         }
         let dataset = Dataset::open(out)?;
-        match sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)? {
+        match self.difference(&dataset, wanted)? {
             None => Ok(Some(dataset)),
             Some(difference) => {
                 let remedy = "choose another path, or pass --force to rebuild it";

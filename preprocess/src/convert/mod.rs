@@ -21,7 +21,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use gsplit_kernels::schedule::HeldOutLinks;
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Stage, Unit, dataset_target, staging};
+use gsplit_store::{
+    Dataset, DatasetWriter, FeatureDtype, NoProgress, Progress, Provenance, Stage, Unit, dataset_target, staging,
+};
 use serde::Serialize;
 
 use crate::csc::{Build, BuildOptions};
@@ -165,6 +167,17 @@ fn convert_as_given(
             Err(error)
         }
     }
+}
+
+/// The first difference between the dataset at `out` and the one that [`convert`] would make of `source`, as a clause. `None` where there is
+/// none, and where no dataset is.
+pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<Option<String>> {
+    if !out.join("dataset.json").exists() {
+        return Ok(None);
+    }
+    let input = Input::open(source, options, &NoProgress)?;
+    let mut provenance = input.provenance(&input.options)?;
+    input.difference(&Dataset::open(out)?, &mut provenance)
 }
 
 /// Keeps the decisions that are shown.

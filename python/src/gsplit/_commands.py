@@ -143,7 +143,8 @@ def run_command(name: str, *words: _Source, behind: Sequence[str] = (), **option
 
 def _run(words: list[str], behind: Sequence[str], show: bool) -> Report:
     arguments = [_program(), *words]
-    environment = {**os.environ, "GSPLIT_PROGRESS": "1"}
+    # It ends when this process does, even if that is killed.
+    environment = {**os.environ, "GSPLIT_PROGRESS": "1", "GSPLIT_PARENT": str(os.getpid())}
     piped, tail = subprocess.PIPE, ["--", *behind] if behind else []
     try:
         child = subprocess.Popen(  # noqa: S603

@@ -1,13 +1,15 @@
 //! A trained model, found again from its checkpoint alone.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use gsplit_store::{Dataset, Error as StoreError, Progress, checksum_file, document};
+use gsplit_store::{Dataset, Error as StoreError, ModelScores, Progress, Recipe, checksum_file, document};
 
-use crate::config::TrainConfig;
+use crate::config::{ConfigOption, TrainConfig};
+use crate::job::Job;
 use crate::metric::labels::TargetScale;
-use crate::model::{Model, OwnLayer, check_size};
+use crate::model::{Model, OwnLayer, Parameters, check_size};
 use crate::operator::Place;
 use crate::report::EpochReport;
 use crate::report::checkpoint::{Checkpoint, best, epochs, newest, of_epoch, restore_parameters};
@@ -15,6 +17,27 @@ use crate::{Error, Result};
 
 /// The file with the parameters.
 const WEIGHTS: &str = "model.safetensors";
+
+/// Options that decide which parameters a model has, and what they mean.
+const SHAPE: [&str; 10] = [
+    "model",
+    "layers",
+    "hidden",
+    "heads",
+    "norm",
+    "residual",
+    "jumping-knowledge",
+    "normalise-features",
+    "task",
+    "scorer",
+];
+
+/// The options of `config` that are in [`SHAPE`].
+fn shape(config: &TrainConfig) -> BTreeMap<String, ConfigOption> {
+    let mut options = config.effective().options();
+    options.retain(|flag, _| SHAPE.contains(&flag.as_str()));
+    options
+}
 
 /// Epoch of a run whose model is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +77,10 @@ impl Trained {
     /// # Errors
     /// [`Error::Option`] where there is none; [`Error::Data`] and [`Error::Store`] where it is damaged.
     pub fn open(folder: &Path, chosen: Option<ChosenEpoch>) -> Result<Self> {
+        // The folder of `gsplit run` has it in a folder of its own.
+        let inner = folder.join("checkpoint");
+        let is_of_run = newest(folder).is_none() && newest(&inner).is_some();
+        let folder = if is_of_run { &inner } else { folder };
         let place = folder.display();
         let own = folder.join("checkpoint.json").exists().then(|| folder.to_path_buf());
         if let (Some(_), Some(_)) = (&own, chosen) {
@@ -137,6 +164,21 @@ impl Trained {
         self.checkpoint.target_scale
     }
 
+    /// Columns of the table that the vertices of its training were from.
+    pub fn recipe(&self) -> Option<&Recipe> {
+        self.checkpoint.recipe.as_ref()
+    }
+
+    /// The epochs of its run up to here.
+    pub fn history(&self) -> &[EpochReport] {
+        &self.checkpoint.history
+    }
+
+    /// Scores of its best epoch, where it has evaluated one.
+    pub fn scores(&self) -> Option<&ModelScores> {
+        self.checkpoint.scores.as_ref()
+    }
+
     /// Names of the classes, where the dataset that it was trained on has them.
     pub fn class_names(&self) -> Option<&[String]> {
         self.checkpoint.class_names.as_deref()
@@ -156,8 +198,60 @@ impl Trained {
         self.config().check_values()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
         let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
-        restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
+        self.restore(model.parameters())?;
         Ok(model)
+    }
+
+    /// Overwrites `parameters` with the model's.
+    ///
+    /// # Errors
+    /// [`Error::Data`] if the file has other tensors.
+    pub fn restore(&self, parameters: &Parameters) -> Result<()> {
+        restore_parameters(&self.path.join(WEIGHTS), parameters)
+    }
+
+    /// Options of its run that decide which parameters it has and what they mean, with their values.
+    pub fn shape(&self) -> BTreeMap<String, ConfigOption> {
+        shape(self.config())
+    }
+
+    /// Refuses to start training by `config`, whose model has other parameters.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the option that differs.
+    pub fn check_shape(&self, config: &TrainConfig) -> Result<()> {
+        let (mine, other) = (self.shape(), shape(config));
+        let value = |option: Option<&ConfigOption>| option.map_or("none".into(), |option| option.value.to_string());
+        let differs = |flag: &&String| value(mine.get(*flag)) != value(other.get(*flag));
+        let Some(flag) = mine.keys().chain(other.keys()).find(differs) else { return Ok(()) };
+        let (mine, other, place) = (value(mine.get(flag)), value(other.get(flag)), self.path.display());
+        Err(Error::Option(format!(
+            "--{flag} is {other}, the model of --init {place} has {mine}: give --{flag} the same value, or leave --init out"
+        )))
+    }
+
+    /// Refuses to start training by `job`, for which its parameters are too many or too few, or mean something else.
+    pub fn check_start(&self, job: &Job<'_>) -> Result<()> {
+        self.check_shape(job.config)?;
+        let (manifest, place) = (job.dataset.manifest(), self.path.display());
+        let of_recipes = manifest.recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
+        let of_recipes = of_recipes.and_then(|(here, trained)| here.difference(trained));
+        let width = |name: &str, here: usize, then: usize| {
+            (here != then).then(|| format!("has {here} {name}, the training of --init {place} had {then}"))
+        };
+        let classes = || {
+            let names = manifest.class_names.as_ref().zip(self.checkpoint.class_names.as_ref());
+            let differ = names.is_some_and(|(here, then)| here != then);
+            differ.then(|| format!("has other classes than the training of --init {place}, or in another order"))
+        };
+        let difference = of_recipes
+            .or_else(|| width("features", job.features.dim(), self.feature_dim()))
+            .or_else(|| width("outputs", job.outputs, self.outputs()))
+            .or_else(classes);
+        difference.map_or(Ok(()), |difference| {
+            let remedy = format!("convert its tables with --recipe {place}, or leave --init out");
+            Err(Error::Option(format!("{}: {difference}: {remedy}", job.dataset.path().display())))
+        })
     }
 
     /// Refuses a dataset whose features do not mean what those of the training did, where both are from tables, and notes where its edges

@@ -1,6 +1,7 @@
 //! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -9,6 +10,7 @@ use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::config::Parallelism;
+use crate::infer::Trained;
 use crate::job::options::RunOptions;
 use crate::job::partition;
 use crate::job::{Artifacts, Job};
@@ -51,6 +53,8 @@ pub struct Run<'a> {
     pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
+    /// Model that it starts from where it resumes none.
+    pub init: Option<Trained>,
     /// Is told how far it is.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
@@ -129,6 +133,8 @@ pub fn with_run<R>(
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = resume_from(&job, &inputs, progress)?;
+    let init = options.init.as_ref().filter(|_| resume.is_none());
+    let init = init.map(|folder| starting_model(folder, &job, progress)).transpose()?;
     if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
         let (size, available) = (config.batch_size, job.train.len());
         progress.note(&format!(
@@ -190,6 +196,7 @@ pub fn with_run<R>(
         caches: caches.as_ref(),
         reads_disk,
         resume,
+        init,
         progress,
         logs: Mutex::new(logs),
     };
@@ -214,10 +221,24 @@ fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
     Ok(())
 }
 
+/// The model in `folder`, which fits `job`.
+fn starting_model(folder: &Path, job: &Job<'_>, progress: &dyn Progress) -> Result<Trained> {
+    let trained = Trained::open(folder, None)?;
+    trained.check_start(job)?;
+    let (path, epochs) = (trained.path().display(), trained.epochs());
+    progress.note(&format!("starts from the parameters of {path}, after epoch {epochs} of its run"));
+    Ok(trained)
+}
+
 /// The checkpoint to go on after, if there is one.
 fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
     let options = job.options;
     let resume = match (&options.checkpoint, options.resume) {
+        (Some(folder), _) if checkpoint::newest(&folder.join("checkpoint")).is_some() => {
+            let (place, inner) = (folder.display(), folder.join("checkpoint"));
+            let problem = format!("is the folder of a run: name {}, where its checkpoints are", inner.display());
+            return Err(Error::Option(format!("--checkpoint {place}: {problem}")));
+        }
         (Some(folder), true) => checkpoint::find(folder, job, inputs, progress)?,
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
@@ -226,7 +247,7 @@ fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Resul
     if let Some(folder) = options.checkpoint.as_deref().filter(|_| options.leads()) {
         checkpoint::check_writable(folder)?;
         if options.resume && resume.is_none() {
-            progress.note(&format!("--resume: no checkpoint in {} yet: starts from the beginning", folder.display()));
+            progress.note(&format!("no checkpoint in {} yet: starts from the beginning", folder.display()));
         }
     }
     Ok(resume)

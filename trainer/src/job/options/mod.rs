@@ -31,6 +31,8 @@ pub struct RunOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue after the newest checkpoint there.
     pub resume: bool,
+    /// Checkpoint, or folder of a run's, whose parameters a run starts from that continues none.
+    pub init: Option<PathBuf>,
     /// JSONL file with one line an epoch, and those of `log_every`.
     pub log: Option<PathBuf>,
     /// Folder for TensorBoard's event files.

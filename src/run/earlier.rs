@@ -1,0 +1,95 @@
+//! `gsplit run --from RUN`: the model and the recipe of an earlier run, to start from.
+
+use std::path::{Path, PathBuf};
+
+use gsplit::ui::{as_text, in_run, usage};
+use gsplit_preprocess::convert::ConvertOptions;
+use gsplit_store::as_argument;
+use gsplit_trainer::{TrainConfig, Trained};
+use serde_json::Value;
+
+use super::chosen::has;
+
+/// An earlier run.
+pub struct Earlier {
+    /// Its checkpoint, as an argument.
+    path: String,
+    trained: Trained,
+}
+
+impl Earlier {
+    /// Opens the run in `folder`, or the checkpoint there.
+    ///
+    /// # Errors
+    /// Of usage, where none is there.
+    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        let inner: PathBuf = folder.join("checkpoint");
+        let folder = if inner.is_dir() { inner } else { folder.to_path_buf() };
+        let trained = Trained::open(&folder, None).map_err(|error| match error {
+            gsplit_trainer::Error::Option(problem) => usage(problem.replacen("--checkpoint", "--from", 1)),
+            other => other.into(),
+        })?;
+        Ok(Self { path: as_text("--from", &as_argument(&folder))?.to_string(), trained })
+    }
+
+    /// Options of convert by which tables are read as the run read its own.
+    ///
+    /// # Errors
+    /// Of usage, where `given` says otherwise.
+    pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
+        let table = &given.read.node_table;
+        let has_features = self.trained.recipe().is_some_and(|recipe| !recipe.features.is_empty());
+        if given.read.nodes.is_none() || !has_features || table.recipe.is_some() {
+            return Ok(Vec::new());
+        }
+        let others = [
+            ("--feature-columns", table.feature_columns.is_some()),
+            ("--encode", table.encode.is_some()),
+            ("--scale", table.scale.is_some()),
+        ];
+        if let Some((option, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(usage(format!(
+                "{option}: --from takes the columns and scales of {}: leave one of the two out",
+                self.path
+            )));
+        }
+        Ok(vec![format!("--recipe={}", self.path)])
+    }
+
+    /// Options of train that its model needs, where `given` leaves them open.
+    pub fn of_train(&self, given: &[String]) -> Vec<String> {
+        let mut options = self.trained.shape();
+        options.extend(self.trained.config().options().into_iter().filter(|(flag, _)| flag == "fanouts"));
+        if !self.trained.config().task.is_link() {
+            options.remove("scorer");
+        }
+        let words =
+            options.into_iter().filter(|(flag, _)| !has(given, flag)).filter_map(|(flag, option)| match option.value {
+                Value::Null | Value::Bool(false) => None,
+                Value::Bool(true) => Some(format!("--{flag}")),
+                Value::String(text) => Some(format!("--{flag}={text}")),
+                value => Some(format!("--{flag}={value}")),
+            });
+        words.collect()
+    }
+
+    /// The option of train that starts from its model.
+    ///
+    /// # Errors
+    /// Of usage, where a model by `config` has other parameters.
+    pub fn init(&self, config: &TrainConfig) -> anyhow::Result<String> {
+        self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
+        Ok(format!("--init={}", self.path))
+    }
+
+    /// A note where scores of a random split flatter.
+    pub fn note(&self, draws_splits: bool) -> Option<String> {
+        draws_splits.then(|| {
+            format!(
+                "note: --from {}: unless the table has a split column, splits are drawn anew: the model has learned from vertices that are now in \
+                 valid and test, so that its scores flatter",
+                self.path
+            )
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! `gsplit run --fresh`: a new run that takes the place of an earlier one in the same folder.
+//!
+//! ```text
+//! OUT/.fresh/lock         held by the run
+//! OUT/.fresh/NAME/        the new run at work; NAME is that of OUT
+//! OUT/.fresh/finished/    the new run is whole; the earlier one steps aside, part after part
+//! OUT/.fresh/replaced/    parts of the earlier run
+//! OUT/.fresh/moving/      nothing of the earlier run is left in OUT; the new one moves in
+//! ```
+//!
+//! The earlier run stays as it is until the new one has succeeded. Then each step is a rename, and a run that is killed between two of them
+//! is completed by the next `gsplit run` with the same OUT. Files that gsplit did not make are never touched.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use gsplit_store::entries;
+use gsplit_store::staging::FolderLock;
+
+use super::steps::{RECORD, Record};
+
+/// Folder of the new run in that of the earlier one.
+const FOLDER: &str = ".fresh";
+/// Folders in it.
+const FINISHED: &str = "finished";
+const REPLACED: &str = "replaced";
+const MOVING: &str = "moving";
+
+/// Place of a new run.
+pub struct Fresh {
+    out: PathBuf,
+    /// Folder that the steps write to.
+    pub work: PathBuf,
+    _lock: FolderLock,
+}
+
+impl Fresh {
+    /// Prepares to replace the run in `out`, of which `earlier` is the record.
+    ///
+    /// # Errors
+    /// A file that gsplit did not make, where the new run would write one; another run at work.
+    pub fn begin(out: &Path, earlier: &Record) -> Result<Self> {
+        let foreign = names(out)?.into_iter().find(|name| earlier.is_foreign(name));
+        if let Some(name) = foreign {
+            let path = out.join(name);
+            bail!("{}: is there, and not of gsplit run: move it, or choose another --out", path.display());
+        }
+        let folder = out.join(FOLDER);
+        let lock = FolderLock::acquire(&folder)?;
+        // What a replacement that ended did not remove any more.
+        removed(&folder.join(REPLACED))?;
+        let real = out.canonicalize().map_err(gsplit_store::Error::io(out))?;
+        let name = real.file_name().unwrap_or(OsStr::new("run"));
+        Ok(Self { out: out.into(), work: folder.join(name), _lock: lock })
+    }
+
+    /// Removes what an unfinished run left.
+    pub fn restart(&self) -> Result<()> {
+        removed(&self.work)
+    }
+
+    /// Replaces the earlier run by the new one, which is whole.
+    pub fn finish(self) -> Result<()> {
+        renamed(&self.work, &self.out.join(FOLDER).join(FINISHED))?;
+        settle(&self.out)
+    }
+}
+
+/// Completes the replacement of the run in `out` by a new one, if one was whole when its process ended.
+pub fn complete(out: &Path) -> Result<()> {
+    let folder = out.join(FOLDER);
+    if folder.join(FINISHED).exists() || folder.join(MOVING).exists() {
+        let _lock = FolderLock::acquire(&folder)?;
+        settle(out)?;
+    }
+    Ok(())
+}
+
+/// Replaces the run in `out` by the one that is whole, from wherever that ended. The caller holds the lock.
+fn settle(out: &Path) -> Result<()> {
+    let place = |name: &str| out.join(FOLDER).join(name);
+    let (finished, replaced, moving) = (place(FINISHED), place(REPLACED), place(MOVING));
+    let kept = || {
+        let place = out.join(FOLDER);
+        format!(
+            "the new run is complete in {}, and nothing of the earlier one is lost: the next gsplit run to {} puts it in its place",
+            place.display(),
+            out.display()
+        )
+    };
+    if finished.exists() {
+        step_aside(out, &replaced).with_context(kept)?;
+        renamed(&finished, &moving)?;
+    }
+    if moving.exists() {
+        move_in(&moving, out).with_context(kept)?;
+        removed(&out.join(FOLDER))?;
+    }
+    Ok(())
+}
+
+/// Moves all that the run in `out` made into the folder `replaced`.
+fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
+    let Some(record) = Record::read(out)? else { return Ok(()) };
+    let checkpoint = Path::new("checkpoint");
+    let is_own = |name: &str| name.starts_with("epoch-") || name.starts_with('.') || ["best", "lock"].contains(&name);
+    let checkpoints = names(&out.join(checkpoint)).unwrap_or_default().into_iter().filter(|name| is_own(name));
+    let parts = names(out)?.into_iter().filter(|name| record.made(name) && name != "checkpoint");
+    let parts = checkpoints.map(|name| checkpoint.join(name)).chain(parts.map(PathBuf::from));
+    fs::create_dir_all(replaced.join(checkpoint)).map_err(gsplit_store::Error::io(replaced))?;
+    for part in parts.chain([PathBuf::from(RECORD)]) {
+        renamed(&out.join(&part), &replaced.join(&part))?;
+    }
+    // Files of the user's in it keep it there.
+    let _ = fs::remove_dir(out.join(checkpoint));
+    Ok(())
+}
+
+/// Moves the content of `from` into `to`, and that of folders that are there into these.
+fn move_in(from: &Path, to: &Path) -> Result<()> {
+    for name in names(from)? {
+        let (new, target) = (from.join(&name), to.join(&name));
+        match (new.is_dir() && target.is_dir(), fs::symlink_metadata(&target).is_ok()) {
+            (true, _) => move_in(&new, &target)?,
+            (false, true) => bail!("{}: is in the way of the new run: move it", target.display()),
+            (false, false) => renamed(&new, &target)?,
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let paths = entries(folder).map_err(gsplit_store::Error::io(folder))?;
+    Ok(paths.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+}
+
+/// Renames `from` to `to`; where `from` is missing that was done before.
+fn renamed(from: &Path, to: &Path) -> Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound || from.exists() => {
+            Err(gsplit_store::Error::io(to)(error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn removed(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(gsplit_store::Error::io(folder)(error).into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A folder of an earlier run, with files of the user's.
+    fn earlier(out: &Path) -> Record {
+        fs::create_dir_all(out.join("checkpoint/epoch-00002")).unwrap();
+        fs::create_dir_all(out.join("dataset")).unwrap();
+        for (name, text) in [
+            ("dataset/dataset.json", "old"),
+            ("checkpoint/epoch-00002/checkpoint.json", "old"),
+            ("checkpoint/notes.txt", "mine"),
+            ("predictions.parquet", "old"),
+            ("report.html", "old"),
+            ("thesis.tex", "mine"),
+            ("embeddings.parquet", "mine"),
+            (RECORD, r#"{"convert": [], "train": [], "infer": ["--out=o/predictions.parquet"], "report": ["o"]}"#),
+        ] {
+            fs::write(out.join(name), text).unwrap();
+        }
+        Record::read(out).unwrap().unwrap()
+    }
+
+    fn new_run(work: &Path) {
+        fs::create_dir_all(work.join("checkpoint/epoch-00001")).unwrap();
+        fs::create_dir_all(work.join("dataset")).unwrap();
+        for name in ["dataset/dataset.json", "checkpoint/epoch-00001/checkpoint.json", "predictions.parquet", RECORD] {
+            fs::write(work.join(name), "{}").unwrap();
+        }
+    }
+
+    fn check(out: &Path) {
+        let text = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_default();
+        for name in ["dataset/dataset.json", "checkpoint/epoch-00001/checkpoint.json", "predictions.parquet", RECORD] {
+            assert_eq!(text(name), "{}", "{name}");
+        }
+        for name in ["checkpoint/notes.txt", "thesis.tex", "embeddings.parquet"] {
+            assert_eq!(text(name), "mine", "{name}");
+        }
+        assert!(!out.join("checkpoint/epoch-00002").exists() && !out.join("report.html").exists());
+        assert!(!out.join(FOLDER).exists());
+    }
+
+    #[test]
+    fn a_new_run_replaces_what_the_earlier_made_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("nightly");
+        let record = earlier(&out);
+        let fresh = Fresh::begin(&out, &record).unwrap();
+        assert!(fresh.work.ends_with(".fresh/nightly"));
+        assert!(Fresh::begin(&out, &record).is_err(), "one run at a time");
+        new_run(&fresh.work);
+        assert_eq!(fs::read_to_string(out.join("predictions.parquet")).unwrap(), "old");
+        fresh.finish().unwrap();
+        check(&out);
+        complete(&out).unwrap();
+        check(&out);
+    }
+
+    #[test]
+    fn a_replacement_that_was_killed_anywhere_is_completed() {
+        // The parts of the earlier run that had stepped aside, and those of the new run that had moved in.
+        for (aside, moved) in [(1, None), (3, None), (5, Some(0)), (5, Some(1)), (5, Some(3))] {
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().join("nightly");
+            earlier(&out);
+            let place = |name: &str| out.join(FOLDER).join(name);
+            new_run(&place("finished"));
+            fs::create_dir_all(place("replaced/checkpoint")).unwrap();
+            let old = ["checkpoint/epoch-00002", "dataset", "predictions.parquet", "report.html", RECORD];
+            for part in &old[..aside] {
+                renamed(&out.join(part), &place("replaced").join(part)).unwrap();
+            }
+            if let Some(moved) = moved {
+                renamed(&place("finished"), &place("moving")).unwrap();
+                for part in &["dataset", "checkpoint/epoch-00001", "predictions.parquet"][..moved] {
+                    renamed(&place("moving").join(part), &out.join(part)).unwrap();
+                }
+            }
+            complete(&out).unwrap();
+            check(&out);
+        }
+    }
+
+    #[test]
+    fn what_gsplit_did_not_make_is_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("nightly");
+        let record = earlier(&out);
+        fs::write(out.join("training.jsonl"), "mine").unwrap();
+        assert!(Fresh::begin(&out, &record).is_ok(), "the training of the run made it");
+        let record: Record = serde_json::from_str(r#"{"convert": []}"#).unwrap();
+        let told = Fresh::begin(&out, &record).err().unwrap().to_string();
+        assert!(told.contains("is there, and not of gsplit run: move it, or choose another --out"), "{told}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The score of a run: how good the model of its best epoch is.
+
+use std::fmt;
+use std::path::Path;
+
+use gsplit_store::Baseline;
+use gsplit_trainer::{EpochReport, Trained};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::train::as_usage;
+
+/// Scores of the best epoch, next to those of a baseline that learns nothing.
+#[derive(Serialize)]
+pub struct Score {
+    epoch: u32,
+    metric: Option<String>,
+    valid: Option<f64>,
+    test: Option<f64>,
+    baseline: Option<Baseline>,
+}
+
+impl Score {
+    /// The score of the model in `checkpoint`, whose training printed `summary` if that was read; `None` where none was evaluated.
+    pub fn of(checkpoint: &Path, summary: Option<&Value>) -> anyhow::Result<Option<Self>> {
+        let trained = Trained::open(checkpoint, None).map_err(as_usage)?;
+        Ok(EpochReport::best(trained.history()).map(|best| {
+            let scores = trained.scores();
+            let of_summary = |key: &str| summary.map(|summary| &summary[key]).filter(|value| !value.is_null());
+            Self {
+                epoch: best.epoch,
+                metric: scores
+                    .map(|scores| scores.metric.clone())
+                    .or_else(|| Some(of_summary("metric")?.as_str()?.into())),
+                valid: best.valid,
+                test: best.test,
+                baseline: scores
+                    .and_then(|scores| scores.baseline.clone())
+                    .or_else(|| serde_json::from_value(of_summary("baseline")?.clone()).ok()),
+            }
+        }))
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
+        let metric = self.metric.as_deref().unwrap_or("score");
+        write!(f, "{metric}: valid {}, test {}", number(self.valid), number(self.test))?;
+        match &self.baseline {
+            Some(baseline) => write!(f, " ({}: test {})", baseline.name, number(baseline.test)),
+            None => Ok(()),
+        }
+    }
+}
