@@ -148,7 +148,8 @@ impl RowOrder {
                     let first = count(bytes)? as usize;
                     let vertices = &vertices[first..first + bytes.len() / row_bytes];
                     let mut row = 0;
-                    for run in vertices.chunk_by(|a, b| a.wrapping_add(1) == *b && *b != LEFT_OUT) {
+                    // Behind the largest number comes no vertex.
+                    for run in vertices.chunk_by(|a, b| a.checked_add(1) == Some(*b) && *b != LEFT_OUT) {
                         if run[0] == LEFT_OUT {
                             row += run.len();
                             continue;

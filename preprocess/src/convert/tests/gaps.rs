@@ -14,6 +14,16 @@ use crate::read::golden::npy;
 use crate::read::options::{Fill, LabelKind, MissingRows, OnDuplicate, Scale};
 
 #[test]
+fn the_row_behind_one_that_does_not_count_is_kept() {
+    let input = folder(EDGES, "f0,id\n900,10\n1,10\n2,20\n3,30\n4,40\n");
+    let mut options = options_of(&input);
+    (options.read.node_table.on_duplicate, options.read.node_table.scale) =
+        (Some(OnDuplicate::Last), Some(Scale::None));
+    let (_out, dataset, _) = converted(&input, &options);
+    assert_eq!(rows(&dataset).concat(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
 fn rows_that_do_not_count_take_no_part_in_scales() {
     let nodes = "f0,town,id\n1,a,10\n900,x,20\n3,b,20\n5,a,30\n7,b,40\n900,x,40\n";
     let input = folder(EDGES, nodes);
