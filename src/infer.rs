@@ -8,7 +8,7 @@ use std::time::Instant;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::staging::{Target, recover};
 use gsplit_store::{Checksum, Dataset, Progress, checksum_file};
-use gsplit_trainer::{InferConfig, Predict, Recommended, Trained, ids_beside, infer};
+use gsplit_trainer::{InferConfig, Recommended, Trained, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
@@ -20,13 +20,18 @@ use tables::NewTables;
 
 /// Predict with a trained model, for every vertex of a graph of any size
 ///
-/// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions and embeddings are
-/// written in the dataset's order with the original ids beside them: NAME.npy with NAME.ids.npy (NAME.ids.arrow where the
-/// ids were strings), or NAME.parquet with a column `id`, and `class_name` where the classes trained on have names. Finished layers that do not fit the memory lie on disk until the
-/// next is done. The dataset need not be the one the model was trained on, as long as its features mean the same: tables
-/// are best given as they are, with --nodes and --edges, and become a dataset as those of the training did.
-/// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
-/// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
+/// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions are written with the original
+/// ids, in the dataset's order. NAME.csv and NAME.parquet have the columns `id`, `class` and the probability of each class, as
+/// `probability_NAME`; of several classes per vertex a column of 0 and 1 for each, and its probability; of numbers `prediction`. NAME.npy
+/// has the classes by their numbers, and NAME.ids.npy the ids (NAME.ids.arrow where they were strings). Embeddings are .npy or .parquet.
+///
+/// The dataset need not be the one the model was trained on, as long as its features mean the same. New tables are given with --nodes and
+/// --edges, and are read as those of the training were. With --with DATASET the new vertices are joined to that graph, and predictions
+/// are those that old and new tables together would give. Scores are printed where the table has labels.
+///
+/// The bytes written do not depend on the number of threads or on --memory. Finished layers that do not fit the memory are on disk until
+/// the next one is done. With --device cuda a GPU computes, or several, with the same results up to rounding; --memory is then the
+/// host's, and finished layers stay on the GPUs where they fit half of their free memory.
 ///
 /// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, where sources and
 /// targets are of two kinds (gsplit convert --bipartite), else all vertices; those that the source has a link to are left out.
@@ -35,7 +40,8 @@ use tables::NewTables;
 Examples:
   gsplit infer products --checkpoint runs/split --out classes.parquet
   gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
-  gsplit infer --nodes new.csv --edges new_edges.csv --checkpoint run/checkpoint --out scores.parquet
+  gsplit infer --nodes new.csv --edges new_edges.csv --with run --checkpoint run/checkpoint --out scores.csv
+  gsplit infer --nodes others.csv --edges other_edges.csv --checkpoint run/checkpoint --out scores.parquet
   gsplit infer products --checkpoint runs/split --epoch last --split valid
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
   gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
@@ -61,15 +67,15 @@ pub struct Args {
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let started = Instant::now();
-    let out = args.config.out.as_ref().or(args.config.embeddings.as_ref());
-    let out = out.cloned().unwrap_or_else(|| std::env::temp_dir().join("gsplit-infer"));
+    args.config.check_names().map_err(as_usage)?;
     let converted = match &args.dataset {
         Some(_) => None,
-        None => args.tables.convert(&args.config.checkpoint, &out, args.memory, ui)?,
+        None => args.tables.convert(&args.config, args.memory, ui)?,
     };
+    args.config.rows = converted.as_ref().map(|converted| converted.rows.clone());
     let opened = args.dataset.as_ref().map(Dataset::open).transpose()?;
     let Some(dataset) = opened.as_ref().or(converted.as_ref().map(|converted| &converted.dataset)) else {
-        return Err(usage("DATASET, or --nodes and --edges: name what to infer on"));
+        return Err(usage("name what to infer on: DATASET, or --nodes TABLE"));
     };
     let targets = targets(&args.config, dataset);
     recover(&targets)?;
@@ -101,10 +107,11 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
         if summary.best { ", the best so far on the valid split" } else { "" },
         if summary.spilled { ", layers on disk" } else { "" },
     ));
-    for (split, score) in &summary.scores {
+    let splits = summary.scores.iter().map(|(split, score)| (split.name(), *score));
+    for (name, score) in splits.chain(summary.all.map(|score| ("all", Some(score)))) {
         let metric = summary.metric.map(|metric| metric.to_string()).unwrap_or_default();
         let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
-        ui.say(format_args!("  {:<6} {metric} {score}", split.name()));
+        ui.say(format_args!("  {name:<6} {metric} {score}"));
     }
     if let Some(Recommended { sources, without, rows }) = summary.recommendations {
         ui.say(format_args!("  {rows} recommendations for {} sources", sources - without));
@@ -115,9 +122,8 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
             ui.say(format_args!("{what}: {}", file.display()));
         }
     }
-    let is_parquet = args.config.out.as_ref().is_some_and(|out| out.extension().is_some_and(|end| end == "parquet"));
-    let has_names = is_parquet && !summary.multi_label && args.config.predict.unwrap_or_default() == Predict::Class;
-    if let Some(names) = summary.class_names.as_ref().filter(|_| args.config.out.is_some() && !has_names) {
+    let is_array = args.config.out.as_ref().is_some_and(|out| out.extension().is_some_and(|end| end == "npy"));
+    if let Some(names) = summary.class_names.as_ref().filter(|_| is_array) {
         ui.say(format_args!("  classes by number: {}", numbered_classes(names)));
     }
     if summary.scores.iter().any(|(_, score)| score.is_some_and(f64::is_nan)) {
@@ -154,9 +160,9 @@ fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> 
     if let Some(fields) = manifest.as_object_mut() {
         fields.retain(|name, _| name != "name" && name != "provenance");
     }
-    let InferConfig { split, top, with_known, predict, device, gpus, dtype, .. } = config;
+    let InferConfig { split, rows, top, with_known, predict, device, gpus, dtype, .. } = config;
     let files = [&config.out, &config.embeddings].map(|file| file.as_ref().map(std::path::absolute));
-    let options = format!("{:?}", (split, top, with_known, predict, device, gpus, dtype, files));
+    let options = format!("{:?}", (split, rows, top, with_known, predict, device, gpus, dtype, files));
     let version = env!("CARGO_PKG_VERSION");
     Ok(Checksum::of(format!("{version} {model:?} {sources:?} {manifest} {options}").as_bytes()))
 }
@@ -169,9 +175,7 @@ fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     if let Some(dataset) = &args.dataset {
         outputs = outputs.reads("DATASET", dataset);
     }
-    if let Some([nodes, edges]) = args.tables.files() {
-        outputs = outputs.reads("--nodes", nodes).reads("--edges", edges);
-    }
+    outputs = args.tables.files().fold(outputs, |outputs, (option, path)| outputs.reads(option, path));
     outputs = config.sources.iter().fold(outputs, |outputs, sources| outputs.reads("--sources", sources));
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };

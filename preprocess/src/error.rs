@@ -36,6 +36,21 @@ pub enum Error {
         /// Expected, found, and what to do.
         problem: String,
     },
+    /// Vertices of the edges that the table of vertices does not list.
+    #[error(
+        "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass --missing-rows fill, or drop for a graph without them",
+        table.display()
+    )]
+    NoRow {
+        /// The table.
+        table: PathBuf,
+        /// How many have no row.
+        missing: usize,
+        /// Vertices in all.
+        vertices: u64,
+        /// The id of the first.
+        id: String,
+    },
     /// Edges that make no graph.
     #[error("{0}")]
     Graph(String),

@@ -1,25 +1,32 @@
-//! New tables to infer on: they become a dataset by the recipe that the model was trained with, which goes when the inference ends.
+//! New tables to infer on: they become a dataset by the recipe that the model was trained with, which is removed when the inference ends.
 
 use std::path::{Path, PathBuf};
 
+use clap::{Args as _, Command};
 use gsplit_preprocess::Error;
-use gsplit_preprocess::convert::{ConvertOptions, convert};
+use gsplit_preprocess::convert::{ConvertOptions, NewRows, Older, join};
 use gsplit_preprocess::memory::Memory;
-use gsplit_preprocess::read::options::{DateOrder, Fill, MissingRows, Unseen};
-use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, Progress, Recipe, dataset_target};
+use gsplit_preprocess::read::options::{DateOrder, Fill, MissingRows, OnDuplicate, Unseen};
+use gsplit_store::staging::PrivateFolder;
+use gsplit_store::{Dataset, Progress, Recipe, Stage, Unit};
+use gsplit_trainer::{InferConfig, JoinedModel, scratch_folder};
 
+use crate::train::as_usage;
 use gsplit::ui::usage;
 
 /// Tables in place of a dataset.
 #[derive(clap::Args)]
 pub struct NewTables {
     /// Table of new vertices, with the columns that the model was trained on, in any order; in place of DATASET
-    #[arg(long, value_name = "FILE", requires = "edges")]
+    #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
-    /// Table of the edges among them
+    /// With --nodes, the table of their edges [default: they have none]
     #[arg(long, value_name = "FILE", requires = "nodes")]
     edges: Option<PathBuf>,
+    /// With --nodes, the dataset, or the run with it, whose graph the new vertices are joined to: its vertices are their neighbours where --edges
+    /// says so. Ids are those of the tables that it was made from
+    #[arg(long, value_name = "DATASET", requires = "nodes")]
+    with: Option<PathBuf>,
     /// With --edges, the column with the vertex that an edge comes from [default: as in training]
     #[arg(long, value_name = "COLUMN", requires = "edges")]
     source_column: Option<String>,
@@ -35,7 +42,11 @@ pub struct NewTables {
     /// With --nodes, the order of day and month in dates [default: as in training, or found out]
     #[arg(long, value_name = "dmy|mdy", requires = "nodes")]
     date_order: Option<DateOrder>,
-    /// With --nodes, vertices of the edges that the table does not list: fill or drop them [default: refused]
+    /// With --nodes, the row that counts of several of a vertex: the first or the last; those of --with come first [default: refused]
+    #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]
+    on_duplicate: Option<OnDuplicate>,
+    /// With --nodes, vertices of the edges that have no row: fill gives them a row of missing values, drop leaves out their edges [default:
+    /// refused]
     #[arg(long, value_name = "fill|drop", hide_possible_values = true, requires = "nodes")]
     missing_rows: Option<MissingRows>,
 }
@@ -44,42 +55,45 @@ pub struct NewTables {
 pub struct Converted {
     /// The dataset.
     pub dataset: Dataset,
-    /// Its folder.
-    _staging: Staging,
+    /// The vertices of the rows of the table.
+    pub rows: Vec<u32>,
+    /// The folder around it.
+    _folder: PrivateFolder,
 }
 
 impl NewTables {
-    /// The tables, if they are given.
-    pub fn files(&self) -> Option<[&Path; 2]> {
-        Some([self.nodes.as_deref()?, self.edges.as_deref()?])
+    /// The files that are given, by their options.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [("--nodes", &self.nodes), ("--edges", &self.edges), ("--with", &self.with)];
+        all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
-    /// `error` about `dataset`, with the table of edges in its place where it is these tables'.
+    /// `error` about `dataset`, with a table in its place where it is made of these.
     pub fn named(&self, error: anyhow::Error, dataset: &Dataset) -> anyhow::Error {
         let (place, text) = (dataset.path().display().to_string(), error.to_string());
-        match &self.edges {
-            Some(edges) if text.contains(&place) => anyhow::anyhow!(text.replace(&place, &edges.display().to_string())),
+        match self.edges.as_ref().or(self.nodes.as_ref()) {
+            Some(table) if text.contains(&place) => anyhow::anyhow!(text.replace(&place, &table.display().to_string())),
             _ => error,
         }
     }
 
-    /// Converts them by the recipe of `checkpoint`, beside the output `out`.
+    /// Converts them by the recipe of the checkpoint, into a folder that nobody else can read.
     pub fn convert(
         &self,
-        checkpoint: &Path,
-        out: &Path,
+        config: &InferConfig,
         memory: Option<Memory>,
         progress: &dyn Progress,
     ) -> anyhow::Result<Option<Converted>> {
-        let (Some(nodes), Some(edges)) = (&self.nodes, &self.edges) else { return Ok(None) };
+        let Some(nodes) = &self.nodes else { return Ok(None) };
+        let checkpoint = &config.checkpoint;
+        let progress = &Remedies { shown: progress, checkpoint };
+        let older = self.with.as_deref().map(opened).transpose()?;
+        let model = JoinedModel::open(config, older.as_ref(), progress).map_err(as_usage)?;
         if Recipe::read(checkpoint)?.features.is_empty() {
             let problem = "the features of its training were no columns of a table: convert, and name the dataset";
             return Err(usage(format!("--nodes: {}: {problem}", checkpoint.display())));
         }
-        let name = out.file_name().unwrap_or_default().to_string_lossy();
-        let staging = Staging::begin(dataset_target(&out.with_file_name(format!(".{name}.tables"))), false)?;
-        let folder = staging.file();
-        std::fs::create_dir_all(&folder).map_err(gsplit_store::Error::io(&folder))?;
+        let folder = PrivateFolder::begin(&scratch_folder(config)?)?;
         let mut options = ConvertOptions::default();
         options.read.nodes = Some(nodes.clone());
         options.read.memory = memory;
@@ -88,12 +102,62 @@ impl NewTables {
         options.read.date_order = self.date_order;
         let table = &mut options.read.node_table;
         table.recipe = Some(checkpoint.to_path_buf());
-        (table.unseen, table.fill, table.missing_rows) = (self.unseen, self.fill, self.missing_rows);
-        let converted = convert(edges, &folder.join(&*name), &options, false, progress);
-        let (dataset, _) = converted.map_err(|error| match error {
-            Error::Option(problem) => usage(problem),
-            error => error.into(),
+        (table.unseen, table.fill) = (self.unseen, self.fill);
+        (table.missing_rows, table.on_duplicate) = (self.missing_rows, self.on_duplicate);
+        let out = folder.path().join(nodes.file_name().unwrap_or_default());
+        let columns: Vec<&str> = model.edge_columns.iter().map(String::as_str).collect();
+        let older = older.as_ref().map(|dataset| Older { dataset, layers: model.layers, edge_columns: &columns });
+        let joined = join(&NewRows { edges: self.edges.as_deref(), older }, &out, &options, progress);
+        let (dataset, rows) = joined.map_err(|error| match error {
+            Error::Option(problem) => usage(progress.runnable(&problem)),
+            Error::NoRow { table, missing, vertices, id } => anyhow::anyhow!(
+                "{}: {missing} of {vertices} vertices have edges and no row, for example {id}: pass --with DATASET if their rows are in the tables of \
+                 another dataset, --missing-rows drop to leave out their edges, or --missing-rows fill for rows of missing values",
+                table.display()
+            ),
+            error => anyhow::anyhow!(progress.runnable(&error.to_string())),
         })?;
-        Ok(Some(Converted { dataset, _staging: staging }))
+        Ok(Some(Converted { dataset, rows, _folder: folder }))
+    }
+}
+
+/// The dataset in `folder`, or in the folder of the run that it is.
+fn opened(folder: &Path) -> anyhow::Result<Dataset> {
+    let of_run = folder.join("dataset");
+    let is_run = !folder.join("dataset.json").exists() && of_run.join("dataset.json").exists();
+    Ok(Dataset::open(if is_run { &of_run } else { folder })?)
+}
+
+/// Messages of a conversion, whose options `gsplit infer` does not all have.
+struct Remedies<'a> {
+    shown: &'a dyn Progress,
+    checkpoint: &'a Path,
+}
+
+impl Remedies<'_> {
+    /// `text`, and what to do with the options in it that `gsplit infer` does not have.
+    fn runnable(&self, text: &str) -> String {
+        let own = super::Args::augment_args(Command::new("infer"));
+        let is_own = |name: &str| own.get_arguments().any(|argument| argument.get_long() == Some(name));
+        let word = |text: &str| text.chars().take_while(|&c| c.is_ascii_lowercase() || c == '-').collect::<String>();
+        let mut others: Vec<String> =
+            text.split("--").skip(1).map(word).filter(|name| !name.is_empty() && !is_own(name)).collect();
+        others.dedup();
+        if others.is_empty() {
+            return text.to_string();
+        }
+        let names = others.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ");
+        let checkpoint = self.checkpoint.display();
+        format!("{text} (for {names}: gsplit convert --recipe {checkpoint}, and infer on that dataset)")
+    }
+}
+
+impl Progress for Remedies<'_> {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        self.shown.stage(name, total, unit)
+    }
+
+    fn note(&self, line: &str) {
+        self.shown.note(&self.runnable(line));
     }
 }

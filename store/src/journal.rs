@@ -67,7 +67,7 @@ pub(crate) struct Staged {
 
 impl Staged {
     pub(crate) fn into_manifest(self, name: String, provenance: Provenance) -> DatasetManifest {
-        DatasetManifest {
+        let mut manifest = DatasetManifest {
             name,
             num_vertices: self.num_vertices,
             num_edges: self.num_edges,
@@ -86,7 +86,12 @@ impl Staged {
             shard: self.shard,
             files: self.files,
             provenance,
+        };
+        let shape = manifest.label_shape();
+        if let Some(recipe) = &mut manifest.recipe {
+            recipe.label_shape = shape.or(recipe.label_shape);
         }
+        manifest
     }
 }
 

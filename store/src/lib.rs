@@ -108,7 +108,7 @@ pub use placement::{
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
-pub use recipe::{EdgeRecipe, FeatureEncoding, FeatureRecipe, LeftOut, OTHER, Recipe};
+pub use recipe::{EdgeRecipe, FeatureEncoding, FeatureRecipe, LabelShape, LeftOut, OTHER, Recipe};
 pub use rows::RowIndex;
 pub use scores::{Baseline, ClassScores, Confused, ModelScores, SplitScores};
 pub use shard::{Cut, ShardInfo, columns_of};

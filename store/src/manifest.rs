@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::npy::numeric_bytes;
-use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Recipe, Result, ShardInfo, SourceFile};
+use crate::{Error, FeatureDtype, Files, LabelShape, LinkInfo, Narrowing, Recipe, Result, ShardInfo, SourceFile};
 
 /// Set of vertices that a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -153,6 +153,15 @@ pub struct FeatureInfo {
 }
 
 impl DatasetManifest {
+    /// The shape of the labels, if there are labels.
+    pub fn label_shape(&self) -> Option<LabelShape> {
+        match self.num_classes {
+            Some(classes) if self.multi_label => Some(LabelShape::Classes(classes)),
+            Some(classes) => Some(LabelShape::Class(classes)),
+            None => self.numeric_label.then_some(LabelShape::Number),
+        }
+    }
+
     /// The splits that there are.
     pub fn splits(&self) -> Vec<Split> {
         Split::ALL.into_iter().filter(|split| self.files.contains_key(&split.file())).collect()

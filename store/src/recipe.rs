@@ -25,6 +25,9 @@ pub struct Recipe {
     /// Names of the classes in their order, where the dataset has names for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Shape of the labels, which a new table need not show: it may lack a class, or have whole numbers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_shape: Option<LabelShape>,
     /// Value of the label column that stands for no label, besides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
@@ -47,6 +50,18 @@ pub struct Recipe {
     pub left_out: Vec<LeftOut>,
     /// Treatment of the edges.
     pub edges: EdgeRecipe,
+}
+
+/// Shape of the labels of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum LabelShape {
+    /// A vertex has one of this number of classes.
+    Class(u32),
+    /// A vertex has any of this number of classes.
+    Classes(u32),
+    /// A vertex has a number to learn.
+    Number,
 }
 
 /// One column of features.

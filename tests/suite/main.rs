@@ -19,6 +19,8 @@ mod first_run;
 #[cfg(feature = "train")]
 mod gpus;
 mod inspect;
+#[cfg(feature = "train")]
+mod joined;
 mod json;
 mod layering;
 mod markup;

@@ -72,7 +72,10 @@ pub use config::{
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
 pub use gsplit_store::Baseline;
-pub use infer::{ChosenEpoch, InferConfig, InferSummary, Predict, Recommended, Trained, Wanted, ids_beside, infer};
+pub use infer::{
+    ChosenEpoch, InferConfig, InferSummary, JoinedModel, Predict, Recommended, Trained, Wanted, ids_beside, infer,
+    scratch_folder,
+};
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};

@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Dataset, DatasetWriter, EdgeRecipe, Progress, Provenance, Recipe, SourceFile, Stamp};
+use gsplit_store::{Dataset, DatasetWriter, EdgeRecipe, LabelShape, Progress, Provenance, Recipe, SourceFile, Stamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::join::NewRows;
 use super::{ConvertOptions, direction, sources};
 use crate::csc::BuildOptions;
+use crate::export::ExportedLabels;
 pub use crate::read::detect::Format;
 use crate::read::detect::detect;
-use crate::read::listed::ListedEnds;
-use crate::read::options::{Fill, LabelKind, MissingRows, Scale};
+use crate::read::listed::{ListedEnds, NoEdges};
+use crate::read::options::{Fill, LabelKind, MissingRows, NodeTableOptions, Scale};
 use crate::read::pick::pick;
-use crate::read::raw::Raw;
+use crate::read::raw::{Ids, Raw};
 use crate::read::scaled::Scaled;
+use crate::read::table::choice::IdKind;
 use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
@@ -84,6 +87,11 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
         read.node_table = read.node_table.beside_features();
     }
     read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
+    // gsplit's own exports: the labels that they were made from come back.
+    let NodeTableOptions { label_column, label_kind, unlabelled, recipe, .. } = &read.node_table;
+    let are_open = label_column.is_none() && label_kind.is_none() && unlabelled.is_none() && recipe.is_none();
+    let exported = if are_open && read.nodes.is_none() { ExportedLabels::recorded(path) } else { None };
+    read.node_table.label_shape = exported.as_ref().map(|labels| labels.label_shape);
     let mut raw = read::open(path, format, &read, !read.node_table.draws_splits, progress)?;
     if let Some(nodes) = &read.nodes {
         read::attach_nodes(nodes, &mut raw, &read, progress)?;
@@ -92,7 +100,16 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
         let (scale, fill) = (read.node_table.scale.unwrap_or(Scale::None), read.node_table.fill);
         raw.features = raw.features.map(|rows| Scaled::of(rows, scale, fill, progress)).transpose()?;
     }
-    raw.numeric_label |= read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some();
+    if let Some(labels) = exported.filter(|_| raw.labels.is_some()) {
+        raw.label_shape = Some(labels.label_shape);
+        if let Some(recipe) = &mut raw.recipe {
+            recipe.classes = labels.class_names.clone().unwrap_or_default();
+        }
+        raw.class_names = labels.class_names;
+    }
+    if read.node_table.label_kind == Some(LabelKind::Number) && raw.labels.is_some() {
+        raw.label_shape = Some(LabelShape::Number);
+    }
     if read.node_table.missing_rows == Some(MissingRows::Drop)
         && let Some(table) = &raw.node_ids
     {
@@ -112,15 +129,15 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
 }
 
 /// `options` for the graph at `path`, completed by its recipe: the order of dates, missing values, and the columns of a table of edges.
-fn as_trained(path: &Path, options: &ConvertOptions) -> Result<ConvertOptions> {
+fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOptions> {
     let mut options = options.clone();
     let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
     let Recipe { edges, dates, na, .. } = Recipe::read(folder)?;
-    let format = options.format.map_or_else(|| detect(path, options.read.text()), Ok);
+    let format = path.map(|path| options.format.map_or_else(|| detect(path, options.read.text()), Ok));
     let read = &mut options.read;
     read.date_order = read.date_order.or_else(|| dates?.parse().ok());
     read.node_table.na = read.node_table.na.take().or_else(|| Some(na).filter(|na| !na.is_empty()));
-    if format.is_ok_and(is_table) {
+    if format.is_some_and(|format| format.is_ok_and(is_table)) {
         if read.source_column.is_none() && read.target_column.is_none() {
             (read.source_column, read.target_column) = (edges.source_column, edges.target_column);
         }
@@ -183,12 +200,57 @@ impl Input {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split-name and --random-split exclude each other".into()));
         }
-        let mut options = as_trained(path, options)?;
+        let options = as_trained(Some(path), options)?;
         read::refuse_address(path)?;
         options.read.nodes.as_deref().map_or(Ok(()), read::refuse_address)?;
         let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let (format, mut raw) = open_graph(path, &options, progress)?;
+        let (format, raw) = open_graph(path, &options, progress)?;
+        Self::built(path, format, raw, options, progress)
+    }
+
+    /// Opens `new` rows: their tables, joined to an older dataset where there is one.
+    pub fn of_rows(new: &NewRows<'_>, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
+        let mut options = options.clone();
+        let nodes = &options.read.nodes.clone().unwrap_or_default();
+        // Vertices without a row are looked for in the dataset first.
+        let missing_rows = options.read.node_table.missing_rows;
+        if let Some(older) = &new.older {
+            options.read.node_table.missing_rows = None;
+            let has_strings = older.dataset.manifest().string_ids;
+            options.read.id_type = Some(if has_strings { IdKind::Text } else { IdKind::Number });
+            options.feature_dtype = older.dataset.features()?.dtype();
+        }
+        let mut input = match new.edges {
+            Some(edges) => Self::open(edges, &options, progress)?,
+            None => {
+                let (options, path) = (as_trained(None, &options)?, read::named(nodes));
+                let (read, memory) = (&options.read, options.budget());
+                let table = read::nodes(&path, None, &read.node_table, read.text(), memory, progress)?;
+                let mut raw = Raw::of(NoEdges::new(table.ids.has_string_ids()), Ids::Sparse, Vec::new());
+                table.attach(&mut raw)?;
+                Self::built(&path, Format::Csv, raw, options, progress)?
+            }
+        };
+        // Predictions need no further numbers.
+        input.raw.columns.clear();
+        input.options.read.node_table.missing_rows = missing_rows;
+        if let Some(older) = &new.older {
+            let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
+            let edges = new.edges.unwrap_or(nodes);
+            input.raw = older.join(input.raw, edges, &input.options, symmetrise, progress)?;
+        }
+        Ok(input)
+    }
+
+    /// The input of `raw`, with the treatment of its edges.
+    fn built(
+        path: &Path,
+        format: Format,
+        mut raw: Raw,
+        mut options: ConvertOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let mut build = build_of(path, format, &raw, &options, progress)?;
         build.sum_weights |= options.read.edge_weights.is_some() && !build.keep_duplicates;
         if let Some(recipe) = &mut raw.recipe {

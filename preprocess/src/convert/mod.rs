@@ -8,6 +8,7 @@
 mod direction;
 mod features;
 mod input;
+mod join;
 mod links;
 mod nodes;
 mod plan;
@@ -35,6 +36,7 @@ use crate::read::raw::Raw;
 use crate::{Error, Result};
 pub use input::Format;
 use input::Input;
+pub use join::{NewRows, Older, join};
 pub use plan::{Plan, PlannedStage, plan};
 pub use random_split::RandomSplit;
 
@@ -161,7 +163,7 @@ fn convert_as_given(
         }
         Err(error) => {
             // Stages of what is refused are of no use: another input, or other options, begin anew.
-            if matches!(error, Error::Input { .. } | Error::Graph(_) | Error::Option(_)) {
+            if matches!(error, Error::Input { .. } | Error::NoRow { .. } | Error::Graph(_) | Error::Option(_)) {
                 writer.discard();
             }
             Err(error)

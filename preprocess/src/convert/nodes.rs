@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use gsplit_store::{DatasetWriter, Progress, Split};
+use gsplit_store::{DatasetWriter, LabelShape, Progress, Split};
 
 use super::ConvertOptions;
 use super::rows::RowOrder;
 use crate::csc::IdMap;
+use crate::read::options::Unseen;
 use crate::read::raw::{Column, Raw, numbers};
 use crate::read::text::field::class;
 use crate::{Error, Result};
@@ -20,29 +21,46 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     order.say(progress);
-    let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
+    let rows = OrderedRows { order: &order, n, taken_over: raw.rows_taken_over, scratch: &scratch, progress };
     let mut labelled = None;
     // Vertices to infer on need neither.
     let is_new = options.read.node_table.recipe.is_some();
     match &raw.labels {
-        Some(column) if raw.numeric_label => labelled = Some(write_numbers(column.as_ref(), &rows, writer)?),
-        Some(column) if column.width() == 1 => {
-            let labels = write_labels(column.as_ref(), &rows, writer)?;
+        Some(column) if raw.label_shape == Some(LabelShape::Number) => {
+            labelled = Some(write_numbers(column.as_ref(), &rows, writer)?);
+        }
+        Some(column) if column.width() == 1 && !matches!(raw.label_shape, Some(LabelShape::Classes(_))) => {
+            let takes_unseen = options.read.node_table.unseen == Some(Unseen::Other);
+            let labels = class_of_each(column.as_ref(), raw.label_shape, takes_unseen, &rows)?;
             // Vertices to infer on need not be of every class.
             if !is_new {
                 note_empty_classes(&labels, raw.class_names.as_deref(), progress);
             }
             labelled = Some(labels);
         }
-        Some(column) => match one_hot(column.as_ref(), &rows)? {
+        Some(column) => match one_hot(column.as_ref(), raw.label_shape, &rows)? {
             Some(labels) => {
-                progress.decide("labels: each row has a single one: a class a vertex");
-                writer.add_labels(&labels)?;
+                if raw.label_shape.is_none() {
+                    progress.decide("labels: each row has a single one: a class a vertex");
+                }
                 labelled = Some(labels);
             }
-            None => write_multi_labels(column.as_ref(), &rows, writer)?,
+            None => write_multi_labels(column.as_ref(), raw.label_shape, &rows, writer)?,
         },
         None => {}
+    }
+    let classes = labelled.as_deref().filter(|_| raw.label_shape != Some(LabelShape::Number));
+    if let Some(labels) = classes {
+        let mut out = writer.label_writer()?;
+        out.push(labels)?;
+        let unlabelled = labels.iter().filter(|&&label| label < 0).count() as u64;
+        note_unlabelled(unlabelled, &rows, writer);
+        let names = raw.class_names.as_ref().map_or(0, |names| names.len() as u32);
+        let count = match raw.label_shape {
+            Some(LabelShape::Class(count)) => count,
+            _ => names.max((out.largest() + 1) as u32),
+        };
+        writer.add_label_column(out, count)?;
     }
     if let Some(recipe) = &raw.recipe {
         writer.set_recipe(recipe);
@@ -58,7 +76,6 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     writer.set_vertex_weights(&raw.vertex_weights)?;
     let has_labels = raw.labels.is_some();
     let drawn = options.random_split.filter(|split| !split.is_auto || (raw.splits.is_none() && has_labels));
-    let classes = labelled.as_deref().filter(|_| !raw.numeric_label);
     if drawn.is_some_and(|split| split.is_auto) {
         let of_each = if classes.is_some() { " of each class" } else { "" };
         progress.decide(&format!(
@@ -95,6 +112,8 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
 struct OrderedRows<'a> {
     order: &'a RowOrder,
     n: u64,
+    /// Vertices that are taken over from a dataset, without labels.
+    taken_over: u64,
     scratch: &'a Path,
     progress: &'a dyn Progress,
 }
@@ -105,27 +124,46 @@ impl OrderedRows<'_> {
     }
 }
 
-/// Writes one class a vertex. Returns whether each is labelled, as a class or -1: 4 bytes a vertex.
-fn write_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
-    let mut labels: Vec<i32> = Vec::new();
+/// The class of each vertex, -1 for unlabelled: 4 bytes a vertex. A class that `shape` does not have is refused, or `takes_unseen`:
+/// then it counts as unlabelled.
+fn class_of_each(
+    column: &dyn Column,
+    shape: Option<LabelShape>,
+    takes_unseen: bool,
+    rows: &OrderedRows<'_>,
+) -> Result<Vec<i32>> {
+    let (mut labels, mut unseen): (Vec<i32>, u64) = (Vec::new(), 0);
     rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
-            let class = class(number, rows.n as usize);
-            labels.push(class.map_err(|problem| column.error(labels.len() as u64, 0, &problem))?);
+            let at = labels.len() as u64;
+            let class = class(number, rows.n as usize).map_err(|problem| column.error(at, 0, &problem))?;
+            let is_unseen = matches!(shape, Some(LabelShape::Class(classes)) if i64::from(class) >= i64::from(classes));
+            if is_unseen && !takes_unseen {
+                let problem = format!(
+                    "{class} is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of the table"
+                );
+                return Err(column.error(at, 0, &problem));
+            }
+            unseen += u64::from(is_unseen);
+            labels.push(if is_unseen { -1 } else { class });
         }
         Ok(())
     })?;
-    let unlabelled = labels.iter().filter(|&&label| label < 0).count() as u64;
-    note_unlabelled(unlabelled, rows, writer);
-    writer.add_labels(&labels)?;
+    if unseen > 0 {
+        let path = column.path().display();
+        rows.progress.decide(&format!(
+            "note: {path}: {unseen} rows are of classes that the recipe does not have: they count as unlabelled"
+        ));
+    }
     Ok(labels)
 }
 
 /// Counts the vertices without a label.
 fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
-    if unlabelled > 0 {
-        rows.progress.decide(&format!("labels: {unlabelled} of {} vertices are unlabelled", rows.n));
+    if unlabelled > rows.taken_over {
+        let (unlabelled, n) = (unlabelled - rows.taken_over, rows.n - rows.taken_over);
+        rows.progress.decide(&format!("labels: {unlabelled} of {n} vertices are unlabelled"));
     }
 }
 
@@ -185,17 +223,30 @@ fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datas
     Ok(labels.iter().map(|label| if label.is_nan() { -1 } else { 0 }).collect())
 }
 
-/// The class of each vertex, where every row of `column` is all zeros but for a single one.
-fn one_hot(column: &dyn Column, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32>>> {
-    let (width, mut at) = (column.width(), 0);
-    let (mut labels, mut class, mut is_one_hot) = (Vec::new(), None, true);
+/// The class of each vertex, where every row of `column` is all zeros but for a single one; where `shape` says that a vertex has one
+/// class, a row of zeros is unlabelled. `None`: the rows are sets of classes.
+fn one_hot(column: &dyn Column, shape: Option<LabelShape>, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32>>> {
+    let width = column.width();
+    let is_class = match shape {
+        Some(LabelShape::Class(classes)) => {
+            expect_width(column, classes)?;
+            true
+        }
+        Some(_) => return Ok(None),
+        None => false,
+    };
+    let (mut at, mut labels, mut class, mut is_one_hot) = (0, Vec::new(), None, true);
     let read = rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
             is_one_hot &= number == 0.0 || (number == 1.0 && class.is_none());
+            if is_class && !is_one_hot {
+                let problem = format!("label {number}: expected a single 1 among zeros, as in the recipe");
+                return Err(column.error(labels.len() as u64, at, &problem));
+            }
             class = if number == 1.0 { Some(at as i32) } else { class };
             at += 1;
             if at == width {
-                is_one_hot &= class.is_some();
+                is_one_hot &= is_class || class.is_some();
                 labels.push(class.take().unwrap_or(-1));
                 at = 0;
             }
@@ -203,13 +254,31 @@ fn one_hot(column: &dyn Column, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32
         // The rest need not be read.
         if is_one_hot { Ok(()) } else { Err(Error::Graph("labels of several classes".into())) }
     });
-    // Whoever writes them as sets of classes says what else is wrong.
-    if is_one_hot { read.map(|()| Some(labels)) } else { Ok(None) }
+    // The writer of sets of classes reports what else is wrong.
+    if is_one_hot || is_class { read.map(|()| Some(labels)) } else { Ok(None) }
+}
+
+/// Refuses rows of another width than a recipe has classes.
+fn expect_width(column: &dyn Column, classes: u32) -> Result<()> {
+    if column.width() == classes as usize {
+        return Ok(());
+    }
+    let problem =
+        format!("{} values for each vertex: expected {classes}, one for each class of the recipe", column.width());
+    Err(Error::input(column.path(), format!("{}: {problem}", column.name())))
 }
 
 /// Writes a set of classes a vertex: bit c of its row.
-fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<()> {
+fn write_multi_labels(
+    column: &dyn Column,
+    shape: Option<LabelShape>,
+    rows: &OrderedRows<'_>,
+    writer: &mut DatasetWriter,
+) -> Result<()> {
     let width = column.width();
+    if let Some(LabelShape::Classes(classes)) = shape {
+        expect_width(column, classes)?;
+    }
     let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
     let mut out = writer.multi_label_writer(classes)?;
     let (mut row, mut packed) = (0u64, vec![0u8; width.div_ceil(8)]);
@@ -234,8 +303,9 @@ fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut 
         }
         Ok(())
     })?;
-    if without > 0 {
-        rows.progress.decide(&format!("labels: {without} of {} vertices have no class", rows.n));
+    if without > rows.taken_over {
+        let (without, n) = (without - rows.taken_over, rows.n - rows.taken_over);
+        rows.progress.decide(&format!("labels: {without} of {n} vertices have no class"));
     }
     Ok(writer.add_multi_labels(out)?)
 }
@@ -254,7 +324,7 @@ fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]
     let mut found: [Vec<u32>; 3] = Default::default();
     for ((split, listed), vertices) in Split::ALL.into_iter().zip(splits).zip(&mut found) {
         for &id in listed {
-            let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);
+            let vertex = ids.find(id);
             let name = split.name();
             let vertex = vertex.ok_or_else(|| {
                 Error::Graph(format!("the {name} split names {}, which is no vertex", ids.unknown(id)))

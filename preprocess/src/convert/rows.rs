@@ -47,8 +47,7 @@ impl RowOrder {
         let mut vertices: Vec<u32> = Vec::new();
         for_each_batch(table.as_ref(), |batch| {
             for &id in &batch.sources {
-                let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < num_vertices);
-                vertices.push(vertex.ok_or_else(|| {
+                vertices.push(ids.find(id).ok_or_else(|| {
                     let place = table.place(vertices.len() as u64);
                     Error::input(path, format!("{place}: {} is no vertex of the graph", ids.unknown(id)))
                 })?);
@@ -86,12 +85,8 @@ impl RowOrder {
         }
         let missing: Vec<u32> = (0..num_vertices as u32).filter(|&vertex| row_of[vertex as usize].is_none()).collect();
         if let (Some(&vertex), None) = (missing.first(), options.missing_rows) {
-            let (count, id) = (missing.len(), ids.original(vertex));
-            let problem = format!(
-                "{count} of {num_vertices} vertices have edges and no row, for example {id}: pass --missing-rows fill, or drop for a graph \
-                 without them"
-            );
-            return Err(Error::input(path, problem));
+            let (table, id) = (path.to_path_buf(), ids.original(vertex));
+            return Err(Error::NoRow { table, missing: missing.len(), vertices: num_vertices, id });
         }
         let in_order = missing.is_empty() && vertices.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
         Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing, repeated } })

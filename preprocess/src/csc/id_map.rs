@@ -1,6 +1,8 @@
 //! From the ids of the input to the vertices of a dataset under construction.
 
-use gsplit_store::{DatasetWriter, Names};
+use std::ops::Range;
+
+use gsplit_store::{Column, Dataset, DatasetWriter, Names};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::table::IdTable;
@@ -8,8 +10,8 @@ use crate::Result;
 
 /// Map from ids of the input to vertices.
 pub enum IdMap {
-    /// Ids count the vertices, from this one.
-    Counted(u64),
+    /// Ids count the vertices.
+    Counted(Range<u64>),
     /// Ids were numbers and were compacted: 8 to 13 bytes a vertex.
     Compacted(IdTable),
     /// Ids were strings, known by their hashes: 16 to 25 bytes a vertex.
@@ -19,21 +21,38 @@ pub enum IdMap {
 impl IdMap {
     /// The map of the vertices in `dataset`, whose graph is written.
     pub fn of(dataset: &DatasetWriter) -> Result<Self> {
-        if let Some(ids) = dataset.listed_ids()? {
+        let counted = dataset.first_id()..dataset.first_id() + dataset.num_vertices();
+        Self::new(dataset.listed_ids()?, dataset.original_names()?, counted)
+    }
+
+    /// The map of the vertices of a finished dataset.
+    pub fn stored(dataset: &Dataset) -> Result<Self> {
+        let first = dataset.manifest().first_id;
+        Self::new(dataset.listed_ids()?, dataset.original_names()?, first..first + dataset.num_vertices() as u64)
+    }
+
+    fn new(listed: Option<Column<u64>>, names: Option<Names>, counted: Range<u64>) -> Result<Self> {
+        if let Some(ids) = listed {
             return Ok(Self::Compacted(IdTable::ascending(ids.to_vec())));
         }
-        if let Some(names) = dataset.original_names()? {
-            let pairs = names.iter().zip(0..).map(|(name, vertex)| Ok((xxh3_64(name?.as_bytes()), vertex)));
-            let table = IdTable::of(pairs.collect::<Result<_>>()?);
-            return Ok(Self::Named(table, names));
-        }
-        Ok(Self::Counted(dataset.first_id()))
+        let Some(names) = names else { return Ok(Self::Counted(counted)) };
+        let pairs = names.iter().zip(0..).map(|(name, vertex)| Ok((xxh3_64(name?.as_bytes()), vertex)));
+        Ok(Self::Named(IdTable::of(pairs.collect::<Result<_>>()?), names))
+    }
+
+    /// The id of `vertex`; of a string its hash.
+    pub fn id_of(&self, vertex: u32) -> Result<u64> {
+        Ok(match self {
+            Self::Counted(ids) => ids.start + u64::from(vertex),
+            Self::Compacted(table) => table.keys()[vertex as usize],
+            Self::Named(_, names) => xxh3_64(names.get(vertex)?.as_bytes()),
+        })
     }
 
     /// The vertex of `id` (of a string: its hash), if it is one.
     pub fn find(&self, id: u64) -> Option<u32> {
         match self {
-            Self::Counted(first) => u32::try_from(id.checked_sub(*first)?).ok(),
+            Self::Counted(ids) => ids.contains(&id).then(|| (id - ids.start) as u32),
             Self::Compacted(table) | Self::Named(table, _) => table.find(id),
         }
     }
@@ -41,7 +60,7 @@ impl IdMap {
     /// The id of `vertex`, for people.
     pub fn original(&self, vertex: u32) -> String {
         match self {
-            Self::Counted(first) => (first + u64::from(vertex)).to_string(),
+            Self::Counted(ids) => (ids.start + u64::from(vertex)).to_string(),
             Self::Compacted(table) => table.keys().get(vertex as usize).map_or_else(String::new, u64::to_string),
             Self::Named(_, names) => names.get(vertex).map_or_else(|_| String::new(), |name| format!("`{name}`")),
         }
@@ -51,7 +70,7 @@ impl IdMap {
     pub fn unknown(&self, id: u64) -> String {
         match self {
             Self::Named(..) => "an id".into(),
-            Self::Counted(first @ 1..) => format!("{id} (ids count from {first})"),
+            Self::Counted(Range { start: first @ 1.., .. }) => format!("{id} (ids count from {first})"),
             _ => id.to_string(),
         }
     }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::edges::{for_each_edge, pieces};
 use super::output::Target;
-use super::source::{Labels, Source};
+use super::source::{Labels, Source, f32_rows};
 use crate::{Error, Result};
 
 /// Edges, or values of rows, of one piece.
@@ -79,7 +79,8 @@ pub(super) fn write_features(
     let rows = (PIECE / table.dim()).max(1);
     let all: Vec<Range<usize>> = pieces(n, rows).collect();
     for window in all.chunks(2 * rayon::current_num_threads()) {
-        let values: Vec<Vec<f32>> = window.par_iter().map(|piece| source.feature_rows(table, piece.clone())).collect();
+        let values: Vec<Vec<f32>> =
+            window.par_iter().map(|piece| f32_rows(table, piece.start as u32..piece.end as u32)).collect();
         for values in values {
             out.push(&values)?;
             stage.advance((values.len() / table.dim()) as u64);

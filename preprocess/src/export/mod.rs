@@ -39,8 +39,10 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use output::ExportedLabels;
 use output::{Record, Target};
 use source::Source;
+pub(crate) use source::f32_rows;
 
 /// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]

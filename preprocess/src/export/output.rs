@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::staging::{self, Mark, Staging};
-use gsplit_store::{Checksum, Dataset, entries};
+use gsplit_store::{Checksum, Dataset, LabelShape, entries};
 use serde::{Deserialize, Serialize};
 
 use super::{ExportFormat, ExportOptions, Exported};
@@ -28,11 +28,31 @@ pub(super) struct Record {
     original_ids: bool,
     tool_version: String,
     num_vertices: u64,
+    /// Labels of the dataset, which arrays and tables do not tell in full.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    labels: Option<ExportedLabels>,
     /// Edges in the export; known, as are the fields below, when it is written.
     num_edges: u64,
     left_out: Vec<String>,
     /// Bytes of the files beside this one.
     bytes: u64,
+}
+
+/// Shape of the labels of an export, and the names of their classes where they have names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExportedLabels {
+    /// Their shape.
+    pub label_shape: LabelShape,
+    /// The names of the classes in their order.
+    pub class_names: Option<Vec<String>>,
+}
+
+impl ExportedLabels {
+    /// The labels that the record of the export in `folder` describes, if it is one with labels.
+    pub fn recorded(folder: &Path) -> Option<Self> {
+        let text = gsplit_store::read_file(folder.join(Mark::EXPORT.file)).ok()?;
+        serde_json::from_slice::<Record>(&text).ok()?.labels
+    }
 }
 
 impl Record {
@@ -46,6 +66,10 @@ impl Record {
             original_ids: options.original_ids,
             tool_version: env!("CARGO_PKG_VERSION").into(),
             num_vertices: dataset.num_vertices() as u64,
+            labels: dataset
+                .manifest()
+                .label_shape()
+                .map(|label_shape| ExportedLabels { label_shape, class_names: dataset.manifest().class_names.clone() }),
             num_edges: 0,
             left_out: Vec::new(),
             bytes: 0,

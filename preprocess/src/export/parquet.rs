@@ -3,7 +3,7 @@
 //! ```text
 //! edges/part-00000.parquet   src, dst int64 (with --original-ids the input's numbers or strings), and the edge columns
 //! nodes/part-00000.parquet   id int64, original_id where ids were changed, label int32 (null = unlabelled; several classes
-//!                            a vertex: a list of 0 and 1), class_name where classes have names, split (train, valid, test or null), feat, and the node columns
+//!                            a vertex: a list of 0 and 1), label_name where classes have names, split (train, valid, test or null), feat, and the node columns
 //! ```
 //!
 //! Rows are in the dataset's order. Features are widened to float32 lists; every vertex has a row of nodes, so isolated ones
@@ -34,7 +34,7 @@ use rayon::prelude::*;
 
 use super::edges::{for_each_edge, pieces};
 use super::output::Target;
-use super::source::{Labels, Original, Source, column_rows};
+use super::source::{Labels, Original, Source, column_rows, f32_rows};
 use super::{ExportOptions, Written};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ const BATCH_BYTES: usize = 1 << 22;
 const ROW_BYTES: usize = 64;
 
 /// Column of the names of classes.
-const CLASS_NAME: &str = "class_name";
+const LABEL_NAME: &str = "label_name";
 
 /// Named columns of some rows.
 type Columns = Vec<(String, ArrayRef)>;
@@ -142,7 +142,7 @@ fn open(path: &Path, columns: &Columns, group: usize, ids: &[&str]) -> Result<Ar
 }
 
 fn record_batch(columns: &Columns) -> Result<RecordBatch, ArrowError> {
-    let nullable = |name: &str| matches!(name, "label" | CLASS_NAME | "split");
+    let nullable = |name: &str| matches!(name, "label" | LABEL_NAME | "split");
     let fields = columns.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), nullable(name)));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     RecordBatch::try_new(schema, columns.iter().map(|(_, array)| array.clone()).collect())
@@ -201,7 +201,7 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
             columns.push(("label".into(), Arc::new(Int32Array::from_iter(classes))));
             if let Some(names) = source.class_names() {
                 let names = labels.iter().map(|&label| names.get(usize::try_from(label).ok()?));
-                columns.push((CLASS_NAME.into(), Arc::new(StringArray::from_iter(names))));
+                columns.push((LABEL_NAME.into(), Arc::new(StringArray::from_iter(names))));
             }
         }
         Some(Labels::Number(numbers)) => {
@@ -220,11 +220,11 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
         columns.push(("split".into(), Arc::new(StringArray::from_iter(names))));
     }
     if let Some(table) = &source.features {
-        let rows = source.feature_rows(table, range.clone());
+        let rows = f32_rows(table, vertices.clone());
         columns.push(("feat".into(), list(Arc::new(Float32Array::from(rows)), table.dim())?));
     }
     for (name, column) in &source.node_columns {
-        columns.push((free_name(name, &["id", CLASS_NAME, "split"]), column_array(column, range.clone())?));
+        columns.push((free_name(name, &["id", LABEL_NAME, "split"]), column_array(column, range.clone())?));
     }
     Ok(columns)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use gsplit_store::{
-    Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable,
+    Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable, LabelShape,
     MultiLabels, Names, OriginalIds, Split, Topology,
 };
 use half::{bf16, f16};
@@ -71,11 +71,11 @@ impl<'a> Source<'a> {
     /// Opens every part that the manifest names.
     pub fn open(dataset: &'a Dataset) -> Result<Self> {
         let manifest: &DatasetManifest = dataset.manifest();
-        let labels = match (manifest.num_classes, manifest.multi_label) {
-            (None, _) if manifest.numeric_label => Some(Labels::Number(dataset.numeric_labels()?)),
-            (None, _) => None,
-            (Some(_), false) => Some(Labels::Single(dataset.labels()?)),
-            (Some(_), true) => Some(Labels::Multi(dataset.multi_labels()?)),
+        let labels = match manifest.label_shape() {
+            None => None,
+            Some(LabelShape::Number) => Some(Labels::Number(dataset.numeric_labels()?)),
+            Some(LabelShape::Class(_)) => Some(Labels::Single(dataset.labels()?)),
+            Some(LabelShape::Classes(_)) => Some(Labels::Multi(dataset.multi_labels()?)),
         };
         let original = match (dataset.original_names()?, dataset.original_ids()?) {
             (Some(names), _) => Some(Original::Names(names)),
@@ -237,24 +237,23 @@ impl<'a> Source<'a> {
         }
         found
     }
+}
 
-    /// The feature rows of `range` as single precision, row after row.
-    pub fn feature_rows(&self, table: &FeatureTable, range: Range<usize>) -> Vec<f32> {
-        let mut rows = Vec::with_capacity(range.len() * table.dim());
-        for v in range {
-            let v = v as u32;
-            match table.dtype() {
-                FeatureDtype::F32 => rows.extend_from_slice(table.row::<f32>(v)),
-                FeatureDtype::F16 => rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32())),
-                FeatureDtype::Bf16 => rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32())),
-                FeatureDtype::I8 => {
-                    let scale = table.scale(v);
-                    rows.extend(table.row::<i8>(v).iter().map(|&value| scale * f32::from(value)));
-                }
+/// The feature rows of `vertices` as single precision, row after row.
+pub(crate) fn f32_rows(table: &FeatureTable, vertices: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
+    let mut rows = Vec::with_capacity(vertices.len() * table.dim());
+    for v in vertices {
+        match table.dtype() {
+            FeatureDtype::F32 => rows.extend_from_slice(table.row::<f32>(v)),
+            FeatureDtype::F16 => rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32())),
+            FeatureDtype::Bf16 => rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32())),
+            FeatureDtype::I8 => {
+                let scale = table.scale(v);
+                rows.extend(table.row::<i8>(v).iter().map(|&value| scale * f32::from(value)));
             }
         }
-        rows
     }
+    rows
 }
 
 /// Row-major values of a column's rows `range`.

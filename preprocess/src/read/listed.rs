@@ -1,4 +1,4 @@
-//! Edges whose two ends are among listed vertices: what is left of a graph where the others are dropped.
+//! Edges whose two ends are among listed vertices: what is left of a graph where the others are dropped; and none at all.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,6 +7,44 @@ use crate::Result;
 use crate::read::text::field::counted;
 
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
+
+/// A list without any edge, whose ids are strings or numbers.
+pub struct NoEdges {
+    has_string_ids: bool,
+}
+
+impl NoEdges {
+    /// A list without edges.
+    pub fn new(has_string_ids: bool) -> Self {
+        Self { has_string_ids }
+    }
+}
+
+impl EdgeSource for NoEdges {
+    fn rewind(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn next(&self, _piece: &mut Piece) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn parse(&self, _piece: &mut Piece, _batch: &mut EdgeBatch) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_string_ids(&self) -> bool {
+        self.has_string_ids
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(Estimate::default())
+    }
+
+    fn bytes_done(&self) -> u64 {
+        0
+    }
+}
 
 /// The edges of a graph between vertices that a table lists. In memory are their ids, about 16 bytes each.
 pub struct ListedEnds {

@@ -57,7 +57,7 @@ pub(crate) mod table;
 pub(crate) mod text;
 pub mod weights;
 
-pub use table::predicted_classes;
+pub use table::{nodes, predicted_classes};
 
 /// Refuses an address of the web in place of a path.
 pub fn refuse_address(path: &Path) -> Result<()> {
@@ -148,9 +148,8 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     let catalog = Catalog::at(path, memory, progress)?;
     match catalog.has_rows() {
         true => catalog.attach(raw, options.split.as_deref(), memory, progress),
-        false => {
-            table::nodes(path, raw.edges.as_ref(), &options.node_table, options.text(), memory, progress)?.attach(raw)
-        }
+        false => table::nodes(path, Some(raw.edges.as_ref()), &options.node_table, options.text(), memory, progress)?
+            .attach(raw),
     }
 }
 

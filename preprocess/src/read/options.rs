@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use gsplit_store::Recipe;
+use gsplit_store::{LabelShape, Recipe};
 use serde::{Serialize, Serializer};
 
 use super::detect::Format;
@@ -172,6 +172,10 @@ pub struct NodeTableOptions {
     #[arg(skip)]
     #[serde(skip)]
     pub draws_splits: bool,
+    /// Shape of the labels, where the record of an export says it.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub label_shape: Option<LabelShape>,
 }
 
 /// Kind of the label of a vertex.

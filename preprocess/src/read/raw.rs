@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Progress, Recipe};
+use gsplit_store::{LabelShape, Progress, Recipe};
 
 use super::arrays::folders::ogb::RawLinks;
 use super::bipartite::TwoKinds;
@@ -28,10 +28,12 @@ pub struct Raw {
     pub labels: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are places among them.
     pub class_names: Option<Vec<String>>,
-    /// Whether the labels are numbers to learn, NaN for unlabelled.
-    pub numeric_label: bool,
+    /// Shape of the labels, where an option, a recipe or the record of an export says it. Numbers to learn are NaN for unlabelled.
+    pub label_shape: Option<LabelShape>,
     /// Columns of the table of vertices, and what becomes of them.
     pub recipe: Option<Recipe>,
+    /// Rows at the start of the node columns that are taken over from a dataset, and not read from a table.
+    pub rows_taken_over: u64,
     /// Further numbers of every vertex.
     pub columns: Vec<Box<dyn Column>>,
     /// Names of those columns that weigh vertices.
@@ -85,8 +87,9 @@ impl Raw {
             features: None,
             labels: None,
             class_names: None,
-            numeric_label: false,
+            label_shape: None,
             recipe: None,
+            rows_taken_over: 0,
             columns: Vec::new(),
             vertex_weights: Vec::new(),
             splits: None,

@@ -38,6 +38,7 @@ use lock::LockedFolder;
 
 mod folder;
 mod lock;
+mod private;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ mod together;
 pub(crate) mod tree;
 
 pub use lock::FolderLock;
+pub use private::PrivateFolder;
 pub use target::{Mark, Target, artifact_around, make_folder};
 pub use together::{commit_all, recover};
 

@@ -12,9 +12,9 @@
 //! Cost: one pass over the edges for each layer, and one row read from memory or disk for each edge and chunk. Memory:
 //! a chunk's rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows
 //! of bf16 or f16, on GPUs), on each GPU if the rows lie on GPUs.
-//! Results do not depend on the number of workers and threads, nor on where the rows lie. A budget below a few hundred
-//! megabytes for each worker makes the chunks smaller, which may change the last bits: a layer chooses the cheaper
-//! order of its products by the shapes.
+//! Results do not depend on the number of workers and threads, on where the rows lie, or on the budget. A budget below a
+//! few hundred megabytes for each worker makes the chunks smaller; a layer chooses the cheaper order of its products and
+//! sums by a [`typical_chunk`], which is the same for every budget.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,10 +73,31 @@ pub fn least_room(model: &Model, features: usize, graph: &Graph<'_>, workers: u6
     (largest + 1).saturating_mul(row_of(widths.max().unwrap_or(0) as u64) * 2 * workers)
 }
 
+/// Counts of targets, sources and edges of the chunk that begins in the middle of `graph`, as large as chunks are in any memory.
+pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
+    let bounds = Bounds { graph: *graph, wanted: None, limit: Limit::Rows(u64::MAX) };
+    let vertices: Vec<u32> = bounds.chunk_at(bounds.count() / 2).map(|at| at as u32).collect();
+    if vertices.is_empty() {
+        return Ok([0; 3]);
+    }
+    let mut sampler = Sampler::default();
+    let all = in_edges(&mut sampler, graph, &vertices)?;
+    Ok([vertices.len(), sampler.mixed().len(), all.local.len()])
+}
+
+/// All in-edges of `frontier`; `sampler` then has the vertices at their ends.
+fn in_edges(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32]) -> Result<SampledCsc> {
+    let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledCsc::default());
+    sampler.start(frontier);
+    sampler.layer(graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
+    Ok(all)
+}
+
 /// A model over a whole graph.
 pub struct LayerWise<'a> {
     team: Team<'a>,
     graph: Graph<'a>,
+    typical: [usize; 3],
     room: Room<'a>,
     /// Bytes that the fullest GPU has, and how many workers share one, where the model is on GPUs.
     device: Option<(u64, u64)>,
@@ -102,7 +123,7 @@ impl<'a> LayerWise<'a> {
             let (least, most) = device.unwrap_or((bytes, workers));
             device = Some((bytes.min(least), workers.max(most)));
         }
-        Ok(Self { team, graph, room, device, stop })
+        Ok(Self { team, graph, typical: typical_chunk(&graph)?, room, device, stop })
     }
 
     /// The workers.
@@ -182,9 +203,9 @@ impl<'a> LayerWise<'a> {
         let mut above: Option<HiddenWriter<A>> = home.map(begin).transpose()?;
         let visit = visit.map(|visit| -> &mut Visit<'_> { visit });
         let chunks = Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);
-        let (graph, stop, below) = (self.graph, self.stop, below.as_ref());
+        let (graph, typical, stop, below) = (self.graph, self.typical, self.stop, below.as_ref());
         self.team.each(|model, source, failed| {
-            let worker = Worker { model, source, graph, layer, below, in_dim };
+            let worker = Worker { model, source, graph, typical, layer, below, in_dim };
             let mut sampler = Sampler::default();
             while !failed.load(Ordering::Relaxed) {
                 check_stop(stop)?;
@@ -280,6 +301,7 @@ struct Worker<'w, T: Cell> {
     model: &'w Model,
     source: &'w FeatureSource<'w>,
     graph: Graph<'w>,
+    typical: [usize; 3],
     layer: usize,
     below: Option<&'w HiddenReader<'w, T>>,
     /// Width of the rows below.
@@ -289,9 +311,7 @@ struct Worker<'w, T: Cell> {
 impl<T: Cell> Worker<'_, T> {
     /// The rows of `frontier`, at the model's place.
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
-        let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledCsc::default());
-        sampler.start(frontier);
-        sampler.layer(&self.graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
+        let all = in_edges(sampler, &self.graph, frontier)?;
         let vertices = sampler.mixed();
         let (place, input) = (self.model.place(), self.model.input());
         let rows = match self.below {
@@ -299,7 +319,7 @@ impl<T: Cell> Worker<'_, T> {
             None if self.source.is_read_in_place() && input.is_plain() => None,
             None => Some(self.source.rows(vertices, input, 0)?),
         };
-        let edges = LayerEdges::new(place, self.graph, all, vertices)?;
+        let edges = LayerEdges::new(place, self.graph, all, vertices)?.counted_as(self.typical);
         let stored = Rows::Stored { features: self.source.table(), vertices };
         self.model.infer_layer(self.layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
     }

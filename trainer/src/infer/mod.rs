@@ -2,6 +2,7 @@
 
 mod chunks;
 mod hidden;
+mod joined;
 mod layers;
 mod owned;
 mod recommend;
@@ -13,10 +14,11 @@ mod trained;
 
 pub use chunks::Chunk;
 pub use hidden::Hidden;
+pub use joined::JoinedModel;
 pub use layers::{LayerWise, Room, least_room};
 pub use owned::OwnedLayers;
 pub use recommend::Recommended;
-pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use run::{InferConfig, InferSummary, Predict, Wanted, infer, scratch_folder};
 pub use sampled::SampledInference;
 pub use table::ids_beside;
 pub use team::Team;

@@ -17,6 +17,7 @@ use gsplit_store::{RowIndex, Stage};
 
 use super::chunks::{Bounds, Limit};
 use super::hidden::{Cell, Hidden, HiddenWriter};
+use super::layers::typical_chunk;
 use crate::autograd::values;
 use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
@@ -36,6 +37,7 @@ pub struct OwnedLayers<'a> {
     model: &'a Model,
     source: &'a FeatureSource<'a>,
     graph: Graph<'a>,
+    typical: [usize; 3],
     owners: &'a [u16],
     comm: &'a dyn Communicator,
     /// Row of each own vertex.
@@ -61,7 +63,18 @@ impl<'a> OwnedLayers<'a> {
             (0..).zip(owners).filter(|&(_, &of)| usize::from(of) == comm.rank()).map(|(v, _)| v).collect();
         let index = RowIndex::new(owners.len(), &own).map_err(Error::Option)?;
         let sampler = BatchSampler::on_host(Sampler::default(), graph, model.place());
-        Ok(Self { model, source, graph, owners, comm, index, num_own: own.len(), sampler, stop })
+        Ok(Self {
+            model,
+            source,
+            graph,
+            typical: typical_chunk(&graph)?,
+            owners,
+            comm,
+            index,
+            num_own: own.len(),
+            sampler,
+            stop,
+        })
     }
 
     /// Runs all layers; `visit` is shown the rows of the last, of the own vertices among `wanted`, ascending, which is the same on all
@@ -124,7 +137,7 @@ impl<'a> OwnedLayers<'a> {
             };
             let rows = sampled.exchange.forward_at(place, comm, Some(rows), dim)?;
             if !own.is_empty() {
-                let edges = LayerEdges::made(self.graph, None, sampled.edges, sampled.read);
+                let edges = LayerEdges::made(self.graph, None, sampled.edges, sampled.read).counted_as(self.typical);
                 keep(&own, &model.infer_layer(layer, &edges, Rows::Hidden(&rows))?)?;
             }
             stage.advance(chunk.len() as u64);

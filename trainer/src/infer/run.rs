@@ -14,14 +14,14 @@ use gsplit_store::{
 };
 use serde::{Serialize, Serializer};
 
-use super::recommend::{Recommended, Recommender};
-use super::table::{Cells, OutputIds, Table, Values};
+use super::recommend::{RecommendationFile, Recommended, Recommender};
+use super::table::{Cells, OutputFormat, OutputIds, Table, Values};
 use super::{ChosenEpoch, Chunk, Hidden, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
 use crate::job::options::{FeatureStorage, RunOptions};
 use crate::metric::labels::{Labels, TargetScale};
-use crate::metric::{Metric, Scores, largest};
+use crate::metric::{Metric, Scorer, Scores, largest};
 use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::residence::cache::row_bytes;
@@ -46,11 +46,10 @@ pub enum Wanted {
 }
 
 /// Form in which a vertex's logits are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Predict {
-    /// The class of the largest logit, in .parquet with its name where classes have names; where vertices can have several, 0 or 1
-    /// for each
-    #[default]
+    /// The class of the largest logit, in .csv and .parquet by its name where classes have names; where vertices can have several, 0 or
+    /// 1 for each
     Class,
     /// The logits
     Logits,
@@ -71,7 +70,7 @@ pub struct InferConfig {
     /// Vertices to predict and to score
     #[arg(long, value_enum, default_value = "all")]
     pub split: Wanted,
-    /// File for the predictions, .npy or .parquet; with --top for the recommendations, .parquet or .csv
+    /// File for the predictions, .csv, .parquet or .npy; with --top for the recommendations, .csv or .parquet
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write into --out, by a model of links, for each source the K targets of the highest scores that it has no link to yet
@@ -83,7 +82,8 @@ pub struct InferConfig {
     /// Recommend targets too that a source has a link to already
     #[arg(long, requires = "top")]
     pub with_known: bool,
-    /// Form of the predictions; a model of numbers has one, the number in the unit that it was trained on [default: class]
+    /// Form of the predictions; a model of numbers has one, the number in the unit that it was trained on [default: class, and in .csv
+    /// and .parquet the probabilities too]
     #[arg(long, value_enum)]
     pub predict: Option<Predict>,
     /// File for the rows that the last product reads: those of the last hidden layer, or what --jumping-knowledge makes of all
@@ -93,8 +93,8 @@ pub struct InferConfig {
     /// Score: accuracy, micro-f1, macro-f1 or roc-auc; of numbers rmse, mae or r2 [default: that of the training]
     #[arg(long)]
     pub metric: Option<Metric>,
-    /// Folder for finished layers that do not fit the memory [default: that of --out or --embeddings, else the system's for
-    /// temporary files]
+    /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes [default: that of --out or --embeddings,
+    /// else the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Storage that feature rows are read from
@@ -116,6 +116,9 @@ pub struct InferConfig {
     /// Digest of all that decides the output: files are recorded as made by it.
     #[arg(skip)]
     pub made_by: Option<Checksum>,
+    /// Vertices to predict and to score, ascending, where a table lists them; all when `None`.
+    #[arg(skip)]
+    pub rows: Option<Vec<u32>>,
     /// The place of each of `gpus`, whatever the device; its own when `None`.
     #[arg(skip)]
     pub places: Option<Arc<dyn OwnPlaces>>,
@@ -124,6 +127,28 @@ pub struct InferConfig {
     #[arg(skip)]
     pub layer: Option<OwnLayer>,
 }
+
+impl InferConfig {
+    /// Checks the ends of the names of output files.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the ends that are possible.
+    pub fn check_names(&self) -> Result<()> {
+        if let Some(out) = &self.out {
+            OutputFormat::of(
+                "--out",
+                out,
+                if self.top.is_some() { &RecommendationFile::FORMATS } else { &PREDICTIONS },
+            )?;
+        }
+        self.embeddings.iter().try_for_each(|file| OutputFormat::of("--embeddings", file, &EMBEDDINGS).map(drop))
+    }
+}
+
+/// Formats of predictions.
+const PREDICTIONS: [OutputFormat; 3] = [OutputFormat::Csv, OutputFormat::Parquet, OutputFormat::Npy];
+/// Formats of embeddings.
+const EMBEDDINGS: [OutputFormat; 2] = [OutputFormat::Npy, OutputFormat::Parquet];
 
 /// Writes `path` as messages show it: JSON has no bytes that are no UTF-8.
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -152,6 +177,8 @@ pub struct InferSummary {
     pub metric: Option<Metric>,
     /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
     pub scores: Vec<(Split, Option<f64>)>,
+    /// Score over all predicted vertices that have a label, where they are the rows of a table, or there are no splits.
+    pub all: Option<f64>,
     /// Counts of the recommendations, where some were asked for.
     pub recommendations: Option<Recommended>,
 }
@@ -168,6 +195,7 @@ pub fn infer(
     stop: Option<&'static AtomicBool>,
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
+    config.check_names()?;
     let trained = Trained::open(&config.checkpoint, config.epoch)?;
     let ids = OutputIds::open(dataset)?;
     let recommender = Recommender::begin(config, &trained, dataset, &ids)?;
@@ -183,13 +211,20 @@ pub fn infer(
     let others = models.split_off(1);
     let model = &models[0];
     let last = model.num_layers() - 1;
-    let wanted = wanted_split(dataset, config.split)?;
+    let wanted = wanted(dataset, config)?;
     let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
-    let splits = scored_splits(dataset, config.split)?;
+    let splits = scored_splits(dataset, config)?;
     let scored = labels.as_ref().zip(metric).map(|(labels, metric)| {
         Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
     });
     let mut scores = scored.transpose()?;
+    let is_whole = config.rows.is_some() || splits.is_empty();
+    let mut all = labels
+        .as_ref()
+        .zip(metric)
+        .filter(|_| is_whole)
+        .map(|(labels, metric)| Scorer::new(metric, labels))
+        .transpose()?;
     let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
@@ -209,7 +244,7 @@ pub fn infer(
             let rows = pass.rows(stage.as_ref())?;
             let rows = (rows.as_ref().map_or(&[][..], Hidden::values), trained.outputs());
             drop(stage);
-            output.embed_all(rows)?;
+            output.embed_all(rows, wanted.as_deref())?;
             Some(recommender.write(model.pair_scorer(), rows, &graph, stop, progress)?)
         }
         None => {
@@ -222,9 +257,9 @@ pub fn infer(
                 }
                 let logits = chunk.columns(0..trained.outputs());
                 let chunk = Chunk { rows: &logits, ..chunk };
-                if let Some(scores) = &mut scores {
-                    let rows = chunk.rows.chunks_exact(trained.outputs());
-                    chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
+                for (&v, logits) in chunk.vertices.iter().zip(chunk.rows.chunks_exact(trained.outputs())) {
+                    scores.iter_mut().for_each(|scores| scores.push(v, logits));
+                    all.iter_mut().for_each(|all| all.push(v, logits));
                 }
                 output.predict(&chunk)
             })?;
@@ -243,6 +278,7 @@ pub fn infer(
         multi_label: trained.several(),
         metric,
         scores: scores.map(|scores| scores.finish().scores).unwrap_or_default(),
+        all: all.and_then(Scorer::finish),
         recommendations,
     })
 }
@@ -330,15 +366,12 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
     }
 }
 
-/// The vertices of a split; `None` is all.
-fn wanted_split(dataset: &Dataset, wanted: Wanted) -> Result<Option<Column<u32>>> {
-    let split = match wanted {
-        Wanted::All => return Ok(None),
-        Wanted::Train => Split::Train,
-        Wanted::Valid => Split::Valid,
-        Wanted::Test => Split::Test,
-    };
-    let vertices = dataset.split(split)?;
+/// The vertices to predict, ascending; `None` is all.
+fn wanted(dataset: &Dataset, config: &InferConfig) -> Result<Option<Vec<u32>>> {
+    let rows = config.rows.as_deref().filter(|rows| rows.len() < dataset.num_vertices());
+    let Some(split) = split_of(config.split) else { return Ok(rows.map(<[u32]>::to_vec)) };
+    let mut vertices = dataset.split(split)?.to_vec();
+    vertices.retain(|v| rows.is_none_or(|rows| rows.binary_search(v).is_ok()));
     if vertices.is_empty() {
         let place = dataset.path().display();
         return Err(Error::Option(format!("--split {}: the split of {place} is empty: choose another", split.name())));
@@ -346,15 +379,20 @@ fn wanted_split(dataset: &Dataset, wanted: Wanted) -> Result<Option<Column<u32>>
     Ok(Some(vertices))
 }
 
+/// The split that is wanted; `None` is every vertex.
+fn split_of(wanted: Wanted) -> Option<Split> {
+    match wanted {
+        Wanted::All => None,
+        Wanted::Train => Some(Split::Train),
+        Wanted::Valid => Some(Split::Valid),
+        Wanted::Test => Some(Split::Test),
+    }
+}
+
 /// The splits to score.
-fn scored_splits(dataset: &Dataset, wanted: Wanted) -> Result<Vec<(Split, Column<u32>)>> {
-    let chosen = |split: Split| match wanted {
-        Wanted::All => true,
-        Wanted::Train => split == Split::Train,
-        Wanted::Valid => split == Split::Valid,
-        Wanted::Test => split == Split::Test,
-    };
-    let splits = dataset.manifest().splits().into_iter().filter(|&split| chosen(split));
+fn scored_splits(dataset: &Dataset, config: &InferConfig) -> Result<Vec<(Split, Column<u32>)>> {
+    let chosen = split_of(config.split);
+    let splits = dataset.manifest().splits().into_iter().filter(|split| chosen.is_none_or(|chosen| chosen == *split));
     splits.map(|split| Ok((split, dataset.split(split)?))).collect()
 }
 
@@ -394,9 +432,11 @@ fn labels(
     Ok(Some((labels, metric)))
 }
 
-/// Folder in which finished layers are kept while they are needed, in files without a name. Fails where none can be made, which
-/// is better known before the work.
-fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
+/// Folder for files that are needed during the inference only: that of the options, or of the output. It is made where it is missing.
+///
+/// # Errors
+/// [`Error::Store`] where no file can be made in it.
+pub fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
     let beside = |out: &PathBuf| match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),
@@ -407,26 +447,41 @@ fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Form in which predictions are written.
+/// Kind of the values of a prediction.
 #[derive(Clone, Copy)]
-enum OutputForm {
-    /// Prediction of classes.
+enum Form {
+    /// In one of the forms of classes.
     Of(Predict),
     /// The number, which the model returns on this scale.
     Number(TargetScale),
 }
 
-impl OutputForm {
-    /// The form that was `asked` for, or else the one that says most plainly what the model predicts.
-    fn of(asked: Option<Predict>, trained: &Trained) -> Result<Self> {
-        match (asked, trained.target_scale()) {
-            (Some(_), Some(_)) => {
-                let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
-                Err(Error::Option(problem.into()))
-            }
-            (None, Some(scale)) => Ok(Self::Number(scale)),
-            (asked, None) => Ok(Self::Of(asked.unwrap_or_default())),
+/// The forms of predictions in a file of `format`, by the option or else all that say plainly what the model predicts.
+fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<Form>> {
+    match (asked, trained.target_scale()) {
+        (Some(_), Some(_)) => {
+            let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
+            Err(Error::Option(problem.into()))
         }
+        (None, Some(scale)) => Ok(vec![Form::Number(scale)]),
+        (Some(form), None) => Ok(vec![Form::Of(form)]),
+        (None, None) if format == OutputFormat::Npy => Ok(vec![Form::Of(Predict::Class)]),
+        (None, None) => Ok(vec![Form::Of(Predict::Class), Form::Of(Predict::Probabilities)]),
+    }
+}
+
+/// The values of predictions in `form`.
+fn values_of(form: Form, trained: &Trained) -> Values<'_> {
+    let names = |prefix: &str| match trained.class_names() {
+        Some(names) => names.iter().map(|name| format!("{prefix}{name}")).collect(),
+        None => (0..trained.outputs()).map(|class| format!("{prefix}{class}")).collect(),
+    };
+    match form {
+        Form::Number(_) => Values::Real(vec!["prediction".into()]),
+        Form::Of(Predict::Class) if !trained.several() => Values::Class(trained.class_names()),
+        Form::Of(Predict::Class) => Values::Flags(names(if trained.class_names().is_some() { "" } else { "class_" })),
+        Form::Of(Predict::Logits) => Values::Real(names("logit_")),
+        Form::Of(Predict::Probabilities) => Values::Real(names("probability_")),
     }
 }
 
@@ -434,7 +489,7 @@ impl OutputForm {
 struct Output<'a> {
     predictions: Option<Table<'a>>,
     embeddings: Option<Table<'a>>,
-    form: OutputForm,
+    forms: Vec<Form>,
     several: bool,
     outputs: usize,
     made_by: Option<Checksum>,
@@ -444,75 +499,72 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a OutputIds, embedded: Range<usize>) -> Result<Self> {
-        let (several, outputs, form) = (trained.several(), trained.outputs(), OutputForm::of(config.predict, trained)?);
-        let (name, values) = match form {
-            OutputForm::Of(Predict::Class) if several => ("class", Values::Classes(outputs)),
-            OutputForm::Of(Predict::Class) => ("class", Values::Class(trained.class_names())),
-            OutputForm::Of(Predict::Logits) => ("logits", Values::Real(outputs)),
-            OutputForm::Of(Predict::Probabilities) => ("probabilities", Values::Real(outputs)),
-            OutputForm::Number(_) => ("prediction", Values::Number),
-        };
         if config.out.is_some() && config.out == config.embeddings {
             return Err(Error::Option("--out and --embeddings name the same file: name two".into()));
         }
-        let table = |out: &Option<PathBuf>, name, values| {
-            out.as_ref().map(|out| Table::begin(out, name, values, ids, config.force)).transpose()
-        };
-        let predictions = if config.top.is_some() { None } else { table(&config.out, name, values)? };
-        let embeddings = table(&config.embeddings, "embedding", Values::Real(embedded.len()))?;
+        let (mut kinds, mut predictions, mut embeddings) = (Vec::new(), None, None);
+        if let Some(out) = config.out.as_ref().filter(|_| config.top.is_none()) {
+            let format = OutputFormat::of("--out", out, &PREDICTIONS)?;
+            kinds = forms(config.predict, trained, format)?;
+            let values = kinds.iter().map(|&form| values_of(form, trained)).collect();
+            predictions = Some(Table::begin(out, format, values, ids, config.force)?);
+        }
+        if let Some(file) = &config.embeddings {
+            let values = vec![Values::List("embedding", embedded.len())];
+            let format = OutputFormat::of("--embeddings", file, &EMBEDDINGS)?;
+            embeddings = Some(Table::begin(file, format, values, ids, config.force)?);
+        }
+        let (several, outputs) = (trained.several(), trained.outputs());
         let made_by = config.made_by.clone();
-        Ok(Self { predictions, embeddings, form, several, outputs, made_by, embedded })
+        Ok(Self { predictions, embeddings, forms: kinds, several, outputs, made_by, embedded })
     }
 
     /// Writes the embeddings of those vertices that are wanted.
     fn embed(&mut self, chunk: &Chunk<'_>, wanted: Option<&[u32]>) -> Result<()> {
-        let Some(table) = &mut self.embeddings else { return Ok(()) };
+        if self.embeddings.is_none() {
+            return Ok(());
+        }
         let rows = chunk.columns(self.embedded.clone());
-        let Some(wanted) = wanted else { return table.push(chunk.vertices, Cells::Real(&rows)) };
-        let rows = chunk.vertices.iter().zip(rows.chunks_exact(self.embedded.len()));
-        let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
-        let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
-        table.push(&vertices, Cells::Real(&rows.concat()))
+        self.embed_rows(chunk.vertices, &rows, wanted)
     }
 
-    /// Writes the embeddings of all vertices: `rows` of the width given.
-    fn embed_all(&mut self, (rows, width): (&[f32], usize)) -> Result<()> {
+    fn embed_rows(&mut self, vertices: &[u32], rows: &[f32], wanted: Option<&[u32]>) -> Result<()> {
         let Some(table) = &mut self.embeddings else { return Ok(()) };
+        let Some(wanted) = wanted else { return table.push(vertices, &[Cells::Real(rows.to_vec())]) };
+        let rows = vertices.iter().zip(rows.chunks_exact(self.embedded.len()));
+        let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
+        let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
+        table.push(&vertices, &[Cells::Real(rows.concat())])
+    }
+
+    /// Writes the embeddings of the wanted ones of all vertices: `rows` of the width given.
+    fn embed_all(&mut self, (rows, width): (&[f32], usize), wanted: Option<&[u32]>) -> Result<()> {
         let mut start = 0;
         for rows in rows.chunks(EMBEDDED * width) {
             let vertices: Vec<u32> = (start..).take(rows.len() / width).collect();
-            table.push(&vertices, Cells::Real(rows))?;
+            self.embed_rows(&vertices, rows, wanted)?;
             start += vertices.len() as u32;
         }
         Ok(())
     }
 
-    /// Writes what is wanted of the logits.
+    /// Writes the forms that are wanted of the logits.
     fn predict(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let Some(table) = &mut self.predictions else { return Ok(()) };
-        let rows = chunk.rows.chunks_exact(self.outputs);
-        match self.form {
-            OutputForm::Of(Predict::Logits) => table.push(chunk.vertices, Cells::Real(chunk.rows)),
-            OutputForm::Of(Predict::Class) if self.several => {
-                let yes: Vec<u8> = chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect();
-                table.push(chunk.vertices, Cells::Classes(&yes))
+        let rows = || chunk.rows.chunks_exact(self.outputs);
+        let cells = |form: &Form| match *form {
+            Form::Number(scale) => Cells::Real(chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect()),
+            Form::Of(Predict::Logits) => Cells::Real(chunk.rows.to_vec()),
+            Form::Of(Predict::Class) if self.several => {
+                Cells::Flags(chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect())
             }
-            OutputForm::Number(scale) => {
-                let numbers: Vec<f32> = chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect();
-                table.push(chunk.vertices, Cells::Real(&numbers))
+            Form::Of(Predict::Class) => Cells::Class(rows().map(|row| largest(row) as i32).collect()),
+            Form::Of(Predict::Probabilities) if self.several => {
+                Cells::Real(chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect())
             }
-            OutputForm::Of(Predict::Class) => {
-                let classes: Vec<i32> = rows.map(|row| largest(row) as i32).collect();
-                table.push(chunk.vertices, Cells::Class(&classes))
-            }
-            OutputForm::Of(Predict::Probabilities) => {
-                let shares = match self.several {
-                    true => chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect(),
-                    false => rows.flat_map(softmax).collect::<Vec<f32>>(),
-                };
-                table.push(chunk.vertices, Cells::Real(&shares))
-            }
-        }
+            Form::Of(Predict::Probabilities) => Cells::Real(rows().flat_map(softmax).collect()),
+        };
+        table.push(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
     }
 
     /// Makes all files visible, as one with `file`.

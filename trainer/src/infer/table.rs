@@ -1,17 +1,19 @@
-//! Files of one row a vertex, with the vertices' original ids: `.npy` or `.parquet`, by the name's end.
+//! Files of one row a vertex, with the vertices' original ids: `.npy`, `.parquet` or `.csv`, by the name's end.
 //!
 //! ```text
 //! NAME.npy       the values: [rows], or [rows, width]
 //! NAME.ids.npy   u64[rows], the ids; where the raw input's ids were strings NAME.ids.arrow, one LargeUtf8 column
-//! NAME.parquet   columns `id` (int64 or string) and the values, which are lists where they are wide; beside a class that has a name
-//!                `class_name`
+//! NAME.parquet   columns `id` (int64 or string) and the values, a column each; those of embeddings are one column of lists
+//! NAME.csv       the same columns, below a header
 //! ```
 //!
 //! Rows are in the dataset's order. Files are written beside their final place, which all of a run take as one when all are
 //! whole ([`commit_all`](gsplit_store::staging::commit_all)).
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,64 +33,135 @@ use crate::{Error, Result};
 /// About the bytes of a row group, before compression.
 const GROUP_BYTES: usize = 1 << 25;
 
-/// Values of a row beside the id.
+/// Format of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values<'a> {
-    /// One class, i32, and the names of all where they have names.
-    Class(Option<&'a [String]>),
-    /// 0 or 1 for each class, u8.
-    Classes(usize),
-    /// f32 numbers.
-    Real(usize),
-    /// One f32 number.
-    Number,
+pub enum OutputFormat {
+    /// An array of NumPy.
+    Npy,
+    /// A table of Parquet.
+    Parquet,
+    /// A table in text.
+    Csv,
 }
 
-impl<'a> Values<'a> {
-    fn width(self) -> usize {
+impl OutputFormat {
+    /// The format of the file that `option` names, one of `all`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if its name ends otherwise.
+    pub fn of(option: &str, path: &Path, all: &[Self]) -> Result<Self> {
+        let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        let found = all.iter().find(|format| format.end() == end);
+        found.copied().ok_or_else(|| {
+            let (last, others) = (all.last().map_or("", |format| format.end()), &all[..all.len() - 1]);
+            let others: Vec<String> = others.iter().map(|format| format!(".{}", format.end())).collect();
+            let problem = format!("expected a name that ends in {} or .{last}", others.join(", "));
+            Error::Option(format!("{option} {}: {problem}", path.display()))
+        })
+    }
+
+    fn end(self) -> &'static str {
         match self {
-            Self::Class(_) | Self::Number => 1,
-            Self::Classes(width) | Self::Real(width) => width,
+            Self::Npy => "npy",
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+        }
+    }
+}
+
+/// Values of a row next to the id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values<'a> {
+    /// One class, in a column `class` of tables: its name where all have names, else its number.
+    Class(Option<&'a [String]>),
+    /// 0 or 1 for each class, in columns of these names.
+    Flags(Vec<String>),
+    /// Numbers in columns of these names.
+    Real(Vec<String>),
+    /// A list of so many numbers, in one column of this name.
+    List(&'static str, usize),
+}
+
+impl Values<'_> {
+    fn width(&self) -> usize {
+        match self {
+            Self::Class(_) => 1,
+            Self::Flags(names) | Self::Real(names) => names.len(),
+            Self::List(_, width) => *width,
         }
     }
 
-    fn descr(self) -> &'static str {
+    /// NumPy's name of their type.
+    fn descr(&self) -> &'static str {
         match self {
             Self::Class(_) => "<i4",
-            Self::Classes(_) => "|u1",
-            Self::Real(_) | Self::Number => "<f4",
+            Self::Flags(_) => "|u1",
+            Self::Real(_) | Self::List(..) => "<f4",
         }
     }
 
-    fn item(self) -> DataType {
+    /// Names and types of their columns in a table.
+    fn columns(&self) -> Vec<(String, DataType)> {
+        let all = |names: &[String], kind: DataType| names.iter().map(|name| (name.clone(), kind.clone())).collect();
         match self {
-            Self::Class(_) => DataType::Int32,
-            Self::Classes(_) => DataType::UInt8,
-            Self::Real(_) | Self::Number => DataType::Float32,
+            Self::Class(Some(_)) => vec![("class".into(), DataType::Utf8)],
+            Self::Class(None) => vec![("class".into(), DataType::Int32)],
+            Self::Flags(names) => all(names, DataType::UInt8),
+            Self::Real(names) => all(names, DataType::Float32),
+            Self::List(name, width) => vec![((*name).into(), DataType::FixedSizeList(item(), *width as i32))],
         }
     }
 
-    fn is_list(self) -> bool {
-        !matches!(self, Self::Class(_) | Self::Number)
+    /// The columns of `cells`.
+    fn arrays(&self, cells: &Cells) -> Result<Vec<ArrayRef>> {
+        let width = self.width().max(1);
+        Ok(match (self, cells) {
+            (Self::Class(Some(names)), Cells::Class(cells)) => {
+                let name = |&class: &i32| names.get(class as usize).map(String::as_str);
+                vec![Arc::new(cells.iter().map(name).collect::<StringArray>())]
+            }
+            (_, Cells::Class(cells)) => vec![Arc::new(Int32Array::from(cells.clone()))],
+            (_, Cells::Flags(cells)) => {
+                let column = |at: usize| UInt8Array::from_iter_values(cells.iter().skip(at).step_by(width).copied());
+                (0..width).map(|at| Arc::new(column(at)) as ArrayRef).collect()
+            }
+            (Self::List(_, width), Cells::Real(cells)) => {
+                let flat = Arc::new(Float32Array::from(cells.clone()));
+                vec![Arc::new(FixedSizeListArray::new(item(), *width as i32, flat, None))]
+            }
+            (_, Cells::Real(cells)) => {
+                let column = |at: usize| Float32Array::from_iter_values(cells.iter().skip(at).step_by(width).copied());
+                (0..width).map(|at| Arc::new(column(at)) as ArrayRef).collect()
+            }
+        })
     }
 
-    fn names(self) -> Option<&'a [String]> {
-        match self {
-            Self::Class(names) => names,
-            _ => None,
-        }
+    /// Appends the fields of `row` of `cells`, each behind a comma.
+    fn text(&self, cells: &Cells, row: usize, line: &mut String) {
+        let range = row * self.width()..(row + 1) * self.width();
+        let written = match (self, cells) {
+            (Self::Class(Some(names)), Cells::Class(cells)) => {
+                let name = names.get(cells[row] as usize).map_or("", String::as_str);
+                write!(line, ",{}", csv_field(name))
+            }
+            (_, Cells::Class(cells)) => write!(line, ",{}", cells[row]),
+            (_, Cells::Flags(cells)) => cells[range].iter().try_for_each(|flag| write!(line, ",{flag}")),
+            (_, Cells::Real(cells)) => cells[range].iter().try_for_each(|number| write!(line, ",{number}")),
+        };
+        // Strings take everything.
+        debug_assert!(written.is_ok());
     }
 }
 
-/// Rows of one chunk.
-#[derive(Clone, Copy, Debug)]
-pub enum Cells<'a> {
-    /// Values of [`Values::Class`].
-    Class(&'a [i32]),
-    /// Values of [`Values::Classes`].
-    Classes(&'a [u8]),
-    /// Values of [`Values::Real`] and [`Values::Number`].
-    Real(&'a [f32]),
+/// Values of some rows, row after row.
+#[derive(Clone, Debug)]
+pub enum Cells {
+    /// Those of [`Values::Class`].
+    Class(Vec<i32>),
+    /// Those of [`Values::Flags`].
+    Flags(Vec<u8>),
+    /// Those of [`Values::Real`] and [`Values::List`].
+    Real(Vec<f32>),
 }
 
 /// The original ids of a dataset.
@@ -140,15 +213,17 @@ pub fn ids_beside(out: &Path, string_ids: bool) -> Option<PathBuf> {
 /// A file under construction, and that of its ids. Dropped, it leaves nothing.
 pub struct Table<'a> {
     ids: &'a OutputIds,
-    values: Values<'a>,
+    values: Vec<Values<'a>>,
     writer: Writer,
     /// The values, then the ids where they have a file of their own.
     files: Vec<Staging>,
 }
 
 enum Writer {
+    /// Of one kind of values.
     Npy(Box<(ColumnWriter, NpyIds)>),
     Parquet(PathBuf, Box<ArrowWriter<File>>, Arc<Schema>),
+    Csv(PathBuf, BufWriter<File>),
 }
 
 enum NpyIds {
@@ -157,45 +232,59 @@ enum NpyIds {
 }
 
 impl<'a> Table<'a> {
-    /// Begins the file at `out`, whose column of values is called `name`. What stands there is replaced with `force` only.
+    /// Begins the file at `out` in `format`; arrays have the first of the values. What is there is replaced with `force` only.
     ///
     /// # Errors
-    /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, [`Error::Store`] if something stands there.
-    pub fn begin(out: &Path, name: &str, values: Values<'a>, ids: &'a OutputIds, force: bool) -> Result<Self> {
-        let parquet = match out.extension().and_then(|end| end.to_str()) {
-            Some("npy") => false,
-            Some("parquet") => true,
-            _ => {
-                let problem = "expected a name that ends in .npy or .parquet";
-                return Err(Error::Option(format!("{}: {problem}", out.display())));
-            }
-        };
+    /// [`Error::Store`] if something is there.
+    pub fn begin(
+        out: &Path,
+        format: OutputFormat,
+        values: Vec<Values<'a>>,
+        ids: &'a OutputIds,
+        force: bool,
+    ) -> Result<Self> {
         let finals = [Some(out.to_path_buf()), ids_beside(out, matches!(ids, OutputIds::Names(_)))];
         let begin = |path| Staging::begin(Target::file(path), force);
         let files = finals.into_iter().flatten().map(begin).collect::<gsplit_store::Result<Vec<_>>>()?;
-        let writer = match parquet {
-            true => parquet_writer(&files[0].file(), name, values, ids)?,
-            false => {
-                let column = ColumnWriter::create(files[0].file(), values.descr(), values.width())?;
+        let path = files[0].file();
+        let columns = distinct(values.iter().flat_map(Values::columns));
+        let writer = match format {
+            OutputFormat::Npy => {
+                let values = values.first().ok_or_else(|| Error::Option("expected values to write".into()))?;
+                let column = ColumnWriter::create(path, values.descr(), values.width())?;
                 let ids = match ids {
                     OutputIds::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?)),
                     _ => NpyIds::Numbers(NpyWriter::create(files[1].file())?),
                 };
                 Writer::Npy(Box::new((column, ids)))
             }
+            OutputFormat::Parquet => {
+                let row_bytes = 16 + 4 * values.iter().map(Values::width).sum::<usize>();
+                let ids = ("id".to_string(), ids.data_type());
+                let fields = [ids].into_iter().chain(columns).map(|(name, kind)| Field::new(name, kind, false));
+                let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+                Writer::Parquet(path.clone(), Box::new(parquet_file(&path, &schema, row_bytes)?), schema)
+            }
+            OutputFormat::Csv => {
+                let mut file = BufWriter::new(File::create(&path).map_err(StoreError::io(&path))?);
+                let names: Vec<String> = columns.iter().map(|(name, _)| csv_field(name)).collect();
+                writeln!(file, "id,{}", names.join(",")).map_err(StoreError::io(&path))?;
+                Writer::Csv(path, file)
+            }
         };
         Ok(Self { ids, values, writer, files })
     }
 
-    /// Appends the rows of `vertices`.
-    pub fn push(&mut self, vertices: &[u32], cells: Cells<'_>) -> Result<()> {
+    /// Appends the rows of `vertices`: the cells of each kind of values.
+    pub fn push(&mut self, vertices: &[u32], cells: &[Cells]) -> Result<()> {
         match &mut self.writer {
             Writer::Npy(npy) => {
                 let (column, ids) = npy.as_mut();
-                match cells {
-                    Cells::Class(values) => column.push(bytemuck::cast_slice(values))?,
-                    Cells::Classes(values) => column.push(values)?,
-                    Cells::Real(values) => column.push(bytemuck::cast_slice(values))?,
+                match cells.first() {
+                    Some(Cells::Class(values)) => column.push(bytemuck::cast_slice(values))?,
+                    Some(Cells::Flags(values)) => column.push(values)?,
+                    Some(Cells::Real(values)) => column.push(bytemuck::cast_slice(values))?,
+                    None => {}
                 }
                 match (ids, self.ids) {
                     (NpyIds::Names(out), OutputIds::Names(names)) => {
@@ -208,13 +297,19 @@ impl<'a> Table<'a> {
                 }
             }
             Writer::Parquet(path, out, schema) => {
-                let mut columns = vec![id_column(self.ids, vertices)?, value_column(self.values, cells)];
-                if let (Some(names), Cells::Class(classes)) = (self.values.names(), cells) {
-                    let named = classes.iter().map(|&class| names.get(class as usize).map(String::as_str));
-                    columns.push(Arc::new(StringArray::from_iter(named)));
+                let mut columns = vec![id_column(self.ids, vertices)?];
+                for (values, cells) in self.values.iter().zip(cells) {
+                    columns.extend(values.arrays(cells)?);
                 }
                 let batch = RecordBatch::try_new(schema.clone(), columns).map_err(ParquetError::from);
                 batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(path, error))?;
+            }
+            Writer::Csv(path, out) => {
+                for (row, &v) in vertices.iter().enumerate() {
+                    let mut line = csv_field(&self.ids.text(v)?);
+                    self.values.iter().zip(cells).for_each(|(values, cells)| values.text(cells, row, &mut line));
+                    writeln!(out, "{line}").map_err(StoreError::io(&*path))?;
+                }
             }
         }
         Ok(())
@@ -235,22 +330,38 @@ impl<'a> Table<'a> {
                 let file = out.into_inner().map_err(|error| failed(&path, error))?;
                 file.sync_all().map_err(StoreError::io(&path))?;
             }
+            Writer::Csv(path, out) => {
+                let file = out.into_inner().map_err(|error| StoreError::io(&path)(error.into_error()))?;
+                file.sync_all().map_err(StoreError::io(&path))?;
+            }
         }
         Ok(self.files)
     }
 }
 
-fn parquet_writer(path: &Path, name: &str, values: Values<'_>, ids: &OutputIds) -> Result<Writer> {
-    let value = match values.is_list() {
-        true => DataType::FixedSizeList(item(values), values.width() as i32),
-        false => values.item(),
-    };
-    let mut fields = vec![Field::new("id", ids.data_type(), false), Field::new(name, value, false)];
-    fields.extend(values.names().map(|_| Field::new("class_name", DataType::Utf8, true)));
-    let schema = Arc::new(Schema::new(fields));
-    let row_bytes = 16 + values.width() * values.item().primitive_width().unwrap_or(1);
-    let out = parquet_file(path, &schema, row_bytes)?;
-    Ok(Writer::Parquet(path.to_path_buf(), Box::new(out), schema))
+/// The columns, with `_` added to names that `id` or an earlier column has.
+fn distinct(columns: impl Iterator<Item = (String, DataType)>) -> Vec<(String, DataType)> {
+    let mut taken = std::collections::HashSet::from(["id".to_string()]);
+    columns
+        .map(|(mut name, kind)| {
+            while !taken.insert(name.clone()) {
+                name.push('_');
+            }
+            (name, kind)
+        })
+        .collect()
+}
+
+/// A field of a CSV file (RFC 4180).
+pub fn csv_field(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
+fn item() -> Arc<Field> {
+    Arc::new(Field::new("item", DataType::Float32, false))
 }
 
 /// Begins a Parquet file of `schema` with rows of about so many bytes.
@@ -262,10 +373,6 @@ pub fn parquet_file(path: &Path, schema: &Arc<Schema>, row_bytes: usize) -> Resu
     let properties = properties.map_err(|error| failed(path, error))?;
     let file = File::create(path).map_err(StoreError::io(path))?;
     ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))
-}
-
-fn item(values: Values<'_>) -> Arc<Field> {
-    Arc::new(Field::new("item", values.item(), false))
 }
 
 /// The ids of `vertices`.
@@ -280,18 +387,6 @@ pub fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
         Ok(i64::try_from(id).map_err(|_| problem())?)
     };
     Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
-}
-
-fn value_column(values: Values<'_>, cells: Cells<'_>) -> ArrayRef {
-    let flat: ArrayRef = match cells {
-        Cells::Class(cells) => Arc::new(Int32Array::from(cells.to_vec())),
-        Cells::Classes(cells) => Arc::new(UInt8Array::from(cells.to_vec())),
-        Cells::Real(cells) => Arc::new(Float32Array::from(cells.to_vec())),
-    };
-    match values.is_list() {
-        true => Arc::new(FixedSizeListArray::new(item(values), values.width() as i32, flat, None)),
-        false => flat,
-    }
 }
 
 /// The error of a Parquet file.

@@ -31,6 +31,8 @@ pub struct LayerEdges<'a> {
     graph_on_gpu: Option<DeviceGraph<'a>>,
     /// The mini-batch and the layer, while training.
     trained_at: Option<(Step, u8)>,
+    /// Counts that stand for these edges' own in [`LayerEdges::counts`].
+    typical: Option<[usize; 3]>,
 }
 
 impl<'a> LayerEdges<'a> {
@@ -51,12 +53,24 @@ impl<'a> LayerEdges<'a> {
         edges: Arc<Edges>,
         vertices: Ids,
     ) -> Self {
-        Self { edges, vertices, graph, graph_on_gpu, trained_at: None }
+        Self { edges, vertices, graph, graph_on_gpu, trained_at: None, typical: None }
     }
 
     /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
     pub(super) fn trained_at(&self, step: Step, index: usize) -> Self {
         Self { trained_at: Some((step, index as u8)), ..self.clone() }
+    }
+
+    /// The same, with the counts of targets, sources and edges of a typical part of the layer: what is chosen by them is then the same for
+    /// all parts, whatever their sizes.
+    pub(crate) fn counted_as(self, typical: [usize; 3]) -> Self {
+        Self { typical: Some(typical), ..self }
+    }
+
+    /// Counts of targets, sources and edges by which a layer chooses the order of its products and sums.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        let edges = &self.edges;
+        self.typical.unwrap_or([edges.num_targets(), edges.num_sources(), edges.num_edges()])
     }
 
     /// Dropout of a fraction `probability` of the weights of [`attention`](crate::operator::attention()): the same whichever rank

@@ -43,14 +43,12 @@ impl Gat {
 }
 
 impl Gat {
-    fn order(&self, edges: &Edges, mixed: Rows<'_>) -> Result<Order> {
-        if edges.on_device().is_some() {
+    fn order(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>) -> Result<Order> {
+        if edges.edges.on_device().is_some() {
             return Ok(Order::TransformFirst);
         }
-        let (sources, width) = mixed.shape()?;
-        let sizes = [edges.num_targets(), sources, edges.num_edges()];
-        let (heads, _) = self.attention_source.size2()?;
-        Ok(attention_order_of(sizes, heads as usize, [width, self.out], mixed.requires_grad()))
+        let ((_, width), (heads, _)) = (mixed.shape()?, self.attention_source.size2()?);
+        Ok(attention_order_of(edges.counts(), heads as usize, [width, self.out], mixed.requires_grad()))
     }
 
     fn in_order(&self, order: Order, edges: &LayerEdges<'_>, rows: &Tensor, finish: Finish) -> Result<Tensor> {
@@ -70,7 +68,7 @@ impl Gat {
 
 impl Layer for Gat {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        self.in_order(self.order(&edges.edges, mixed)?, edges, &mixed.held()?, finish)
+        self.in_order(self.order(edges, mixed)?, edges, &mixed.held()?, finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -53,12 +53,13 @@ impl Gcn {
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
+        let [targets, sources, among] = edges.counts();
         let (edges, weights) = edges.symmetric()?;
         let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
         let Some(weight) = weight else {
             return biased(edges.place(), &propagated(mixed)?, bias, finish);
         };
-        match cheaper(&edges, mixed, self.out, false)? {
+        match cheaper([targets, sources, among + targets], mixed, self.out, false)? {
             Order::AggregateFirst => {
                 let rows = aggregate_for_product(&edges, Reduce::Sum, mixed, Some(&weights), false)?;
                 linear(edges.place(), &rows, weight, bias, finish)

@@ -58,7 +58,7 @@ impl Gin {
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
-        match cheaper(&edges.edges, mixed, self.out, false)? {
+        match cheaper(edges.counts(), mixed, self.out, false)? {
             Order::AggregateFirst => linear(edges.place(), &self.combined(edges, mixed)?, weight_1, bias, finish),
             Order::TransformFirst => {
                 let rows = linear(edges.place(), &mixed.held()?, weight_1, None, Finish::rounding(edges.place()))?;

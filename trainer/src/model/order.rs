@@ -4,7 +4,7 @@
 //! column. Backwards both are done again, and once more a product for the gradient of its input, but for features:
 //! they have no gradient, and aggregated first they need no backward aggregation either.
 
-use crate::operator::{Edges, Rows};
+use crate::operator::Rows;
 use crate::{ModelKind, Result};
 
 /// Step that comes first.
@@ -20,13 +20,12 @@ pub enum Order {
 /// billion values.
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
-/// The cheaper order from `mixed` to rows of `out` values, for a layer with one product, or with another for its own row
-/// (`own_product`), whose place in the order does not change.
-pub fn cheaper(edges: &Edges, mixed: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
-    let (sources, width) = mixed.shape()?;
-    let own_rows = if own_product { edges.num_targets() } else { 0 };
-    let shape = [edges.num_targets(), own_rows, sources, edges.num_edges()];
-    Ok(order_of(shape, [width, out], mixed.requires_grad()))
+/// The cheaper order from `mixed` to rows of `out` values, for these counts of targets, sources and edges, and a layer with one product, or
+/// with another for its own row (`own_product`), whose place in the order does not change.
+pub fn cheaper(counts: [usize; 3], mixed: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
+    let ([targets, sources, edges], (_, width)) = (counts, mixed.shape()?);
+    let own_rows = if own_product { targets } else { 0 };
+    Ok(order_of([targets, own_rows, sources, edges], [width, out], mixed.requires_grad()))
 }
 
 /// The cheaper order for so many targets, own rows that a product of their own takes, sources and edges, from rows of `input` values to

@@ -45,8 +45,8 @@ impl Sage {
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
-        let edges = &edges.edges;
-        match cheaper(edges, mixed, self.out, true)? {
+        let (counts, edges) = (edges.counts(), &edges.edges);
+        match cheaper(counts, mixed, self.out, true)? {
             Order::AggregateFirst => {
                 let beside = aggregate_for_product(edges, Reduce::Mean, mixed, None, true)?;
                 let weight = Tensor::f_cat(&[weight_self, weight_neigh], 0)?;

@@ -15,11 +15,11 @@ use tch::Tensor;
 use super::fixture::{
     CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
 };
-use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism, TrainConfig};
+use crate::config::{Dtype, FeatureNorm, JumpingKnowledge, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{ChosenEpoch, Chunk, LayerWise, Room, Team, Trained};
 use crate::job::{Artifacts, Job};
 use crate::model::{LayerEdges, Model};
-use crate::operator::{GpuList, Place, to_rows};
+use crate::operator::{Engine, GpuList, Place, to_rows};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
@@ -44,25 +44,27 @@ fn left(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn layers_on_disk_change_nothing() {
+fn no_bit_depends_on_the_memory() {
     let fixture = dataset(31, 3000, 6);
-    for kind in [ModelKind::Sage, ModelKind::Gat] {
-        let config = config(kind, Parallelism::Single, 1);
+    for shape in models() {
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
         let options = RunOptions::default();
         let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-        let model = Model::new(&config, job.features.dim(), job.outputs);
+        let place = Place::Host(Engine::in_tiles(Dtype::F32));
+        let model = Model::with_layers(&place, &config, job.features.dim(), job.outputs, None);
         let folder = tempfile::tempdir().unwrap();
         let source = FeatureSource::new(&job.features, model.place());
         let (expected, spilled) = last_two(&model, &job, &source, Room::UNLIMITED);
         assert!(!spilled);
-        let room = Room { bytes: 200_000, scratch: Some(folder.path()), ..Room::UNLIMITED };
-        let (found, spilled) = last_two(&model, &job, &source, room);
-        assert!(spilled && std::fs::read_dir(folder.path()).unwrap().next().is_none());
-        for (found, expected) in found.iter().zip(&expected) {
-            assert_eq!(found.len(), expected.len());
-            let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-            assert!(off < 1e-5, "{kind:?}: {off}");
+        // Chunks of all sizes, and layers on disk.
+        for bytes in [12_000, 40_000, 200_000] {
+            let room = Room { bytes, scratch: Some(folder.path()), ..Room::UNLIMITED };
+            let (found, _) = last_two(&model, &job, &source, room);
+            assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+            let bits =
+                |rows: &[Vec<f32>; 2]| rows.each_ref().map(|rows| rows.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+            assert!(bits(&found) == bits(&expected), "{shape:?}, {bytes} bytes");
         }
     }
 }
@@ -275,9 +277,11 @@ fn predictions_are_those_that_the_evaluation_scored() {
         let file = std::fs::File::open(folder.join("p.parquet")).unwrap();
         for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
             let batch = batch.unwrap();
-            let numbers = batch["class"].as_primitive::<Int32Type>().values().iter();
-            let names = numbers.map(|class| Some(format!("class {class}")));
-            assert!(batch["class_name"].as_string::<i32>().iter().map(|name| name.map(String::from)).eq(names));
+            let names = batch["class"].as_string::<i32>().iter().map(|name| name.unwrap().to_string());
+            let ids = batch["id"].as_primitive::<Int64Type>().values();
+            assert!(names.eq(ids.iter().map(|&v| format!("class {}", classes[v as usize]))));
+            assert_eq!(batch.schema().field(2).name(), "probability_class 0");
+            assert_eq!(batch.num_columns(), 2 + CLASSES);
         }
 
         // Of the test split alone, as logits in Parquet: the same rows.
@@ -294,8 +298,10 @@ fn predictions_are_those_that_the_evaluation_scored() {
         let (mut ids, mut logits) = (Vec::new(), Vec::new());
         for batch in batches.map(|batch| batch.unwrap()) {
             ids.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|&id| id as u32));
-            let lists = batch["logits"].as_fixed_size_list();
-            logits.extend_from_slice(lists.values().as_primitive::<Float32Type>().values());
+            let columns: Vec<_> = (0..CLASSES).map(|class| batch[&*format!("logit_class {class}")].clone()).collect();
+            for row in 0..batch.num_rows() {
+                logits.extend(columns.iter().map(|column| column.as_primitive::<Float32Type>().value(row)));
+            }
         }
         assert_eq!(ids, test[..]);
         for (&v, row) in ids.iter().zip(logits.chunks_exact(CLASSES)) {
@@ -428,8 +434,8 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     let to = |name: &str| Some(fixture.folder.path().join(name));
     refused(&build(37, 100, 4, 5, false), base.clone(), 1 << 30, "its features have 5 values");
     refused(&fixture, InferConfig { checkpoint: "nowhere".into(), ..base.clone() }, 1 << 30, "no checkpoint there");
-    refused(&fixture, InferConfig { out: to("p.csv"), ..base.clone() }, 1 << 30, "ends in .npy or .parquet");
-    refused(&fixture, InferConfig { out: to("ds"), force: true, ..base.clone() }, 1 << 30, "ends in .npy");
+    refused(&fixture, InferConfig { out: to("p.txt"), ..base.clone() }, 1 << 30, "ends in .csv, .parquet or .npy");
+    refused(&fixture, InferConfig { out: to("ds"), force: true, ..base.clone() }, 1 << 30, "ends in .csv");
     refused(
         &fixture,
         InferConfig { out: to("p.npy"), embeddings: to("p.npy"), ..base.clone() },

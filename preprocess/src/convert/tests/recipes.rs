@@ -12,6 +12,11 @@ use crate::read::options::Scale;
 /// Customers who know one another: few of the pairs are there in both directions.
 pub(super) fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
+    write_customers(folder.path(), columns, row);
+    folder
+}
+
+fn write_customers(folder: &Path, columns: &str, row: impl Fn(u64) -> String) {
     let (mut nodes, mut edges) = (format!("customer_id,{columns}\n"), String::from("from_customer,to_customer\n"));
     for v in 0..300 {
         writeln!(nodes, "{},{}", 1000 + v, row(v)).unwrap();
@@ -19,9 +24,8 @@ pub(super) fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
             writeln!(edges, "{},{}", 1000 + v, 1000 + (v + step) % 300).unwrap();
         }
     }
-    std::fs::write(folder.path().join("edges.csv"), edges).unwrap();
-    std::fs::write(folder.path().join("nodes.csv"), nodes).unwrap();
-    folder
+    std::fs::write(folder.join("edges.csv"), edges).unwrap();
+    std::fs::write(folder.join("nodes.csv"), nodes).unwrap();
 }
 
 /// The dataset that the words make of `folder`, or the error; and what was said.
@@ -237,8 +241,11 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
         let message = one(columns, cells, "").0.unwrap_err();
         assert!(message.contains(expected), "{message}");
     }
-    // All that is missing of a column is filled as in training.
-    one("age,income,plan,city", |_| ",2,pro,Rome".into(), "").0.unwrap();
+    let blank = by_recipe(&trained, "age,income,plan,city", |_| ",2,pro,Rome".into(), "").unwrap();
+    assert!(
+        column(&blank, 0).iter().all(|age| age.abs() < 1e-6),
+        "the mean stands for each, without any value in the column"
+    );
     let cells: fn(u64) -> String = |v| format!("{},200000,{},Rome", 30 + v % 9, if v == 0 { "gold" } else { "basic" });
     let (plans, said) = one("age,income,plan,city", cells, "--unseen other");
     assert_eq!(plans.unwrap()[..3], [0.0, 1.0, 1.0]);
@@ -253,4 +260,91 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
         difference.contains("`plan` has other categories than in training: `gold` is new, `pro` is gone"),
         "{difference}"
     );
+}
+
+/// The dataset of a new table with these columns, by the recipe of `trained`, in whose folder it is made.
+fn by_recipe(trained: &Dataset, columns: &str, row: impl Fn(u64) -> String, words: &str) -> Result<Dataset, String> {
+    let folder = tempfile::tempdir_in(trained.path().parent().unwrap()).unwrap().keep();
+    write_customers(&folder, columns, row);
+    made(&folder, &format!("--recipe {} {words}", trained.path().display())).0
+}
+
+#[test]
+fn a_new_table_need_not_have_every_class() {
+    let of_jobs = customers("age,job", |v| format!("{},{}", v % 50, ["baker", "smith", "tailor"][v as usize % 3]));
+    let jobs = made(of_jobs.path(), "--label-column job").0.unwrap();
+    let of_numbers = customers("age,job", |v| format!("{},{}", v % 50, v % 3));
+    let numbers = made(of_numbers.path(), "--label-column job").0.unwrap();
+    for (trained, labels, names) in [
+        (&jobs, ["smith", "baker", ""], Some(["baker", "smith", "tailor"].map(str::to_string).to_vec())),
+        (&numbers, ["1", "0", "-1"], None),
+    ] {
+        // The last class is missing, or all but one.
+        for few in 0..2 {
+            let row = |v: u64| format!("{},{}", v % 50, labels[(v as usize % 3).max(few)]);
+            let new = by_recipe(trained, "age,job", row, "").unwrap();
+            assert_eq!(new.labels().unwrap()[few..3], [1, 0, -1][few..], "{few}");
+            assert_eq!((new.manifest().num_classes, &new.manifest().class_names), (Some(3), &names), "{few}");
+            // What is made by a recipe hands it on.
+            let next = by_recipe(&new, "age", |v| (v % 50).to_string(), "").unwrap();
+            assert_eq!(next.manifest().num_classes, None);
+            let kept =
+                |dataset: &Dataset| (recipe(dataset).classes, recipe(dataset).label_shape, recipe(dataset).label);
+            assert_eq!(kept(&next), kept(trained));
+        }
+    }
+    let blank = by_recipe(&numbers, "age,job", |v| format!("{},", v % 50), "").unwrap();
+    assert_eq!((blank.manifest().num_classes, recipe(&blank).label_shape), (None, recipe(&numbers).label_shape));
+    let other = |words: &str| by_recipe(&numbers, "age,job", |v| format!("{},{}", v % 50, v % 4), words);
+    let refused = other("").unwrap_err();
+    assert!(
+        refused.contains("row 3") && refused.contains("3 is not a class of the recipe: pass --unseen other"),
+        "{refused}"
+    );
+    let taken = other("--unseen other").unwrap();
+    assert_eq!((taken.labels().unwrap()[..4].to_vec(), taken.manifest().num_classes), (vec![0, 1, 2, -1], Some(3)));
+    let refused =
+        by_recipe(&numbers, "age,job", |v| format!("{},{}", v % 50, ["a", "b"][v as usize % 2]), "").unwrap_err();
+    assert!(refused.contains("column `job`: expected numbers, as in the table of the recipe"), "{refused}");
+}
+
+#[test]
+fn labels_of_a_new_table_have_the_shape_of_the_recipe() {
+    let of_prices = customers("rooms,price", |v| format!("{},{}.25", v % 5, 1000 + v * 37 % 901));
+    let prices = made(of_prices.path(), "--label-column price").0.unwrap();
+    let whole = by_recipe(&prices, "rooms,price", |v| format!("{},{}", v % 5, 10 * v), "").unwrap();
+    assert_eq!(whole.numeric_labels().unwrap()[..3], [0.0, 10.0, 20.0]);
+
+    let three = |v: u64, bits: [u64; 3]| format!("{},{},{},{}", v % 50, bits[0], bits[1], bits[2]);
+    let columns = "age,likes_a,likes_b,likes_c";
+    let single = |v: u64| three(v, [u64::from(v % 3 == 0), u64::from(v % 3 == 1), u64::from(v % 3 == 2)]);
+    let of_sets = customers(columns, |v| three(v, [v % 2, v / 2 % 2, v / 4 % 2]));
+    let sets = made(of_sets.path(), "--label-column likes_*").0.unwrap();
+    let each = by_recipe(&sets, columns, single, "").unwrap();
+    assert!(each.manifest().multi_label && each.manifest().num_classes == Some(3), "one class in each row by chance");
+    let blank = by_recipe(&sets, columns, |v| format!("{},,,", v % 50), "").unwrap();
+    assert_eq!(blank.manifest().num_classes, None, "no label yet is not a label of no class");
+
+    let of_classes = customers(columns, single);
+    let classes = made(of_classes.path(), "--label-column likes_*").0.unwrap();
+    let lacking = |v| if v == 1 { three(v, [0, 0, 0]) } else { three(v, [1, 0, 0]) };
+    let lacking = by_recipe(&classes, columns, lacking, "").unwrap();
+    assert_eq!((lacking.labels().unwrap()[..3].to_vec(), lacking.manifest().num_classes), (vec![0, -1, 0], Some(3)));
+    let refused = by_recipe(&classes, columns, |v| three(v, [1, v % 2, 0]), "").unwrap_err();
+    assert!(refused.contains("expected a single 1 among zeros, as in the recipe"), "{refused}");
+}
+
+#[test]
+fn strings_of_the_recipe_are_strings_in_a_new_table() {
+    let code = |v: u64| ["007", "7", "A1"][v as usize % 3];
+    let table = customers("age,code,team", |v| format!("{},{},{}", v % 50, code(v), ["01", "a", "x"][v as usize % 3]));
+    let trained = made(table.path(), "--label-column team --encode code=onehot").0.unwrap();
+    assert_eq!(recipe(&trained).feature_names(), ["age", "code=007", "code=7", "code=A1"]);
+    let new = by_recipe(&trained, "age,code,team", |v| format!("{},{},01", v % 50, code(v % 2)), "");
+    let new = new.unwrap();
+    assert_eq!(
+        [1, 2, 3].map(|at| column(&new, at)[..2].to_vec()),
+        [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]].map(|pair| pair.to_vec())
+    );
+    assert_eq!((new.labels().unwrap()[..3].to_vec(), new.manifest().num_classes), (vec![0; 3], Some(3)));
 }

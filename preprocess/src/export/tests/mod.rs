@@ -8,6 +8,7 @@ use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{DatasetWriter, FeatureDtype, NoProgress, Notes, Provenance, Split};
 
 use super::*;
+use crate::convert::{ConvertOptions, convert};
 
 mod folders;
 mod refused;
@@ -78,16 +79,19 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
             writer.add_split(split, vertices.clone()).unwrap();
         }
     }
-    let provenance = Provenance {
+    let dataset = writer.finish(no_provenance()).unwrap();
+    Example { _folder, folder, dataset, n, edges, weights, features, labels, splits, years }
+}
+
+fn no_provenance() -> Provenance {
+    Provenance {
         tool_version: "0".into(),
         command: "test".into(),
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: BTreeMap::new(),
         decisions: Vec::new(),
-    };
-    let dataset = writer.finish(provenance).unwrap();
-    Example { _folder, folder, dataset, n, edges, weights, features, labels, splits, years }
+    }
 }
 
 /// A name for each class up to the largest of `labels`.
@@ -221,6 +225,46 @@ fn differential_one_and_many_threads() {
                 read_tree(&pool.install(|| example.write(format, &format!("{format}{threads}"))))
             };
             assert!(run(1) == run(5), "{format}");
+        }
+    }
+}
+
+#[test]
+fn labels_of_every_shape_come_back_from_an_export() {
+    let classes = |labels: [i32; 4], classes: u32| {
+        move |writer: &mut DatasetWriter| {
+            let mut out = writer.label_writer().unwrap();
+            out.push(&labels).unwrap();
+            writer.add_label_column(out, classes).unwrap();
+        }
+    };
+    let named = |writer: &mut DatasetWriter| {
+        classes([2, 0, -1, 0], 4)(writer);
+        writer.name_classes(&["no", "maybe", "yes", "nobody's"].map(String::from)).unwrap();
+    };
+    let sets = |writer: &mut DatasetWriter| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        out.push(&[1, 2, 4, 2]).unwrap();
+        writer.add_multi_labels(out).unwrap();
+        writer.name_classes(&["red", "green", "blue"].map(String::from)).unwrap();
+    };
+    let numbers = |writer: &mut DatasetWriter| writer.add_numeric_labels(&[1000.0, 7.0, f32::NAN, 7.0]).unwrap();
+    let with_gaps = classes([40, -1, 7, 0], 50);
+    let fills: [&dyn Fn(&mut DatasetWriter); 4] = [&named, &sets, &numbers, &with_gaps];
+    for (which, fill) in fills.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0, 0, 1, 2, 3], &[0, 1, 2]).unwrap();
+        fill(&mut writer);
+        let dataset = writer.finish(no_provenance()).unwrap();
+        for format in [ExportFormat::Parquet, ExportFormat::Pyg] {
+            let (out, back) = (folder.path().join(format.name()), folder.path().join(format!("{format}-back")));
+            export(&dataset, format, &out, &ExportOptions::default(), &NoProgress).unwrap();
+            let (back, _) = convert(&out, &back, &ConvertOptions::default(), false, &NoProgress).unwrap();
+            let of = |dataset: &Dataset| (dataset.manifest().label_shape(), dataset.manifest().class_names.clone());
+            assert_eq!(of(&back), of(&dataset), "{format}, {which}");
+            let file = |dataset: &Dataset| fs::read(dataset.path().join("nodes/label.npy")).unwrap();
+            assert_eq!(file(&back), file(&dataset), "{format}, {which}");
+            assert_eq!(back.manifest().features, None, "{format}, {which}: no name of a class is a feature");
         }
     }
 }

@@ -67,7 +67,7 @@ fn check_nodes(example: &Example, kind: Kind, nodes: &[RecordBatch]) {
             let labels = nodes.iter().flat_map(|batch| batch["label"].as_primitive::<Int32Type>().iter());
             assert!(labels.eq(example.labels.iter().map(|&label| (label >= 0).then_some(label))));
             let names = example.labels.iter().map(|&label| (label >= 0).then(|| format!("class: {label}")));
-            assert!(strings(nodes, "class_name").into_iter().eq(names));
+            assert!(strings(nodes, "label_name").into_iter().eq(names));
             assert_eq!(longs(nodes, "original_id"), (0..n as i64).map(|v| v * 3 + 7).collect::<Vec<_>>());
         }
         Kind::Number => {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gsplit_store::Recipe;
+use gsplit_store::{LabelShape, Recipe};
 
 use super::choice::{self, Field, NONE};
 use super::features::{Encoded, EncodedColumn, Encoding};
@@ -29,8 +29,8 @@ pub struct TableLabels {
     pub column: Option<Box<dyn Column>>,
     /// Names of the classes, where the labels are not their numbers.
     pub class_names: Option<Vec<String>>,
-    /// Whether they are numbers to learn.
-    pub are_numbers: bool,
+    /// Their shape, where the recipe says it or they are numbers to learn.
+    pub shape: Option<LabelShape>,
     /// Value that stands for no label.
     pub unlabelled: Option<String>,
     /// Lines for the user.
@@ -38,11 +38,16 @@ pub struct TableLabels {
 }
 
 impl TableLabels {
+    /// Whether they are numbers to learn.
+    pub fn are_numbers(&self) -> bool {
+        self.shape == Some(LabelShape::Number)
+    }
+
     /// Its kind, behind the names of the columns.
     pub fn words(&self) -> Option<String> {
         self.column.as_ref()?;
         Some(match &self.class_names {
-            _ if self.are_numbers => " (numbers to learn)".into(),
+            _ if self.are_numbers() => " (numbers to learn)".into(),
             Some(names) => format!(" ({} classes by name)", names.len()),
             None => String::new(),
         })
@@ -59,6 +64,9 @@ pub fn labels(
     trained: Option<&Recipe>,
     options: &NodeTableOptions,
 ) -> Result<TableLabels> {
+    let recipe = trained;
+    let trained = trained.filter(|_| options.label_column.is_none());
+    let shape = trained.map_or(options.label_shape, |trained| trained.label_shape);
     let encoded = |columns| Some(Box::new(EncodedColumn::new(table, path, "label", columns)) as Box<dyn Column>);
     let number = |at: usize, unlabelled| Encoded::label(at, &fields[at], Encoding::Number(0.0, 1.0), unlabelled);
     let no_classes = |what: &str| {
@@ -78,23 +86,33 @@ pub fn labels(
                 fields,
                 roles,
                 seen,
-                encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect()),
+                (shape, encoded(roles.labels.iter().map(|&at| number(at, 0.0)).collect())),
             );
         }
     };
     let as_classes = |unlabelled| {
-        Ok(TableLabels { column: Some(table.column(fields, at, "label", true)), unlabelled, ..TableLabels::default() })
+        let column = Some(table.column(fields, at, "label", true));
+        Ok(TableLabels { column, shape, unlabelled, ..TableLabels::default() })
     };
     let field = &fields[at];
     let Some(seen) = seen.get(&at) else {
         no_classes("the label is a list")?;
-        return as_classes(None);
+        return Ok(TableLabels {
+            class_names: trained.map(|trained| trained.classes.clone()).filter(|names| !names.is_empty()),
+            ..as_classes(None)?
+        });
     };
     let (is_number, kind) = (field.value.is_some(), options.label_kind);
-    let numeric = match kind {
-        Some(kind) => kind == LabelKind::Number,
-        None => seen.is_fractional,
+    let numeric = match (kind, shape) {
+        (Some(kind), _) => kind == LabelKind::Number,
+        (None, Some(shape)) => shape == LabelShape::Number,
+        (None, None) => seen.is_fractional,
     };
+    let names_of_recipe = trained.is_some_and(|trained| !trained.classes.is_empty());
+    if shape.is_some() && kind.is_none() && !is_number && !names_of_recipe {
+        let problem = format!("column `{}`: expected numbers, as in the table of the recipe", field.name);
+        return Err(Error::input(path, problem));
+    }
     if numeric && !is_number {
         let problem = format!("--label-kind number: column `{}` holds strings: expected numbers", field.name);
         return Err(Error::input(path, problem));
@@ -102,11 +120,9 @@ pub fn labels(
     if numeric {
         no_classes("the label is a number to learn")?;
         let column = encoded(vec![number(at, f32::NAN)]);
-        return Ok(TableLabels { column, are_numbers: true, ..TableLabels::default() });
+        return Ok(TableLabels { column, shape: Some(LabelShape::Number), ..TableLabels::default() });
     }
     let mut names = seen.categories();
-    let recipe = trained;
-    let trained = trained.filter(|_| options.label_column.is_none());
     if is_number && trained.is_none() && kind.is_none() {
         let count = names.iter().filter(|name| *name != UNLABELLED).count();
         if seen.many || (count > MANY_CLASSES && 10 * count as u64 > seen.values) {
@@ -145,6 +161,9 @@ pub fn labels(
     if let Some(trained) = trained.filter(|trained| !trained.classes.is_empty()) {
         notes.extend(new_classes(path, field, seen, &names, trained, options)?);
         names.clone_from(&trained.classes);
+    } else if shape.is_some() && is_number {
+        // Classes by number: the recipe has their count, and each number is checked where it is read.
+        return as_classes(unlabelled);
     } else if is_number {
         // Text becomes numbers in the order of numbers, so the last is the largest.
         let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
@@ -170,7 +189,7 @@ pub fn labels(
     let mut label = Encoded::label(at, field, places, -1.0).folding(folds);
     label.takes_unseen = trained.is_some() && options.unseen == Some(Unseen::Other);
     let class_names = are_names.then_some(names);
-    Ok(TableLabels { column: encoded(vec![label]), class_names, are_numbers: false, unlabelled, notes })
+    Ok(TableLabels { column: encoded(vec![label]), class_names, shape, unlabelled, notes })
 }
 
 /// Asks what a comma in the label means, where no other column has one in its numbers.
@@ -203,7 +222,7 @@ fn several(
     fields: &[Field],
     roles: &Roles,
     seen: &HashMap<usize, ColumnStatistics>,
-    column: Option<Box<dyn Column>>,
+    (shape, column): (Option<LabelShape>, Option<Box<dyn Column>>),
 ) -> Result<TableLabels> {
     let is_wrong = |at: &&usize| !seen.get(at).is_some_and(ColumnStatistics::are_flags);
     if let Some(&at) = roles.labels.iter().find(is_wrong) {
@@ -220,7 +239,7 @@ fn several(
         choice::names(&lacking)
     );
     let notes = if cells > 0 { vec![note] } else { Vec::new() };
-    Ok(TableLabels { column, class_names, notes, ..TableLabels::default() })
+    Ok(TableLabels { column, class_names, shape, notes, ..TableLabels::default() })
 }
 
 /// The value that stands for no label: as the option or the recipe says; else -1 beside class numbers from 0.

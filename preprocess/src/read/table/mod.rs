@@ -97,7 +97,7 @@ pub fn open_as(
         };
     };
     let of_nodes = if lists.is_some() { of_nodes.beside_features() } else { of_nodes.clone() };
-    nodes(&table, raw.edges.as_ref(), &of_nodes, options.text, options.memory, progress)?.attach(&mut raw)?;
+    nodes(&table, Some(raw.edges.as_ref()), &of_nodes, options.text, options.memory, progress)?.attach(&mut raw)?;
     if let (Some(lists), Some(ids)) = (lists, &raw.node_ids) {
         if raw.features.is_some() {
             let problem = "--feature-columns and --encode: the features are those of";

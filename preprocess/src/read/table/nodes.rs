@@ -80,7 +80,7 @@ impl NodeTable {
         raw.features = self.features;
         raw.labels = self.labels.column;
         raw.class_names = self.labels.class_names;
-        raw.numeric_label = self.labels.are_numbers;
+        raw.label_shape = self.labels.shape;
         raw.recipe = Some(self.recipe);
         raw.columns = self.columns;
         raw.splits = self.splits.or(raw.splits.take());
@@ -89,10 +89,10 @@ impl NodeTable {
     }
 }
 
-/// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these `edges`.
+/// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these `edges`, or of none.
 pub fn nodes(
     path: &Path,
-    edges: &dyn EdgeSource,
+    edges: Option<&dyn EdgeSource>,
     options: &NodeTableOptions,
     text: TextOptions,
     memory: Memory,
@@ -102,17 +102,30 @@ pub fn nodes(
     let (files, format) = parts::parts(path, None, progress)?;
     let of_text = TextOptions { header: None, must_have_header: true, ..text };
     let na = options.na.as_deref().unwrap_or_default();
-    let table = Table::of(path, &files, format, of_text, memory, na, progress)?;
+    let mut table = Table::of(path, &files, format, of_text, memory, na, progress)?;
+    if let (Table::Text(sheet), Some(trained)) = (&mut table, &trained) {
+        recipe::strings(trained).for_each(|column| sheet.take_as_strings(column));
+    }
     if table.is_empty() {
         return Err(Error::input(path, "has columns and no rows: expected a row for each vertex"));
     }
     let fields = table.fields()?;
-    check_na(path, na, &fields, edges)?;
+    edges.map_or(Ok(()), |edges| check_na(path, na, &fields, edges))?;
     let mut roles = roles::of(path, &fields, options, trained.as_ref())?;
     let is_trained = |id: &usize| trained.as_ref().is_some_and(|trained| trained.id == fields[*id].name);
     let given = roles.id.filter(|id| options.id_column.is_some() || is_trained(id));
-    let IdColumn { at: id, kind } =
-        find_ids(path, &table, &fields, (&roles, given), (edges, text.id_type), options, progress)?;
+    let IdColumn { at: id, kind } = match (edges, given.or(roles.id)) {
+        (Some(edges), _) => find_ids(path, &table, &fields, (&roles, given), (edges, text.id_type), options, progress)?,
+        (None, Some(at)) => IdColumn { at, kind: text.id_type.map_or_else(|| choice::id_kind(path, &fields[at]), Ok)? },
+        (None, None) => {
+            let name = trained.as_ref().map_or("id", |trained| &trained.id);
+            let problem = format!(
+                "has no column `{name}` of ids: rename its column of ids. There are {}",
+                choice::names(&fields)
+            );
+            return Err(Error::input(path, problem));
+        }
+    };
     roles.take_id(id);
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
     let repeated = |keep| RepeatedRows::of(path, source(&[id], kind, &[])?.as_ref(), id, keep, memory);
@@ -194,15 +207,19 @@ pub fn nodes(
     }
     say_others(path, &recipes, progress);
     super::note_readings(path, &table.readings(), progress);
+    // What the table lacks is as in the recipe: the next one may have it.
+    let trained = trained.filter(|_| options.label_column.is_none()).unwrap_or_default();
+    let or_trained = |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let recipe = Recipe {
         id: fields[id].name.clone(),
-        label: roles.labels.iter().map(|&at| fields[at].name.clone()).collect(),
-        classes: labels.class_names.clone().unwrap_or_default(),
-        unlabelled: labels.unlabelled.clone(),
+        label: or_trained(roles.labels.iter().map(|&at| fields[at].name.clone()).collect(), trained.label),
+        classes: or_trained(labels.class_names.clone().unwrap_or_default(), trained.classes),
+        label_shape: labels.shape.or(trained.label_shape),
+        unlabelled: labels.unlabelled.clone().or(trained.unlabelled),
         dates: table.date_order().or(text.date_order).map(|order| order.to_string()),
         na: na.to_vec(),
         folds_case: folds,
-        splits: roles.split_names(&fields),
+        splits: or_trained(roles.split_names(&fields), trained.splits),
         features: recipes.into_iter().map(|(_, recipe)| recipe).collect(),
         left_out: roles.left_out(&fields),
         edges: EdgeRecipe::default(),
@@ -307,7 +324,7 @@ fn note_sentinels(
     progress: &dyn Progress,
 ) {
     let path = path.display();
-    let labels = roles.labels.iter().filter(|_| labels.are_numbers).copied();
+    let labels = roles.labels.iter().filter(|_| labels.are_numbers()).copied();
     let numbers = roles.classes_and_categories().into_iter().filter(|at| !roles.labels.contains(at));
     for at in numbers.chain(labels.clone()).filter(|&at| fields[at].value.is_some()) {
         let Some(seen) = seen.get(&at) else { continue };
@@ -348,7 +365,7 @@ fn note_giveaways(
     }
     let columns: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
     let label_of =
-        giveaway::Label { at: label, is_class: !labels.are_numbers, unlabelled: labels.unlabelled.as_deref() };
+        giveaway::Label { at: label, is_class: !labels.are_numbers(), unlabelled: labels.unlabelled.as_deref() };
     for (at, how) in giveaway::find(table, fields, label_of, &columns, progress)? {
         let name = &fields[at].name;
         progress.decide(&format!(

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress, Recipe};
+use gsplit_store::{FeatureEncoding, FeatureRecipe, LabelShape, Progress, Recipe};
 
 use super::choice::{self, Field};
-use super::statistics::{ColumnStatistics, MOST_CODES};
+use super::rows::Cell;
+use super::statistics::{ColumnStatistics, MOST_CODES, key};
 use crate::read::options::{Categories, Fill, NodeTableOptions, Scale};
 use crate::{Error, Result};
 
@@ -80,6 +81,20 @@ fn encoding(
             FeatureEncoding::Number { shift, scale }
         }
     })
+}
+
+/// The columns that held strings in the table of the recipe `trained`: here they may be numbers by chance, as 007 beside A1.
+pub fn strings<'r>(trained: &'r Recipe) -> impl Iterator<Item = &'r str> {
+    let is_string = |name: &String| *key(Cell::Text(name), true) != **name;
+    let features = trained.features.iter().filter(move |feature| match &feature.encoding {
+        FeatureEncoding::Code { categories } | FeatureEncoding::OneHot { categories, .. } => {
+            categories.iter().any(is_string)
+        }
+        FeatureEncoding::Number { .. } | FeatureEncoding::List { .. } => false,
+    });
+    let is_class = matches!(trained.label_shape, Some(LabelShape::Class(_))) && trained.classes.iter().any(is_string);
+    let label = trained.label.first().filter(|_| is_class);
+    features.map(|feature| feature.column.as_str()).chain(label.map(String::as_str))
 }
 
 /// The columns that the recipe `trained` names, found among `fields` by their names.

@@ -369,6 +369,15 @@ impl Sheet {
         format!("row {row}")
     }
 
+    /// Reads the cells of the column called `name` as they are written: as strings.
+    pub fn take_as_strings(&mut self, name: &str) {
+        for ((_, kind), style) in
+            self.columns.iter_mut().zip(&mut self.styles).filter(|((column, _), _)| column == name)
+        {
+            (*kind, *style) = (CellKind::Text, Style::Plain);
+        }
+    }
+
     /// The cell of column `at` as a program would write it, without blanks around it; nothing where it stands for a missing value. Says
     /// where its style is another.
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {

@@ -20,9 +20,9 @@ use gsplit_store::staging::{Staging, Target};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 
-use super::{Candidate, is_csv};
+use super::Candidate;
 use crate::Result;
-use crate::infer::table::{OutputIds, failed, id_column, parquet_file};
+use crate::infer::table::{OutputFormat, OutputIds, csv_field, failed, id_column, parquet_file};
 
 /// Rows that are written at once.
 const ROWS: usize = 1 << 16;
@@ -52,12 +52,15 @@ struct Pending {
 }
 
 impl<'a> RecommendationFile<'a> {
+    /// Formats that it may have.
+    pub const FORMATS: [OutputFormat; 2] = [OutputFormat::Parquet, OutputFormat::Csv];
+
     /// Begins the file at `out`. What stands there is replaced with `force` only.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for another end of the name; [`Error::Store`](crate::Error::Store) if something stands there.
     pub fn begin(out: &Path, ids: &'a OutputIds, force: bool) -> Result<Self> {
-        let is_csv = is_csv(out)?;
+        let is_csv = OutputFormat::of("--out", out, &Self::FORMATS)? == OutputFormat::Csv;
         let staging = Staging::begin(Target::file(out), force)?;
         let path = staging.file();
         let writer = if is_csv {
@@ -121,13 +124,5 @@ impl<'a> RecommendationFile<'a> {
         };
         file.sync_all().map_err(StoreError::io(&path))?;
         Ok(self.staging)
-    }
-}
-
-/// A field of a CSV file (RFC 4180).
-fn csv_field(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
     }
 }

@@ -13,7 +13,6 @@ mod sources;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
@@ -29,7 +28,7 @@ use crate::infer::Predict;
 use crate::model::PairScorer;
 use crate::task::is_known;
 use crate::{Error, Result};
-use file::RecommendationFile;
+pub(super) use file::RecommendationFile;
 
 /// Sources of a block.
 const SOURCES: usize = 64;
@@ -107,7 +106,10 @@ impl<'a> Recommender<'a> {
         let kinds = dataset.kinds()?;
         let sources = match &config.sources {
             Some(path) => sources::listed(path, (ids, kinds))?,
-            None => kinds.sources().collect(),
+            None => {
+                let is_wanted = |v: &u32| config.rows.as_ref().is_none_or(|rows| rows.binary_search(v).is_ok());
+                kinds.sources().filter(is_wanted).collect()
+            }
         };
         let file = RecommendationFile::begin(out, ids, config.force)?;
         Ok(Some(Self { top: top as usize, with_known: config.with_known, kinds, sources, file }))
@@ -175,17 +177,5 @@ impl<'a> Recommender<'a> {
             });
         }
         Ok(best.into_iter().map(BinaryHeap::into_sorted_vec).collect())
-    }
-}
-
-/// Whether `--out` of recommendations ends in `.csv`, or else in `.parquet`.
-fn is_csv(out: &Path) -> Result<bool> {
-    match out.extension().and_then(|end| end.to_str()) {
-        Some("csv") => Ok(true),
-        Some("parquet") => Ok(false),
-        _ => {
-            let problem = "with --top expected a name that ends in .parquet or .csv";
-            Err(Error::Option(format!("--out {}: {problem}", out.display())))
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::read::raw::Column;
 fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
     let edges = open(&fixture(edges), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
-    super::nodes(path, edges.as_ref(), options, Default::default(), Memory::default(), &NoProgress)
+    super::nodes(path, Some(edges.as_ref()), options, Default::default(), Memory::default(), &NoProgress)
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];

@@ -1,0 +1,288 @@
+//! New rows to predict for: alone, among one another, and joined to the graph of a dataset.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::support::{command, fails, gsplit, json, ok};
+
+/// Old vertices, a ring with chords; and new ones behind them.
+const OLD: u32 = 120;
+const NEW: u32 = 6;
+
+/// Runs the words of a command line, which must succeed.
+fn run(folder: &Path, words: &str) -> String {
+    ok(folder, &words.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The columns of a file of predictions by their names, and its rows by their ids.
+fn predictions(folder: &Path, name: &str) -> (Vec<String>, HashMap<String, Vec<String>>) {
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    (header, lines.map(|cells| (cells[0].clone(), cells)).collect())
+}
+
+/// Tables of old and of new vertices, and both together; the last class is of no new vertex.
+fn tables(folder: &Path, id: fn(u32) -> String) {
+    let team = |v: u32| ["blue", "green", "red"][(v % if v < OLD { 3 } else { 2 }) as usize];
+    let row = |v: u32| format!("{},{}.5,{},{}\n", id(v), v * v % 17, ["x", "y"][(v % 2) as usize], team(v));
+    let edge = |(u, v): (u32, u32)| format!("{},{},{}.25\n", id(u), id(v), 1 + (u + 2 * v) % 5);
+    let old: Vec<(u32, u32)> = (0..OLD).flat_map(|v| [1, 3].map(|step| (v, (v + step) % OLD))).collect();
+    // From and to old vertices, among one another, between old ones, and one that is there already.
+    let new = [(120, 10), (11, 120), (121, 120), (30, 122), (122, 31), (123, 124), (60, 125), (5, 9), (10, 11), (8, 8)];
+    let rows = |range: std::ops::Range<u32>| range.map(row).collect::<String>();
+    let edges = |edges: &[(u32, u32)]| edges.iter().copied().map(edge).collect::<String>();
+    for (name, rows, among) in [
+        ("old", rows(0..OLD), edges(&old)),
+        ("new", rows(OLD..OLD + NEW), edges(&new)),
+        ("all", rows(0..OLD + NEW), edges(&old) + &edges(&new)),
+    ] {
+        fs::write(folder.join(format!("{name}.csv")), format!("person,age,sex,team\n{rows}")).unwrap();
+        fs::write(folder.join(format!("{name}_edges.csv")), format!("from,to,amount\n{among}")).unwrap();
+    }
+}
+
+#[test]
+fn differential_joined_rows_are_those_of_all_tables_together() {
+    let number: fn(u32) -> String = |v| (1000 + 7 * v).to_string();
+    let (text, digits): (fn(u32) -> String, fn(u32) -> String) =
+        (|v| format!("p-{v:03}"), |v| format!("{:03}", 500 - v));
+    for (id, of_convert, of_train) in [
+        (number, "", "--model sage --layers 2 --fanouts 5,5"),
+        (text, "--directed", "--model gcn --layers 2 --fanouts 5,5"),
+        (
+            digits,
+            "--id-type text --symmetrise --edge-weights amount",
+            "--model gcn --layers 1 --fanouts 5 --edge-weights weight",
+        ),
+        (number, "--directed --keep-duplicates --feature-dtype f16", "--model gat --heads 2 --layers 1 --fanouts 9"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        tables(folder, id);
+        let convert = "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to";
+        run(folder, &format!("convert old_edges.csv --nodes old.csv --out run/dataset {convert} {of_convert}"));
+        run(folder, &format!("train run/dataset --hidden 8 --epochs 2 --checkpoint run/checkpoint {of_train}"));
+        let logits = "--checkpoint run/checkpoint --predict logits --out";
+        let of_dtype = if of_convert.contains("f16") { "--feature-dtype f16" } else { "" };
+        let of_ids = if of_convert.contains("text") { "--id-type text" } else { "" };
+        run(
+            folder,
+            &format!("convert all_edges.csv --nodes all.csv --recipe run/dataset --out both {of_dtype} {of_ids}"),
+        );
+        run(folder, &format!("infer both {logits} both.csv"));
+        let (header, expected) = predictions(folder, "both.csv");
+        assert_eq!(header, ["id", "logit_blue", "logit_green", "logit_red"]);
+        let output = gsplit(
+            folder,
+            &format!("infer --nodes new.csv --edges new_edges.csv --with run {logits} new.csv.csv")
+                .split(' ')
+                .collect::<Vec<_>>(),
+        );
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(told.contains("new.csv: 6 vertices by") && told.contains("  all    accuracy "), "{told}");
+        let read: u32 =
+            said.split("the model reads ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap();
+        assert!((3..OLD).contains(&read), "a part of the graph is read: {said}");
+        let (_, found) = predictions(folder, "new.csv.csv");
+        assert_eq!(found.len(), NEW as usize);
+        for v in OLD..OLD + NEW {
+            for (found, expected) in found[&id(v)].iter().zip(&expected[&id(v)]).skip(1) {
+                let [found, expected]: [f32; 2] = [found, expected].map(|cell| cell.parse().unwrap());
+                assert!(
+                    (found - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+                    "{v}, {of_train}: {found} {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_join_are_refused_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    tables(folder, |v| v.to_string());
+    let convert =
+        "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to --out run/dataset";
+    run(folder, &format!("convert old_edges.csv --nodes old.csv {convert}"));
+    run(folder, "train run/dataset --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint run/checkpoint");
+    let words =
+        |tables: &str| format!("infer --checkpoint run/checkpoint --predict logits --out p.csv --force {tables}");
+    let refused = |tables: &str, code: i32, expected: &str| {
+        let line = fails(folder, &words(tables).split(' ').collect::<Vec<_>>(), code);
+        assert!(line.contains(expected), "{line}");
+    };
+    let found = |tables: &str| {
+        run(folder, &words(tables));
+        predictions(folder, "p.csv").1
+    };
+    // The message names the dataset first; each of its remedies works.
+    refused(
+        "--nodes new.csv --edges new_edges.csv",
+        1,
+        "vertices have edges and no row, for example 5: pass --with DATASET if their rows",
+    );
+    let alone = found("--nodes new.csv --edges new_edges.csv --missing-rows drop");
+    let joined = found("--nodes new.csv --edges new_edges.csv --with run/dataset");
+    assert!(alone.len() == 6 && joined.len() == 6 && alone["120"] != joined["120"]);
+
+    // An id that neither has.
+    fs::write(folder.join("stray.csv"), "from,to,amount\n120,10,1\n777,121,1\n").unwrap();
+    let stray = "--nodes new.csv --edges stray.csv --with run";
+    refused(stray, 1, "stray.csv: line 3: vertex 777 is neither in the table of new vertices nor in run/dataset");
+    assert_eq!(found(&format!("{stray} --missing-rows drop")).len(), 6);
+    refused(&format!("{stray} --missing-rows fill"), 1, "column `age`: has no value: pass --fill NUMBER");
+    assert_eq!(found(&format!("{stray} --missing-rows fill --fill 3")).len(), 6);
+
+    // A row of a vertex that the dataset has.
+    fs::write(folder.join("again.csv"), "person,age,sex,team\n7,16.5,x,red\n120,2.5,y,blue\n").unwrap();
+    fs::write(folder.join("one.csv"), "from,to,amount\n120,10,1\n").unwrap();
+    let again = "--nodes again.csv --edges one.csv --with run";
+    refused(
+        again,
+        1,
+        "again.csv: 1 row for vertices that run/dataset has too, e.g. line 2, vertex 7: pass --on-duplicate last",
+    );
+    let [first, last] = ["first", "last"].map(|which| found(&format!("{again} --on-duplicate {which}")));
+    run(folder, "infer run/dataset --checkpoint run/checkpoint --predict logits --out old.csv.csv");
+    let old = predictions(folder, "old.csv.csv").1;
+    assert_eq!(first["7"], old["7"], "the row of the dataset counts");
+    assert!(last["7"] != old["7"] && last.len() == 2, "the row of the table counts");
+
+    // The table lists a vertex twice.
+    fs::write(folder.join("twice.csv"), "person,age,sex\n120,2.5,y\n120,9.5,y\n").unwrap();
+    refused("--nodes twice.csv", 1, "pass --on-duplicate first, or last");
+    let [first, last] = ["first", "last"].map(|which| found(&format!("--nodes twice.csv --on-duplicate {which}")));
+    assert!(first.len() == 1 && first["120"] != last["120"]);
+
+    // Without edges, and other files.
+    let bare = "--nodes new.csv --with run";
+    assert_eq!(found(bare)["120"], found("--nodes new.csv")["120"]);
+    refused("--nodes new.csv --with run/checkpoint", 1, "run/checkpoint");
+    let line = fails(folder, &["infer", "--checkpoint", "run/checkpoint", "--nodes", "none.csv", "--out", "p.txt"], 2);
+    assert!(
+        line.contains("--out p.txt: expected a name that ends in .csv, .parquet or .npy"),
+        "before any table is read: {line}"
+    );
+    // Options that only convert has come with the command that has them, which works.
+    fs::write(folder.join("mixed.csv"), "person,age,sex\n120,2.5,y\nx7,9.5,y\n").unwrap();
+    let line = fails(folder, &words("--nodes mixed.csv --edges one.csv").split(' ').collect::<Vec<_>>(), 1);
+    assert!(
+        line.contains("(for --id-type: gsplit convert --recipe run/checkpoint, and infer on that dataset)"),
+        "{line}"
+    );
+    run(
+        folder,
+        "convert one.csv --nodes mixed.csv --recipe run/checkpoint --id-type text --missing-rows drop --out mixed",
+    );
+    run(folder, "infer mixed --checkpoint run/checkpoint --out mixed.parquet");
+}
+
+#[test]
+fn predictions_have_the_classes_and_their_probabilities_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    tables(folder, |v| v.to_string());
+    let convert =
+        "convert old_edges.csv --nodes old.csv --source-column from --target-column to --random-split 0.6,0.2,0.2";
+    let train = "--layers 1 --fanouts 5 --hidden 4 --epochs 1";
+    run(folder, &format!("{convert} --label-column team --out ds"));
+    run(folder, &format!("train ds {train} --checkpoint ck"));
+    let told = json(folder, &["infer", "--nodes", "new.csv", "--checkpoint", "ck", "--out", "p.csv"]);
+    let (header, rows) = predictions(folder, "p.csv");
+    assert_eq!(header, ["id", "class", "probability_blue", "probability_green", "probability_red"]);
+    let right = ["blue", "green"]
+        .iter()
+        .cycle()
+        .zip(OLD..OLD + NEW)
+        .filter(|(team, v)| rows[&v.to_string()][1] == **team)
+        .count();
+    assert_eq!(told["summary"]["all"].as_f64(), Some(right as f64 / f64::from(NEW)), "scored, without splits");
+    for row in rows.values() {
+        let of: Vec<f64> = row[2..].iter().map(|cell| cell.parse().unwrap()).collect();
+        assert!((of.iter().sum::<f64>() - 1.0).abs() < 1e-5);
+        let best = (0..3).max_by(|&a, &b| of[a].total_cmp(&of[b])).unwrap();
+        assert_eq!(row[1], ["blue", "green", "red"][best]);
+    }
+    run(folder, "infer --nodes new.csv --checkpoint ck --predict class --out c.csv");
+    assert_eq!(predictions(folder, "c.csv").0, ["id", "class"]);
+    // The table that was written is one that gsplit reads.
+    run(folder, "infer ds --checkpoint ck --out p.parquet");
+    run(
+        folder,
+        "convert old_edges.csv --nodes p.parquet --label-column class --source-column from --target-column to --out read",
+    );
+
+    // Numbers, and several classes.
+    run(folder, &format!("{convert} --label-column age --out ages"));
+    run(folder, &format!("train ages --task regression {train} --checkpoint ages-ck"));
+    run(folder, "infer ages --checkpoint ages-ck --out ages.csv");
+    assert_eq!(predictions(folder, "ages.csv").0, ["id", "prediction"]);
+    let likes: String = (0..OLD).map(|v| format!("{v},{},{},{}\n", v % 9, v % 2, v / 2 % 2)).collect();
+    fs::write(folder.join("likes.csv"), format!("person,age,tea,coffee\n{likes}")).unwrap();
+    let several = convert.replace("old.csv", "likes.csv");
+    run(folder, &format!("{several} --label-column tea,coffee --out likes"));
+    run(folder, &format!("train likes {train} --checkpoint likes-ck"));
+    run(folder, "infer likes --checkpoint likes-ck --out likes.csv.csv");
+    let (header, rows) = predictions(folder, "likes.csv.csv");
+    assert_eq!(header, ["id", "tea", "coffee", "probability_tea", "probability_coffee"]);
+    for row in rows.values() {
+        for class in 1..3 {
+            assert_eq!(row[class] == "1", row[class + 2].parse::<f64>().unwrap() > 0.5, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn new_tables_are_nobody_elses_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    tables(folder, |v| v.to_string());
+    let convert = "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to --out ds";
+    run(folder, &format!("convert old_edges.csv --nodes old.csv {convert}"));
+    run(folder, "train ds --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint ck");
+    let shared = folder.join("tmp");
+    fs::create_dir(&shared).unwrap();
+    // The name that earlier versions used, by somebody else.
+    fs::create_dir(shared.join("..gsplit-infer.tables.partial")).unwrap();
+    let infer = || {
+        let mut command =
+            command(folder, &["infer", "--nodes", "old.csv", "--edges", "old_edges.csv", "--checkpoint", "ck"]);
+        command.env("TMPDIR", &shared);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let several: Vec<_> = (0..3).map(|_| infer()).collect();
+    for child in several {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let left = || {
+        fs::read_dir(&shared)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| !path.ends_with("..gsplit-infer.tables.partial"))
+    };
+    assert_eq!(left().count(), 0, "all is removed");
+    // Killed half-way, whatever is left is closed to others; interrupted, nothing is.
+    for (signal, expected) in [(rustix::process::Signal::KILL, false), (rustix::process::Signal::INT, true)] {
+        let mut child = infer();
+        let began = std::time::Instant::now();
+        while left().next().is_none() && began.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal);
+        child.wait().unwrap();
+        for path in left() {
+            assert!(!expected, "{} is left after an interrupt", path.display());
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            let is_bare = fs::read_dir(&path).unwrap().all(|entry| entry.unwrap().file_name() == "lock");
+            assert!(mode & 0o077 == 0 || is_bare, "{mode:o} {}", path.display());
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+}

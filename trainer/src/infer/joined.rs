@@ -1,0 +1,38 @@
+//! Needs of a trained model, of a graph that new rows are joined to.
+
+use gsplit_store::{Dataset, Progress};
+
+use super::{InferConfig, Trained};
+use crate::config::TrainConfig;
+use crate::{Error, Result};
+
+/// Needs of a trained model, of the graph that it predicts in.
+pub struct JoinedModel {
+    /// Layers, each of which reads the in-neighbours of the one above; `None` where it reads the whole graph.
+    pub layers: Option<usize>,
+    /// Columns of the edges that it reads.
+    pub edge_columns: Vec<String>,
+}
+
+impl JoinedModel {
+    /// The needs of the model that `config` names. Refuses a graph whose features do not mean what those of its training did.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the difference.
+    pub fn open(config: &InferConfig, older: Option<&Dataset>, progress: &dyn Progress) -> Result<Self> {
+        let trained = Trained::open(&config.checkpoint, config.epoch)?;
+        if let Some(older) = older {
+            if older.manifest().recipe.is_none() {
+                let (name, by) = (older.path().display(), config.checkpoint.display());
+                let problem = "is not made from a table of vertices: convert the table that it should be with --recipe";
+                return Err(Error::Option(format!("--with {name}: {problem} {by}")));
+            }
+            trained.check_recipe(older, progress)?;
+        }
+        let TrainConfig { draw_by, edge_weights, .. } = trained.config();
+        let mut edge_columns: Vec<String> = draw_by.iter().chain(edge_weights).cloned().collect();
+        edge_columns.dedup();
+        let layers = (!trained.config().task.is_link()).then_some(trained.config().model.layers);
+        Ok(Self { layers, edge_columns })
+    }
+}
