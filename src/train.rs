@@ -326,7 +326,9 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         Parallelism::Auto => Some(plan::choose(&dataset, config, &options, ui)?),
         _ => None,
     };
-    let config = chosen.as_ref().map_or(config, |(config, _)| config);
+    let config = chosen.as_ref().map_or(config, |chosen| &chosen.config);
+    let presample = options.presample.clone().or_else(|| chosen.as_ref()?.presample.clone());
+    let options = RunOptions { presample, ..options };
     if config.device == Device::Cpu
         && config.model.dtype == Dtype::Bf16
         && options.products.is_none()
@@ -337,14 +339,13 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     // The header comes when nothing is left that could be refused before the first epoch.
     let shown = OnceLock::new();
     let show = |epochs: &[EpochReport]| {
-        let Some((epoch, before)) = epochs.split_last() else { return };
+        let Some(epoch) = epochs.last() else { return };
         if shown.set(()).is_ok() {
             ui.table(format_args!("{}{}", header(), if reads_disk(epoch) { disk_header() } else { String::new() }));
             let baseline = options.baseline.as_ref().and_then(|told| told.get());
             baseline.into_iter().for_each(|baseline| ui.table(scores::row(baseline)));
         }
-        let before = before.iter().filter_map(EpochReport::merit).fold(f64::NEG_INFINITY, f64::max);
-        let is_best = epoch.merit().is_some_and(|merit| merit > before);
+        let is_best = EpochReport::best(epochs).is_some_and(|best| best.epoch == epoch.epoch);
         let of_disk = if reads_disk(epoch) { disk_row(epoch) } else { String::new() };
         ui.table(format_args!("{}{of_disk}{}", row(epoch), if is_best { " *" } else { "" }));
     };
@@ -374,8 +375,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
         "matrices_mb": (4 * most_values_held()) as f64 / 1e6,
     });
-    if let Some((_, tried)) = &chosen {
-        said["auto"] = json!(tried);
+    if let Some(chosen) = &chosen {
+        said["auto"] = json!(chosen.tried);
     }
     ui.json(&said);
     Ok(())

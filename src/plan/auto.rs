@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, bare_key, entries, read_text};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress, entries, read_text};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::candidate::Candidate;
 use super::measure::{measure, with_disk};
 use super::question::Question;
-use crate::compare::own_key;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
 
@@ -33,17 +32,22 @@ pub struct Tried {
     measured_s: f64,
 }
 
-/// `config` with the fastest parallelism, ranks, split layers and partition for `dataset` on this machine, and what was tried, that first;
-/// of a run that goes on, those it began with, and nothing. Says why.
+/// Result of [`choose`].
+pub struct AutoChoice {
+    /// The configuration with the parallelism, ranks, split layers and partition.
+    pub config: TrainConfig,
+    /// Presample that ranks the rows which stay in memory, unless the options name another.
+    pub presample: Option<String>,
+    /// The candidates that were tried, the chosen one first.
+    pub tried: Vec<Tried>,
+}
+
+/// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine; a run that goes on keeps those it began with,
+/// and tries nothing. Prints why. Artifacts that are missing are made in the cache of the dataset (`tried/`), which no default chooses from.
 ///
 /// # Errors
 /// Of usage, where it cannot choose; those of planning and training.
-pub fn choose(
-    dataset: &Dataset,
-    config: &TrainConfig,
-    options: &RunOptions,
-    ui: &Ui,
-) -> anyhow::Result<(TrainConfig, Vec<Tried>)> {
+pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui: &Ui) -> anyhow::Result<AutoChoice> {
     if config.device == Device::Cuda {
         return Err(usage(
             "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
@@ -52,16 +56,16 @@ pub fn choose(
     if config.task.is_link() || options.process.is_some() {
         return Err(usage("--parallelism auto is for vertices, with ranks that are threads: name the parallelism"));
     }
-    if let Some(begun) = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun) {
-        let was = TrainConfig { epochs: config.epochs, ..config.clone() };
-        let goes_on = TrainConfig {
-            parallelism: begun.parallelism,
-            ranks: begun.ranks,
-            split_layers: begun.split_layers,
-            partition: begun.partition,
-            ..was
-        };
-        return Ok((goes_on, Vec::new()));
+    let goes_on = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun).map(|begun| TrainConfig {
+        parallelism: begun.parallelism,
+        ranks: begun.ranks,
+        split_layers: begun.split_layers,
+        partition: begun.partition,
+        ..config.clone()
+    });
+    let needs = goes_on.as_ref().and_then(|begun| begun.partition.as_deref());
+    if let (Some(config), true) = (&goes_on, needs.is_none_or(|key| PartitionMap::open(dataset, key).is_ok())) {
+        return Ok(AutoChoice { config: config.clone(), presample: None, tried: Vec::new() });
     }
     let profile = measure(Device::Cpu)?;
     let ranks = config.ranks.unwrap_or(profile.ranks).max(2);
@@ -83,10 +87,12 @@ pub fn choose(
     };
     question.check().map_err(as_usage)?;
     let found = question.candidates(dataset, ui)?;
-    if let Some(name) = found.presample.as_ref().map(Presample::key).filter(|key| bare_key(key) != *key) {
-        // Ranks the rows that stay in memory, in the trials as in the run.
-        Presample::keep(dataset, name, &own_key(name, |key| Presample::folder(dataset, key)))?;
+    let presample = found.presample.as_ref().map(|presample| presample.key().to_string());
+    if let Some(config) = goes_on {
+        // Its map was cleaned away, and is made again.
+        return Ok(AutoChoice { config, presample, tried: Vec::new() });
     }
+    let presample = options.presample.clone().or(presample);
     let profile = with_disk(profile, &found, dataset, ui);
     let ranked = found.rank(&profile);
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
@@ -106,7 +112,7 @@ pub fn choose(
                 patience: None,
                 ..candidate.applied(config)
             };
-            let around = RunOptions { trial: Some(STEPS), ..aside(options) };
+            let around = RunOptions { trial: Some(STEPS), presample: presample.clone(), ..aside(options) };
             let epoch = train(dataset, &config, &around, &NoProgress, &|_| {})?.epochs;
             let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);
             *measured = measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
@@ -121,15 +127,8 @@ pub fn choose(
     best.sort_by(|a, b| a.2.total_cmp(&b.2));
     let chosen = best.first().map(|(candidate, ..)| *candidate);
     let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
-    let (mut config, mut words) = (chosen.applied(config), chosen.options.join(" "));
-    if let Some(name) = chosen.partition.as_deref().filter(|key| bare_key(key) != *key) {
-        // A run goes on with it, whatever becomes of the cache.
-        let key = own_key(name, |key| PartitionMap::folder(dataset, key));
-        PartitionMap::keep(dataset, name, &key)?;
-        words = words.replace(name, &key);
-        config.partition = Some(key);
-    }
-    ui.note(&format!("auto: trains by {words}"));
+    let config = chosen.applied(config);
+    ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
     let tried = best.iter().map(|&(candidate, predicted_s, measured_s)| Tried {
         name: candidate.name.clone(),
         ranks: candidate.ranks,
@@ -137,7 +136,7 @@ pub fn choose(
         predicted_s,
         measured_s,
     });
-    Ok((config, tried.collect()))
+    Ok(AutoChoice { config, presample, tried: tried.collect() })
 }
 
 /// `options` without what is written or read beside the dataset.

@@ -1,7 +1,7 @@
 //! Scores of training runs beside the baseline, and class by class.
 
 use gsplit::describe::describe_features;
-use gsplit_store::{Dataset, ModelScores, SplitScores};
+use gsplit_store::{Dataset, ModelScores, SplitScores, notes};
 
 use super::found::{Found, TrainingRun};
 use super::page::Page;
@@ -20,6 +20,9 @@ pub fn show(page: &mut Page, dataset: Option<&Dataset>, found: &Found) {
     }
     page.section("Scores", |page| {
         baselines(page, &scored);
+        for (run, scores) in &scored {
+            notes(&run.epochs, Some(scores)).iter().for_each(|line| page.text(&format!("{}: {line}.", run.name)));
+        }
         let silent = found.runs.iter().filter(|run| run.scores().is_none()).map(|run| run.name.as_str());
         let silent = silent.collect::<Vec<_>>().join(", ");
         if !silent.is_empty() {

@@ -4,7 +4,9 @@ use anyhow::bail;
 use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_preprocess::read::options::Answer;
 use gsplit_store::{Dataset, Split};
-use gsplit_trainer::{TaskConfig, TrainConfig};
+use gsplit_trainer::{TaskConfig, TrainConfig, unscored};
+
+use crate::train::as_usage;
 
 /// Option of convert where a graph has labels and no splits.
 const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
@@ -89,7 +91,8 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
     let steps = steps.max(1);
     let has_valid = match is_link {
         true => config.task.valid_edges > 0.0 || dataset.links()?.is_some(),
-        false => has_labelled_valid(dataset)?,
+        // Without a score nothing could stop it early.
+        false => unscored(dataset, config.task.metric, Split::Valid).map_err(as_usage)?.is_none(),
     };
     if has_valid && config.eval_every > 0 {
         chosen.push(format!("--epochs={}", (5000 / steps).clamp(20, 300)));
@@ -100,23 +103,6 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
         chosen.push(format!("--epochs={}", (1000 / steps).clamp(10, 100)));
     }
     Ok(chosen)
-}
-
-/// Whether a vertex of the valid split has a label.
-fn has_labelled_valid(dataset: &Dataset) -> anyhow::Result<bool> {
-    if !dataset.manifest().splits().contains(&Split::Valid) {
-        return Ok(false);
-    }
-    let valid = dataset.split(Split::Valid)?;
-    if dataset.manifest().multi_label {
-        return Ok(!valid.is_empty());
-    }
-    if dataset.manifest().numeric_label {
-        let labels = dataset.held_numeric_labels()?;
-        return Ok(valid.iter().any(|&v| labels.is_labelled(v)));
-    }
-    let labels = dataset.held_labels()?;
-    Ok(valid.iter().any(|&v| labels.is_labelled(v)))
 }
 
 /// Whether `dataset` has something to learn and no vertices to learn it from.

@@ -92,7 +92,7 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     /// From 1.
     pub epoch: u32,
     /// Mean loss of the labelled training seeds (of the pairs, where links are learnt), each as it was in its mini-batch: with dropout,
-    /// before the update.
+    /// before the update. With weights of classes the weighted mean: the sum of weights times losses over the sum of weights.
     pub loss: f64,
     /// Mean of the mini-batches' gradients' norms, before clipping.
     #[serde(default)]
@@ -114,6 +114,9 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     pub train: Option<f64>,
     /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
+    /// Mean loss of the valid split, weighted as the training's, when evaluated; `None` where links are learnt.
+    #[serde(default)]
+    pub valid_loss: Option<f64>,
     /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,
     /// Whether the scores are errors, of which less is better.
@@ -137,10 +140,27 @@ impl<S> EpochReport<S> {
         self.valid.map(|score| if self.scores_are_errors { -score } else { score })
     }
 
-    /// The best epoch of `history` by the valid split, of equals the first; `None` when no score is a number.
+    /// The best epoch of `history` by the valid split: of equal scores the one with the lowest valid loss, of equal losses the first.
+    /// `None` when no score is a number.
     pub fn best(history: &[Self]) -> Option<&Self> {
-        let scored =
-            history.iter().filter_map(|report| Some((report, report.merit().filter(|merit| !merit.is_nan())?)));
-        scored.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(report, _)| report)
+        history
+            .iter()
+            .reduce(|best, other| if other.is_better(best) { other } else { best })
+            .filter(|best| best.has_merit())
+    }
+
+    fn has_merit(&self) -> bool {
+        self.merit().is_some_and(|merit| !merit.is_nan())
+    }
+
+    /// Whether this epoch is better than `other`: it has the better valid score, or the same and a lower valid loss. An epoch without
+    /// a score is never better.
+    pub fn is_better(&self, other: &Self) -> bool {
+        let loss = |report: &Self| report.valid_loss.filter(|loss| !loss.is_nan()).unwrap_or(f64::INFINITY);
+        match (self.merit(), other.merit()) {
+            (Some(own), Some(others)) if others == own => loss(self) < loss(other),
+            (Some(own), Some(others)) if !others.is_nan() => own > others,
+            (own, _) => own.is_some_and(|own| !own.is_nan()),
+        }
     }
 }

@@ -110,7 +110,7 @@ pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use recipe::{EdgeRecipe, FeatureEncoding, FeatureRecipe, LabelShape, LeftOut, OTHER, Recipe};
 pub use rows::RowIndex;
-pub use scores::{Baseline, ClassScores, Confused, ModelScores, SplitScores};
+pub use scores::{Baseline, ClassScores, Confused, ModelScores, SplitScores, diverged, notes};
 pub use shard::{Cut, ShardInfo, columns_of};
 pub use shell::{as_argument, shell_path, shell_word};
 pub use stamp::Stamp;

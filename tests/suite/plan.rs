@@ -375,13 +375,17 @@ fn a_machine_is_measured_and_a_run_chooses_by_it() {
     let named = json(folder, &words(&format!("{named} --epochs 2")));
     assert_eq!(losses(&named)[1], losses(&second)[0]);
 
-    // A presample of the user's own may have the key that auto would keep its own by.
-    let kept: Vec<_> = fs::read_dir(folder.join("ds/presample")).unwrap().map(|entry| entry.unwrap()).collect();
-    let key = kept[0].file_name().into_string().unwrap();
-    fs::remove_dir_all(kept[0].path()).unwrap();
-    fs::remove_dir_all(folder.join("ds/tried")).unwrap();
-    ok(folder, &words(&format!("presample ds --fanouts 2,2 --epochs 1 --key {key}")));
-    let own = fs::read(folder.join(format!("ds/presample/{key}/input.npy"))).unwrap();
+    // Its artifacts are in the cache: no default chooses from there, and a run goes on without them.
+    for kind in ["presample", "partition"] {
+        assert!(!folder.join("ds").join(kind).exists(), "auto made a {kind} of the dataset's own");
+    }
+    ok(folder, &words("clean ds"));
+    let fourth = json(folder, &words(&format!("{train} --parallelism auto --epochs 3 --resume")));
+    assert_eq!(fourth["config"]["partition"], config["partition"], "{fourth}");
+    ok(folder, &words("presample ds --fanouts 5,5 --batch-size 100 --epochs 1"));
+    ok(folder, &words("partition ds --parts 2"));
+    let split = format!("train ds {SMALL} --threads 2 --parallelism split --ranks 2 --epochs 1");
+    let before = json(folder, &words(&split));
     ok(folder, &words(&format!("train ds {SMALL} --threads 2 --parallelism auto --ranks 2 --epochs 1")));
-    assert!(fs::read(folder.join(format!("ds/presample/{key}/input.npy"))).unwrap() == own);
+    assert_eq!(json(folder, &words(&split))["summary"]["partition"], before["summary"]["partition"]);
 }

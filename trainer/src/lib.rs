@@ -77,7 +77,7 @@ pub use infer::{
     scratch_folder,
 };
 pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
-pub use metric::Metric;
+pub use metric::{Metric, unscored};
 pub use operator::{GpuList, OwnPlaces, Place};
 pub use ranks::c10d::Meeting;
 pub use ranks::process::Process;

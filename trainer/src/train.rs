@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use gsplit_kernels::Near;
-use gsplit_store::{Baseline, Dataset, ModelScores, Progress};
+use gsplit_store::{Baseline, Dataset, ModelScores, Progress, diverged};
 
 use crate::batch::Made;
 use crate::epoch::{Batches, train_epoch};
-use crate::evaluate::{baseline, score};
+use crate::evaluate::{Yardstick, score, yardstick};
 use crate::job::options::RunOptions;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
@@ -70,7 +70,8 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     }
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let (mut reports, mut scores) = (Vec::new(), None);
-    let baseline = baseline(run, comms)?;
+    let Yardstick { baseline, unscored } = yardstick(run, comms)?;
+    let of_splits = notes::of_splits(job, &unscored)?;
     if let (Some(told), Some(baseline)) = (&job.options.baseline, &baseline) {
         told.get_or_init(|| baseline.clone());
     }
@@ -94,6 +95,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         line.filter(|_| comm.rank() == 0).into_iter().for_each(|line| run.progress.note(&line));
     };
     note(notes::unchosen(job));
+    of_splits.iter().for_each(|line| note(Some(format!("note: {line}"))));
     let forecast = match before < config.epochs as usize {
         true => forecast::of_epoch(run, &mut sampler, before as u32 + 1, &reports, comms)?,
         false => None,
@@ -130,7 +132,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         reports.push(report);
         if let Some(splits) = classes.filter(|_| EpochReport::best(&reports).is_none_or(|best| best.epoch == epoch)) {
             let (metric, baseline) = (job.metric.to_string(), baseline.clone());
-            scores = Some(ModelScores { epoch, metric, baseline, splits });
+            scores = Some(ModelScores { epoch, metric, baseline, splits, notes: of_splits.clone() });
         }
         if comm.rank() == 0 {
             keep(run, (&reports, scores.as_ref()), (&model, &optimizer), on_epoch)?;
@@ -138,11 +140,18 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         if epoch == 1 {
             note(notes::absurd(job, &reports[0]));
         }
+        if diverged(&reports[..reports.len() - 1]).is_none() {
+            note(diverged(&reports).map(|line| format!("note: {line}")));
+        }
         comm.barrier()?;
         comm.suspend_timeout(false);
     }
     if reports.len() > before && reports.len() == config.epochs as usize {
-        note(notes::rising(&reports));
+        note(notes::rising(&reports, notes::guess(job)));
+    }
+    if reports.len() > before {
+        let below = scores.as_ref().and_then(|scores| scores.below_baseline(&reports));
+        note(below.map(|line| format!("note: {line}")));
     }
     Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
 }
@@ -185,6 +194,7 @@ fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());
     Summary {
         best: EpochReport::best(&epochs).cloned(),
+        notes: gsplit_store::notes(&epochs, scores.as_ref()),
         baseline,
         scores,
         disk: forecast,

@@ -58,8 +58,8 @@ pub struct ConvertOptions {
     #[arg(long, conflicts_with = "symmetrise")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub directed: bool,
-    /// Draw splits at random: fractions of the (labelled) vertices for training, validation and test, as 0.6,0.2,0.2; auto draws so where
-    /// the input has labels and no splits
+    /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices without classes) for training, validation
+    /// and test, as 0.6,0.2,0.2; auto draws so where the input has labels and no splits
     #[arg(long, value_name = "TRAIN,VALID,TEST|auto")]
     pub random_split: Option<RandomSplit>,
     /// Seed of the random split and of generated features

@@ -115,10 +115,11 @@ pub struct TrainConfig {
     /// every evaluation. For graphs whose layers are too much to compute for all vertices; scores are then estimates [default: exact]
     #[arg(long, value_name = "FANOUTS")]
     pub eval_fanouts: Option<Fanouts>,
-    /// Stop when the valid metric has not risen (an error: fallen) for this many evaluations in a row
+    /// Stop after this many evaluations in a row without a better one: a higher valid metric (an error: a lower), or an equal one with a
+    /// lower valid loss
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
-    /// Least rise of the valid metric (of an error: fall) that counts, for --patience
+    /// Least rise of the valid metric (of an error: fall) that counts, for --patience; above 0, a lower loss does not count
     #[arg(long, value_name = "DELTA", default_value_t = 0.0)]
     pub min_delta: f64,
 }

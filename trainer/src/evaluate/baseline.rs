@@ -16,24 +16,34 @@ use super::{links, splits};
 use crate::Result;
 use crate::job::Job;
 use crate::metric::labels::Labels;
-use crate::metric::{Metric, Scores};
+use crate::metric::{Metric, Scores, class_name};
 use crate::ranks::comms::Comms;
 use crate::run::setup::Run;
 use crate::task::Task;
 
-/// The baseline; notes where there is but one class to learn. On rank 0, `None` on others. Of a shard on all ranks; collective.
-pub fn baseline(run: &Run<'_>, comms: &Comms) -> Result<Option<Baseline>> {
+/// Baseline of a run, and the splits that have no score.
+#[derive(Default)]
+pub struct Yardstick {
+    /// The baseline; `None` for links that are never scored.
+    pub baseline: Option<Baseline>,
+    /// Splits of vertices in which the metric has no value, and why.
+    pub unscored: Vec<(Split, String)>,
+}
+
+/// The yardstick; notes where there is only one class to learn. On rank 0, empty on others. Of a shard on all ranks; collective.
+pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let (job, all, group) = (run.job, comms.all(), comms.ranks().group);
     let sharded = job.dataset.shard().is_some();
     if !sharded && all.rank() > 0 {
-        return Ok(None);
+        return Ok(Yardstick::default());
     }
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
         // Popularity costs as much as a score.
-        Task::Links(_) if job.config.eval_every == 0 => return Ok(None),
+        Task::Links(_) if job.config.eval_every == 0 => return Ok(Yardstick::default()),
         Task::Links(split) => {
-            return links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop).map(Some);
+            let found = links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop)?;
+            return Ok(Yardstick { baseline: Some(found), unscored: Vec::new() });
         }
     };
     let owners = job.frontiers.map().filter(|_| sharded);
@@ -44,7 +54,7 @@ pub fn baseline(run: &Run<'_>, comms: &Comms) -> Result<Option<Baseline>> {
     }
     let (constant, logits) = constant(job.metric, labels, &counts);
     if let (Some(class), 1, 0) = (constant, counts.iter().filter(|count| **count > 0).count(), all.rank()) {
-        let class = named(job, class);
+        let class = class_name(job.dataset, class as usize);
         run.progress.note(&format!(
             "note: every labelled vertex of the train split has class {class}: nothing but that can be learnt"
         ));
@@ -56,17 +66,16 @@ pub fn baseline(run: &Run<'_>, comms: &Comms) -> Result<Option<Baseline>> {
     if sharded {
         scores.reduce(group)?;
     }
-    let scores = scores.finish().scores;
-    let of = |wanted: Split| scores.iter().find(|(split, _)| *split == wanted).and_then(|(_, score)| *score);
+    let found = scores.finish();
+    let of = |wanted: Split| found.scores.iter().find(|(split, _)| *split == wanted).and_then(|(_, score)| *score);
     let (valid, test) = (of(Split::Valid), of(Split::Test));
     let name = if labels.scale().is_some() { "mean" } else { "majority" };
-    Ok(Some(Baseline { name: name.into(), class: constant, valid, test }))
-}
-
-/// The class as people know it.
-fn named(job: &Job<'_>, class: u32) -> String {
-    let names = job.dataset.manifest().class_names.as_ref();
-    names.and_then(|names| names.get(class as usize)).cloned().unwrap_or_else(|| class.to_string())
+    let baseline = Some(Baseline { name: name.into(), class: constant, valid, test });
+    // The metric is defined for one prediction where it is for another.
+    let there = splits(job).filter(|(_, vertices)| !vertices.is_empty()).map(|(split, _)| split);
+    let problem = |split| found.problem(split, job.metric, |class| class_name(job.dataset, class));
+    let unscored = there.filter_map(|split| Some((split, problem(split)?))).collect();
+    Ok(Yardstick { baseline, unscored })
 }
 
 /// The vertices of the train split that have each class, then all of them; those that `is_own`.

@@ -17,19 +17,19 @@ mod baseline;
 mod links;
 mod score;
 
-pub use baseline::baseline;
+pub use baseline::{Yardstick, yardstick};
 pub use score::score;
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Split, Stage};
 
 use crate::Result;
-use crate::infer::{Chunk, LayerWise, OwnedLayers, Room, SampledInference, Team};
+use crate::infer::{LayerWise, OwnedLayers, Room, SampledInference, Team};
 use crate::job::Job;
 use crate::metric::{Evaluation, Scores};
 use crate::model::Model;
 use crate::residence::source::FeatureSource;
-use crate::task::Task;
+use crate::task::{NodeTask, Task};
 
 /// Rows that [`evaluate`] computes; `None` where there is nothing to score.
 fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
@@ -44,13 +44,16 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
 
 /// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
 pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
-    if let (Some(fanouts), Some(labels)) = (&job.config.eval_fanouts, job.task.labels()) {
-        let mut scores = Scores::new(job.metric, labels, splits(job))?;
+    if let (Some(fanouts), Task::Nodes(task)) = (&job.config.eval_fanouts, &job.task) {
+        let mut scores = Tally::new(job, task)?;
         // All workers together hold as much as a mini-batch of training.
         let chunk = job.config.batch_size.div_ceil(team.places().len());
         let pass = SampledInference { graph: job.graph, fanouts, seed: job.config.seed, chunk, stop: job.options.stop };
-        let wanted = scores.vertices();
-        pass.run(&mut team, &wanted, stage, &mut |chunk| push(&mut scores, &chunk, job.outputs))?;
+        let wanted = scores.scores.vertices();
+        pass.run(&mut team, &wanted, stage, &mut |chunk| {
+            scores.push(chunk.vertices, chunk.rows);
+            Ok(())
+        })?;
         return Ok(scores.finish());
     }
     // Finished layers that do not fit lie on disk until the next is done.
@@ -60,25 +63,58 @@ pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<
         Some(bytes) => Room { bytes, scratch: Some(&scratch), ..Room::UNLIMITED },
     };
     let mut pass = LayerWise::new(team, job.graph, room, job.options.stop)?;
-    let labels = match &job.task {
-        Task::Nodes(task) => &task.labels,
+    let task = match &job.task {
+        Task::Nodes(task) => task,
         Task::Links(links) => {
             let scores = links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage)?;
-            return Ok(Evaluation { scores, classes: Vec::new() });
+            return Ok(Evaluation { scores, ..Evaluation::default() });
         }
     };
-    let mut scores = Scores::new(job.metric, labels, splits(job))?;
-    let vertices = scores.vertices();
+    let mut scores = Tally::new(job, task)?;
+    let vertices = scores.scores.vertices();
     let last = pass.model().num_layers() - 1;
-    pass.run(last, Some(&vertices), stage, &mut |chunk| push(&mut scores, &chunk, job.outputs))?;
+    pass.run(last, Some(&vertices), stage, &mut |chunk| {
+        scores.push(chunk.vertices, chunk.rows);
+        Ok(())
+    })?;
     Ok(scores.finish())
 }
 
-/// Counts the vertices of `chunk`, each with `outputs` logits.
-fn push(scores: &mut Scores<'_>, chunk: &Chunk<'_>, outputs: usize) -> Result<()> {
-    let rows = chunk.rows.chunks_exact(outputs);
-    chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
-    Ok(())
+/// Scores of the splits, and the loss of the valid split.
+struct Tally<'j> {
+    task: &'j NodeTask,
+    scores: Scores<'j>,
+    valid: &'j [u32],
+    /// Sums of weights times losses, and of weights.
+    losses: [f64; 2],
+}
+
+impl<'j> Tally<'j> {
+    fn new(job: &'j Job<'_>, task: &'j NodeTask) -> Result<Self> {
+        let scores = Scores::new(job.metric, &task.labels, splits(job))?;
+        Ok(Self { task, scores, valid: job.valid.as_deref().unwrap_or_default(), losses: [0.0; 2] })
+    }
+
+    /// Counts `vertices` with the logits of each, one after the other.
+    fn push(&mut self, vertices: &[u32], logits: &[f32]) {
+        for (&v, logits) in vertices.iter().zip(logits.chunks_exact(self.task.labels.outputs())) {
+            self.scores.push(v, logits);
+            if self.valid.binary_search(&v).is_ok() {
+                let loss = self.task.loss_of(v, logits).unwrap_or_default();
+                self.losses.iter_mut().zip(loss).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    }
+
+    fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
+        comm.all_reduce_sum_f64(&mut self.losses)?;
+        self.scores.reduce(comm)
+    }
+
+    fn finish(self) -> Evaluation {
+        let [loss, weight] = self.losses;
+        Evaluation { loss: (weight > 0.0).then(|| loss / weight), ..self.scores.finish() }
+    }
 }
 
 /// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.
@@ -89,15 +125,13 @@ fn evaluate_owned(
     comm: &dyn Communicator,
     stage: &dyn Stage,
 ) -> Result<Evaluation> {
-    let (Some(labels), Some(owners)) = (job.task.labels(), job.frontiers.map()) else {
+    let (Task::Nodes(task), Some(owners)) = (&job.task, job.frontiers.map()) else {
         return Ok(Evaluation::default());
     };
-    let mut scores = Scores::new(job.metric, labels, splits(job))?;
-    let wanted = scores.vertices();
+    let mut scores = Tally::new(job, task)?;
+    let wanted = scores.scores.vertices();
     let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;
-    pass.run(&wanted, stage, &mut |vertices, rows| {
-        vertices.iter().zip(rows.chunks_exact(job.outputs)).for_each(|(&v, logits)| scores.push(v, logits));
-    })?;
+    pass.run(&wanted, stage, &mut |vertices, rows| scores.push(vertices, rows))?;
     scores.reduce(comm)?;
     Ok(scores.finish())
 }

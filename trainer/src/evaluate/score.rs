@@ -5,6 +5,7 @@ use std::time::Instant;
 use gsplit_store::{Split, SplitScores};
 
 use super::{evaluate, evaluate_owned, num_rows};
+use crate::Result;
 use crate::infer::Team;
 use crate::metric::Evaluation;
 use crate::model::Model;
@@ -12,7 +13,6 @@ use crate::operator::set_torch_threads;
 use crate::ranks::comms::Comms;
 use crate::report::EpochReport;
 use crate::run::setup::Run;
-use crate::{Error, Result};
 
 /// Fills in the scores, when it is time to, and returns those of the classes: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
 pub fn score(
@@ -27,7 +27,7 @@ pub fn score(
     let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(None) };
     let started = Instant::now();
     let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
-    let Evaluation { scores, classes } = match job.dataset.shard() {
+    let Evaluation { scores, classes, loss } = match job.dataset.shard() {
         None => {
             set_torch_threads(run.threads);
             evaluate(team(run, model)?, job, stage.as_ref())?
@@ -43,12 +43,10 @@ pub fn score(
             _ => report.valid = score,
         }
     }
+    report.valid_loss = loss;
     set_torch_threads(run.compute_threads / run.here().len());
     report.evaluate_s = started.elapsed().as_secs_f64();
-    match (config.watches_valid(), report.valid) {
-        (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
-        _ => Ok(Some(classes)),
-    }
+    Ok(Some(classes))
 }
 
 /// Workers that evaluate `model`, which is rank 0's: one for each rank of this process.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_sample::{Frontiers, Seeds};
-use gsplit_store::memory::Memory;
+use gsplit_store::memory::{Memory, resident, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
 use crate::config::{ModelKind, TrainConfig};
@@ -22,6 +22,9 @@ use crate::operator::Place;
 use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
+
+/// Bytes that mini-batches in flight take at the least.
+pub const LEAST_OF_BATCHES: u64 = 64 << 20;
 
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
@@ -110,6 +113,11 @@ impl Artifacts {
         Ok(Self { partition, owners, links, columns, of_kept })
     }
 
+    /// Bytes of the graph that were copied to the program's own memory.
+    pub fn copied_bytes(&self) -> u64 {
+        self.links.as_ref().map_or(0, LinkSplit::copied_bytes)
+    }
+
     /// The partition map in use.
     pub fn partition(&self) -> Option<&PartitionMap> {
         self.partition.as_ref()
@@ -191,6 +199,45 @@ impl<'a> Job<'a> {
             parts,
         })
     }
+}
+
+/// Checks that `memory`, or without it what is free, has room for the copy of the graph that links are learnt from, before it is made.
+///
+/// # Errors
+/// [`Error::Option`] with the bytes that it takes.
+pub fn check_links_fit(dataset: &Dataset, config: &TrainConfig, memory: Option<u64>) -> Result<()> {
+    if !config.task.is_link() || dataset.links()?.is_some() {
+        return Ok(());
+    }
+    let topology = dataset.topology();
+    topology.check_indices()?;
+    let graph = &Graph::new(topology.indptr(), topology.indices())?;
+    let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten().count();
+    let held = resident();
+    let room = memory.map_or_else(|| Memory::of_this_machine().available(), |budget| budget.saturating_sub(held));
+    let edges = graph.num_edges() as u64;
+    // Positions, twice while they are put together, and a value for each column.
+    let of_columns = if columns > 0 { edges * (2 * 8 + 4 * columns as u64) } else { 0 };
+    // No edge takes more than an id in the copy and a position, and no vertex more than an index.
+    if (edges + graph.num_vertices() as u64 + 1) * 8 + of_columns <= room {
+        return Ok(());
+    }
+    let bytes = LinkSplit::num_bytes(graph, config.task.held_out()) + of_columns;
+    if bytes <= room {
+        return Ok(());
+    }
+    let takes = format!("the edges that links are learnt from take {}", shown(bytes));
+    Err(Error::Option(match memory {
+        Some(budget) => {
+            let least = (bytes + held + LEAST_OF_BATCHES).div_ceil(1 << 20);
+            let [budget, held] = [budget, held].map(shown);
+            format!("--memory: {budget} are too few, {takes}, the program {held}: pass --memory {least}MiB or more")
+        }
+        None => format!(
+            "--task link: {takes} of memory, and {} are free: free some, raise the limit of the control group, or train on a smaller graph",
+            shown(room)
+        ),
+    }))
 }
 
 /// The train split, which must have something to learn from.

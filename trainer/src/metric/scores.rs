@@ -1,7 +1,7 @@
 //! Scores of several splits, counted together.
 
 use gsplit_kernels::Communicator;
-use gsplit_store::{Split, SplitScores};
+use gsplit_store::{Dataset, Split, SplitScores};
 
 use super::{Metric, Scorer};
 use crate::Result;
@@ -14,6 +14,47 @@ pub struct Evaluation {
     pub scores: Vec<(Split, Option<f64>)>,
     /// The splits class by class, where classes are learnt.
     pub classes: Vec<SplitScores>,
+    /// Mean loss of the valid split, where a model of vertices was evaluated.
+    pub loss: Option<f64>,
+}
+
+impl Evaluation {
+    /// The reason why `split` has no score by `metric`, with the name of the class that it lacks; `None` if it has one.
+    pub fn problem(&self, split: Split, metric: Metric, class_name: impl Fn(usize) -> String) -> Option<String> {
+        self.scores.iter().find(|(of, score)| *of == split && score.is_none())?;
+        let classes = self.classes.iter().find(|scores| scores.split == split).map(|scores| &scores.classes);
+        let lacks = match (metric, classes) {
+            (Metric::R2, _) => "no two labelled vertices with different numbers".to_string(),
+            (Metric::RocAuc, Some(classes)) if classes.len() == 2 => {
+                let missing = classes.iter().position(|class| class.support == 0);
+                format!("no vertex of class `{}`", class_name(missing.unwrap_or_default()))
+            }
+            (Metric::RocAuc, Some(_)) => "no class that some of its vertices have and others have not".to_string(),
+            _ => "no labelled vertex".to_string(),
+        };
+        Some(format!("{metric} has no value in the {} split, which has {lacks}", split.name()))
+    }
+}
+
+/// The reason why `split` of `dataset` has no score by the metric that is `asked` for, else by the one that the labels call for; `None` if it has one.
+///
+/// # Errors
+/// Those of the labels and the split; [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
+pub fn unscored(dataset: &Dataset, asked: Option<Metric>, split: Split) -> Result<Option<String>> {
+    if !dataset.manifest().splits().contains(&split) {
+        return Ok(Some(format!("there is no {} split", split.name())));
+    }
+    let (labels, vertices) = (Labels::open(dataset)?, dataset.split(split)?);
+    let metric = asked.unwrap_or_else(|| Metric::of(&labels));
+    let mut scores = Scores::new(metric, &labels, [(split, &vertices[..])])?;
+    vertices.iter().for_each(|&v| scores.push(v, &vec![0.0; labels.outputs()]));
+    Ok(scores.finish().problem(split, metric, |class| class_name(dataset, class)))
+}
+
+/// The name of `class`, or its number where classes of `dataset` have no names.
+pub fn class_name(dataset: &Dataset, class: usize) -> String {
+    let names = dataset.manifest().class_names.as_ref();
+    names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
 }
 
 /// Scores by split.
@@ -64,6 +105,6 @@ impl<'a> Scores<'a> {
     pub fn finish(self) -> Evaluation {
         let classes = self.splits.iter().filter_map(|(split, _, scorer)| scorer.classes(*split)).collect();
         let scores = self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect();
-        Evaluation { scores, classes }
+        Evaluation { scores, classes, loss: None }
     }
 }

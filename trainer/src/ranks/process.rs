@@ -60,6 +60,7 @@ impl Process {
             1 => Comms::of_one_group(sampling, over(all)?),
             _ => Comms::of_group(over(all)?, sampling, over(meeting.group("computing", seat)?)?),
         };
+        meeting.end();
         Ok(Self { comms, gpu, meeting: Some(meeting) })
     }
 

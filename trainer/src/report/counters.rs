@@ -36,9 +36,9 @@ pub struct StepReport {
     /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean over all of
     /// their losses.
     pub loss: f64,
-    /// Number of losses of the global mini-batch, those of its labelled seeds or of its pairs; over several steps, the sum. The same on
-    /// all ranks.
-    pub num_losses: u64,
+    /// Weight of the global mini-batch's loss: that of its labelled seeds, or the number of its pairs; over several steps, the sum. The
+    /// same on all ranks.
+    pub weight: f64,
     /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the sum.
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
@@ -75,11 +75,13 @@ impl StepReport {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
-    /// Adds another step of the same rank. A mini-batch has weight in the mean loss by its number of losses: the last one of an epoch
-    /// is often short.
+    /// Adds another step of the same rank. A mini-batch counts in the mean loss by its weight: the last one of an epoch is often
+    /// short, and with weights of classes each weighs as its seeds do.
     pub fn add(&mut self, other: &Self) {
-        self.num_losses += other.num_losses;
-        self.loss += (other.loss - self.loss) * (other.num_losses as f64 / self.num_losses.max(1) as f64);
+        self.weight += other.weight;
+        if self.weight > 0.0 {
+            self.loss += (other.loss - self.loss) * (other.weight / self.weight);
+        }
         self.gradient_norm += other.gradient_norm;
         self.learning_rate = other.learning_rate;
         self.loss_scale = other.loss_scale;
@@ -103,7 +105,7 @@ impl StepReport {
         timings.each().into_iter().zip(&reals[1..]).for_each(|(mean, sum)| *mean = sum / ranks);
         each(&mut work).zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
-        // Every rank has the same number of losses, gradient norm, learning rate and scale, and has left out the same steps.
+        // Every rank has the same weight, gradient norm, learning rate and scale, and has left out the same steps.
         Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
 
@@ -119,6 +121,7 @@ impl StepReport {
             draw_factor: None,
             train: (self.counted > 0).then(|| self.correct as f64 / self.counted as f64),
             valid: None,
+            valid_loss: None,
             test: None,
             scores_are_errors: metric.is_error(),
             timings: self.timings,
@@ -134,17 +137,16 @@ impl StepReport {
 /// # Errors
 /// Those of the communicator.
 pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
-    let mut values = [0.0; 5];
+    let mut values = [0.0; 7];
     if comm.rank() == 0 {
-        let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
-        let (valid, test) = (report.valid, report.test);
-        values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), report.evaluate_s];
+        let of = |metric: Option<f64>| [if metric.is_some() { 1.0 } else { 0.0 }, metric.unwrap_or_default()];
+        let [valid, loss, test] = [report.valid, report.valid_loss, report.test].map(of);
+        values = [valid[0], valid[1], loss[0], loss[1], test[0], test[1], report.evaluate_s];
     }
     comm.all_reduce_sum_f64(&mut values)?;
-    let [has_valid, valid, has_test, test, evaluate_s] = values;
-    report.valid = (has_valid > 0.0).then_some(valid);
-    report.test = (has_test > 0.0).then_some(test);
-    report.evaluate_s = evaluate_s;
+    let known = |at: usize| (values[at] > 0.0).then_some(values[at + 1]);
+    (report.valid, report.valid_loss, report.test) = (known(0), known(2), known(4));
+    report.evaluate_s = values[6];
     Ok(())
 }
 
@@ -201,6 +203,8 @@ pub struct Summary {
     pub best: Option<EpochReport>,
     /// Scores of the model that reads no features and no edges, by which `valid` and `test` are to be judged.
     pub baseline: Option<Baseline>,
+    /// Notes on the run: a metric without a value in a split, a loss that diverged, a score that is not above the baseline's.
+    pub notes: Vec<String>,
     /// Scores of the classes after the best epoch, without one after the last that was evaluated.
     pub scores: Option<ModelScores>,
     /// Expectation of the first epoch, where it was to read feature rows from disk.

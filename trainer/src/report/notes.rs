@@ -1,10 +1,12 @@
-//! Notes on a run that are said once: what its numbers tell and its user may not see.
+//! Notes on a run that are given once: conclusions from its numbers that its user may not see.
+
+use gsplit_store::{Split, diverged};
 
 use crate::job::Job;
 use crate::metric::labels::Labels;
 use crate::operator::gather_features;
 use crate::report::EpochReport;
-use crate::report::stopping::evaluations;
+use crate::{Error, Result};
 
 /// A first loss so many times that of a guess is absurd.
 const ABSURD: f64 = 10.0;
@@ -19,15 +21,38 @@ pub fn unchosen(job: &Job<'_>) -> Option<String> {
     is_blind.then(|| "note: no valid split, by which an epoch would be the best: the model is that of the last".into())
 }
 
+/// Labelled vertices, or edges, below which a model has too few to learn from.
+const FEW: usize = 10;
+
+/// Notes on the splits of `job`, of which those `unscored` have no score: too few vertices to train on, and a metric without a value.
+///
+/// # Errors
+/// [`Error::Option`] where an option goes by the valid split, and that has no score.
+pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<String>> {
+    let (labels, config) = (job.task.labels(), job.config);
+    let labelled = job.train.iter().filter(|&&v| labels.is_none_or(|labels| labels.is_labelled(v))).take(FEW).count();
+    let items = if labels.is_some() { "labelled vertices" } else { "edges" };
+    let few = (labelled < FEW)
+        .then(|| format!("there are only {labelled} {items} to train on: too few for a model to be more than chance"));
+    if config.eval_every == 0 {
+        return Ok(few.into_iter().collect());
+    }
+    let valid = unscored.iter().find(|(split, _)| *split == Split::Valid);
+    if let (Some(user), Some((_, problem))) = (config.watches_valid(), valid) {
+        let remedy = "leave it out, choose another --metric, or convert with another split";
+        return Err(Error::Option(format!("{user} needs a score of the valid split: {problem}: {remedy}")));
+    }
+    let note = |(split, problem): &(Split, String)| match split {
+        Split::Valid => format!("{problem}: no epoch is the best, and the model is that of the last"),
+        _ => problem.clone(),
+    };
+    Ok(few.into_iter().chain(unscored.iter().map(note)).collect())
+}
+
 /// Note after the first epoch `report`, if its loss is far above that of a guess.
 pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
-    let guess = match job.task.labels()? {
-        Labels::One { classes, .. } => (*classes as f64).ln(),
-        Labels::Several(labels) => f64::from(labels.num_classes()) * std::f64::consts::LN_2,
-        // The mean, of which the deviation is 1.
-        Labels::Number { .. } => 1.0,
-    };
-    if guess == 0.0 || report.loss < ABSURD * guess {
+    let guess = guess(job)?;
+    if report.loss < ABSURD * guess {
         return None;
     }
     let largest = largest(job);
@@ -40,14 +65,35 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
     Some(format!("note: the loss of the first epoch is {:.4}, a guess has {guess:.4}: {remedy}", report.loss))
 }
 
-/// Note after the last epoch of `reports`, if the valid score was the highest there.
-pub fn rising(reports: &[EpochReport]) -> Option<String> {
-    let last = reports.last()?;
-    let is_best = EpochReport::best(reports).is_some_and(|best| best.epoch == last.epoch);
+/// The loss of a guess, above 0.
+pub fn guess(job: &Job<'_>) -> Option<f64> {
+    let guess = match job.task.labels()? {
+        Labels::One { classes, .. } => (*classes as f64).ln(),
+        Labels::Several(labels) => f64::from(labels.num_classes()) * std::f64::consts::LN_2,
+        // The mean, of which the deviation is 1.
+        Labels::Number { .. } => 1.0,
+    };
+    Some(guess).filter(|guess| *guess > 0.0)
+}
+
+/// Note after the last epoch of `reports`, if the valid score was still rising there and can rise further. A training that diverged,
+/// or whose loss never came near that of a `guess`, has other needs than more epochs.
+pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
+    let (last, before) = reports.split_last()?;
+    let merit = last.merit()?;
+    let highest = before.iter().filter_map(EpochReport::merit).reduce(f64::max)?;
+    // As printed.
+    let is_perfect = match last.scores_are_errors {
+        true => merit > -5e-5,
+        false => merit > 1.0 - 5e-5,
+    };
+    let (is_higher, diverged) = (merit > highest, diverged(reports));
+    let is_absurd = guess.is_some_and(|guess| last.loss >= ABSURD * guess);
+    if !is_higher || is_perfect || is_absurd || diverged.is_some() {
+        return None;
+    }
     let way = if last.scores_are_errors { "its error still falling" } else { "its score still rising" };
-    let more = 2 * last.epoch;
-    (is_best && evaluations(reports).count() > 1)
-        .then(|| format!("note: the last epoch was the best, {way}: train longer, --epochs {more}"))
+    Some(format!("note: the last epoch was the best, {way}: train longer, --epochs {}", 2 * last.epoch))
 }
 
 /// The three columns with the largest values in the train split, of those that have large ones, with these.

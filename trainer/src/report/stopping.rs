@@ -10,13 +10,19 @@ pub fn evaluations(history: &[EpochReport]) -> impl Iterator<Item = f64> {
     history.iter().filter_map(EpochReport::merit)
 }
 
-/// Whether `patience` evaluations in a row have passed without the metric being better than the best before by more than
-/// `min_delta`, at the end of `history` or anywhere in it.
+/// Whether `patience` evaluations in a row have passed none of which is better than the best before, at the end of `history` or
+/// anywhere in it. With a `min_delta` above 0 a better one has a metric that is better by more than that.
 pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> bool {
-    let (mut best, mut others) = (f64::NEG_INFINITY, 0);
-    for metric in evaluations(history) {
-        if metric > best + min_delta {
-            (best, others) = (metric, 0);
+    let none = EpochReport::default();
+    let (mut best, mut others) = (&none, 0);
+    for report in history {
+        let Some(merit) = report.merit() else { continue };
+        let is_better = match best.merit() {
+            Some(of_best) if min_delta > 0.0 => merit > of_best + min_delta,
+            _ => report.is_better(best),
+        };
+        if is_better {
+            (best, others) = (report, 0);
         } else {
             others += 1;
         }

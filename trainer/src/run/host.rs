@@ -25,8 +25,8 @@ use super::dry_run::any_process;
 use super::processes::{HeldBytes, HostProcesses, Needs};
 use crate::batch::Preparation;
 use crate::infer::least_room;
-use crate::job::Job;
 use crate::job::options::FeatureStorage;
+use crate::job::{Job, LEAST_OF_BATCHES};
 use crate::model::held::{Batch, HeldLayer, mailed, values};
 use crate::model::{Model, order_of_layer};
 use crate::operator::{Place, sharing};
@@ -39,8 +39,6 @@ use crate::{Error, Result};
 
 /// Mini-batches that are sampled to know their size.
 const TRIED: usize = 3;
-/// Bytes for what is not counted: vectors, gradients of parameters, what the loss takes, reads in flight.
-const BESIDE: u64 = 64 << 20;
 /// Bytes of an id.
 const ID: u64 = 4;
 /// Bytes of a value.
@@ -129,7 +127,9 @@ impl HostRows {
         let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
         let lookups = (lookups * features.num_rows()) as u64 * ID;
         let [graph, least_of_graph] = held_bytes(job);
-        let held = HeldBytes { graph, batches, program: resident() + scales + lookups };
+        // A copy of the graph counts as the graph.
+        let program = resident().saturating_sub(job.artifacts.copied_bytes()) + scales + lookups;
+        let held = HeldBytes { graph, batches, program };
         let is_for_all = options.memory.is_some() && options.features == FeatureStorage::Memory;
         let rows = if is_for_all { bytes } else { 0 };
         let needs = Needs { budget: options.memory, free, held, least_of_graph, rows };
@@ -292,8 +292,8 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     let workers = job.options.ranks_here(places.len()).len() as u64;
     let exact = config.eval_every > 0 && config.eval_fanouts.is_none();
     let evaluating = if exact { least_room(&model, features, &job.graph, workers) } else { 0 };
-    // Others are larger than those that were sampled.
-    Ok((most + most / 10 + BESIDE).max(evaluating))
+    // Others are larger than those that were sampled, and not all is counted: vectors, gradients of parameters, what the loss takes, reads.
+    Ok((most + most / 10 + LEAST_OF_BATCHES).max(evaluating))
 }
 
 /// Sizes of this rank's part of the first mini-batches. Collective.

@@ -13,7 +13,7 @@ use crate::config::Parallelism;
 use crate::infer::Trained;
 use crate::job::options::RunOptions;
 use crate::job::partition;
-use crate::job::{Artifacts, Job};
+use crate::job::{Artifacts, Job, check_links_fit};
 use crate::model::{Model, check_size};
 use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
@@ -117,6 +117,7 @@ pub fn with_run<R>(
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
     link_gpus(&places[options.ranks_here(places.len())], progress)?;
+    check_links_fit(dataset, config, options.memory)?;
     let artifacts = Artifacts::open(dataset, config)?;
     shard::check(dataset, config, artifacts.partition(), options)?;
     if let Some(process) = &options.process {

@@ -47,8 +47,7 @@ pub fn train_step(
     let update =
         clock.phase(Phase::Update, |clock| clock.exchange(|| optimizer.update(model.parameters(), comm.all)))?;
 
-    (report.num_losses, report.counted, report.learning_rate) =
-        (targets.num_losses(), loss.counted, update.learning_rate);
+    (report.weight, report.counted, report.learning_rate) = (targets.weight(), loss.counted, update.learning_rate);
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
     report.skipped = update.skipped.into();
     (report.timings.sample_s, report.timings.load_s) =

@@ -125,7 +125,7 @@ impl Launched {
         }
         if report.skipped > 0 {
             // A loss that is not finite either would spoil the mean.
-            (report.loss, report.num_losses, report.gradient_norm) = (0.0, 0, 0.0);
+            (report.loss, report.weight, report.gradient_norm) = (0.0, 0.0, 0.0);
         }
         Ok(report)
     }

@@ -61,13 +61,12 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Number of losses in the mean of the global mini-batch: its labelled seeds, or its pairs of vertices.
-    pub fn num_losses(&self) -> u64 {
-        let count = match self {
-            Self::Nodes(targets) => targets.labelled,
-            Self::Links(batch) => batch.num_pairs(),
-        };
-        count as u64
+    /// Weight of the mean loss of the global mini-batch in an epoch's: that of its labelled seeds, or the number of its pairs.
+    pub fn weight(&self) -> f64 {
+        match self {
+            Self::Nodes(targets) => targets.weight,
+            Self::Links(batch) => batch.num_pairs() as f64,
+        }
     }
 
     /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, with the gradients of `scale`

@@ -55,9 +55,41 @@ impl NodeTask {
 
     /// The targets of the global mini-batch `batch`.
     pub fn targets(&self, batch: &[u32]) -> NodeTargets<'_> {
-        let labelled = batch.iter().filter(|&&v| self.labels.is_labelled(v)).count();
         let weight = self.weights.as_ref().and_then(|weights| weights.total(batch));
-        NodeTargets { task: self, labelled, weight: weight.unwrap_or(labelled as f64) }
+        let labelled = || batch.iter().filter(|&&v| self.labels.is_labelled(v)).count() as f64;
+        NodeTargets { task: self, weight: weight.unwrap_or_else(labelled) }
+    }
+
+    /// The loss of `v`, for which the model returned `logits`, times its weight, and the weight, as [`NodeTargets::loss`] counts them;
+    /// `None` if it is unlabelled.
+    pub fn loss_of(&self, v: u32, logits: &[f32]) -> Option<[f64; 2]> {
+        let by_class = self.weights.as_ref().map(|weights| &weights.by_class);
+        let weight = |class: usize| by_class.map_or(1.0, |weights| f64::from(weights[class]));
+        match &self.labels {
+            Labels::One { class, .. } => {
+                let class = usize::try_from(class.get(v)?).ok()?;
+                let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+                let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
+                let loss = sum.ln() + largest - f64::from(logits[class]);
+                Some([weight(class) * loss, weight(class)])
+            }
+            Labels::Several(labels) => {
+                let of_class = |(class, &logit): (usize, &f32)| match labels.has(v, class as u32) {
+                    true => weight(class) * softplus(-f64::from(logit)),
+                    false => softplus(f64::from(logit)),
+                };
+                Some([logits.iter().enumerate().map(of_class).sum(), 1.0])
+            }
+            Labels::Number { number, scale } => {
+                let actual = number.get(v).filter(|number| !number.is_nan())?;
+                let error = f64::from(logits[0]) - f64::from(scale.scaled(actual));
+                let loss = match self.loss {
+                    NumberLoss::Mse => error * error,
+                    NumberLoss::Mae => error.abs(),
+                };
+                Some([loss, 1.0])
+            }
+        }
     }
 }
 
@@ -65,11 +97,9 @@ impl NodeTask {
 #[derive(Clone, Copy)]
 pub struct NodeTargets<'a> {
     task: &'a NodeTask,
-    /// Labelled seeds of the global mini-batch.
-    pub labelled: usize,
-    /// Weight of these, which the loss is the mean over. Averaging the ranks' own means instead would be wrong wherever ranks
-    /// hold unequal numbers of seeds.
-    weight: f64,
+    /// Weight of the labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
+    /// would be wrong wherever ranks hold unequal numbers of seeds.
+    pub weight: f64,
 }
 
 impl NodeTargets<'_> {
@@ -120,6 +150,11 @@ impl NodeTargets<'_> {
         let numbers = [loss.detach().f_to_kind(Kind::Double)?, correct.f_sum(Kind::Double)?];
         Ok(Loss { numbers: Some(Tensor::f_stack(&numbers, 0)?), counted, gradient: Some(gradient) })
     }
+}
+
+/// ln(1 + e^x), without overflow.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 /// The label of each of `seeds`.

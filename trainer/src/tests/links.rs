@@ -46,6 +46,25 @@ fn edges(graph: &Graph<'_>) -> BTreeMap<(u32, u32), usize> {
 }
 
 #[test]
+fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
+    let fixture = dataset(41, 2000, 6);
+    let graph = whole(&fixture.dataset);
+    let split = LinkSplit::new(&graph, task().held_out()).unwrap();
+    let ids = split.train.len() + 2 * (split.valid.len() + split.test.len());
+    assert_eq!(LinkSplit::num_bytes(&graph, task().held_out()), split.copied_bytes() + 4 * ids as u64);
+    let with = |memory: u64| {
+        let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
+        let options = RunOptions { memory: Some(memory), ..RunOptions::default() };
+        train(&fixture.dataset, &config, &options, &NoProgress, &|_| {})
+    };
+    let line = with(1 << 20).unwrap_err().to_string();
+    assert!(line.starts_with("--memory: 1 MiB are too few, the edges that links are learnt from take"), "{line}");
+    let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
+    // Other tests of this process take memory meanwhile.
+    with((least.parse::<u64>().unwrap() + 4096) << 20).unwrap();
+}
+
+#[test]
 fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     let fixture = dataset(41, 2000, 6);
     let graph = whole(&fixture.dataset);

@@ -281,6 +281,8 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
         let expected = expected.double_value(&[]);
         let (found, gradient, _) = loss(&task, &batch, &batch, &logits);
         assert!((found[0] - expected).abs() < 1e-6 * expected, "{asked}: {}, torch has {expected}", found[0]);
+        let evaluated = mean_loss(&task, &batch, &logits);
+        assert!((evaluated - expected).abs() < 1e-6 * expected, "{asked}: {evaluated}, torch has {expected}");
         let of_torch = to_rows(&rows.grad()).unwrap().to_vec();
         assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked}");
         // Two ranks with unequal seeds have parts of the same mean.
@@ -329,7 +331,16 @@ fn oracle_weights_of_several_classes_are_torchs_pos_weight() {
             tch::Reduction::Sum,
         );
         let expected = expected.double_value(&[]) / VERTICES as f64;
-        let found = loss(&task, &batch, &batch, &logits).0[0];
-        assert!((found - expected).abs() < 1e-5 * expected, "{asked}: {found}, torch has {expected}");
+        for found in [loss(&task, &batch, &batch, &logits).0[0], mean_loss(&task, &batch, &logits)] {
+            assert!((found - expected).abs() < 1e-5 * expected, "{asked}: {found}, torch has {expected}");
+        }
     }
+}
+
+/// The mean loss of `vertices`, as evaluations take it.
+fn mean_loss(task: &NodeTask, vertices: &[u32], logits: &[f32]) -> f64 {
+    let rows = logits.chunks_exact(task.labels.outputs());
+    let losses = vertices.iter().zip(rows).filter_map(|(&v, logits)| task.loss_of(v, logits));
+    let [loss, weight] = losses.fold([0.0; 2], |sums, [loss, weight]| [sums[0] + loss, sums[1] + weight]);
+    loss / weight
 }

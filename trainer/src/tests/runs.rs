@@ -172,11 +172,12 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     assert!(!straight.stopped_early && straight.epochs.len() == 40);
     let valid: Vec<f64> = straight.epochs.iter().map(|report| report.valid.unwrap()).collect();
     let patient = changed(&base, |config| config.patience = Some(3));
+    // The metric first, then the loss, which no two epochs have alike.
+    let merits: Vec<(f64, f64)> =
+        straight.epochs.iter().map(|report| (report.valid.unwrap(), -report.valid_loss.unwrap())).collect();
+    let best_of = |merits: &[(f64, f64)]| merits.iter().copied().reduce(|a, b| if b > a { b } else { a }).unwrap();
     // By the definition, written out: the first epoch with three before it, itself included, that are no better.
-    let last = (3..40).find(|&at| {
-        let best = valid[..at - 2].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        valid[at - 2..=at].iter().all(|&metric| metric <= best)
-    });
+    let last = (3..40).find(|&at| merits[at - 2..=at].iter().all(|&merit| merit <= best_of(&merits[..at - 2])));
     let last = last.unwrap() + 1;
     let part = changed(&patient, |config| config.epochs = 2);
     run(&fixture, &part, &options(&fixture, false)).unwrap();
@@ -188,7 +189,8 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     let best = stopped.best.unwrap();
     let highest = valid[..last].iter().copied().fold(f64::NEG_INFINITY, f64::max);
     assert_eq!(best.valid, Some(highest));
-    assert_eq!(best.epoch as usize, valid.iter().position(|&metric| metric == highest).unwrap() + 1);
+    let best_merit = best_of(&merits[..last]);
+    assert_eq!(best.epoch as usize, merits.iter().position(|&merit| merit == best_merit).unwrap() + 1);
     let checkpoints = fixture.folder.path().join("checkpoints");
     let target = std::fs::read_link(checkpoints.join("best")).unwrap();
     assert_eq!(target.to_str().unwrap(), format!("epoch-{:05}", best.epoch));

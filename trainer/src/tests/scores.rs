@@ -7,6 +7,7 @@ use super::fixture::{Cut, changed, config, dataset, provenance, several_labels, 
 use super::runs::{options, run};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::metric::ClassCounts;
+use crate::report::stopping::is_exhausted;
 use crate::report::{EpochReport, notes};
 use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
 
@@ -160,16 +161,73 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     let reports = |valid: &[Option<f64>]| -> Vec<EpochReport> {
         (1..).zip(valid).map(|(epoch, &valid)| EpochReport { epoch, valid, ..EpochReport::default() }).collect()
     };
-    let rising = |valid: &[Option<f64>]| notes::rising(&reports(valid));
+    let rising = |valid: &[Option<f64>]| notes::rising(&reports(valid), Some(1.0));
     assert!(rising(&[Some(0.1), Some(0.2), Some(0.3)]).unwrap().ends_with("still rising: train longer, --epochs 6"));
     let mut errors = reports(&[Some(3.0), Some(2.0)]);
     errors.iter_mut().for_each(|report| report.scores_are_errors = true);
-    assert!(notes::rising(&errors).unwrap().contains("its error still falling"));
+    assert!(notes::rising(&errors, None).unwrap().contains("its error still falling"));
+    // Nor where more epochs help nothing: a perfect score, a loss that diverged, and one far above a guess.
+    assert_eq!(rising(&[Some(0.9), Some(0.99996)]), None);
+    let mut diverged = reports(&[Some(0.1), Some(0.2), Some(0.3)]);
+    for (report, loss) in diverged.iter_mut().zip([0.99, 9e10, 2.0]) {
+        report.loss = loss;
+    }
+    assert_eq!(notes::rising(&diverged, Some(1.0)), None);
+    let mut absurd = reports(&[Some(0.1), Some(0.2)]);
+    absurd.iter_mut().for_each(|report| report.loss = 10.0);
+    assert!(notes::rising(&absurd, Some(1.0)).is_none() && notes::rising(&absurd, Some(1.1)).is_some());
     let no_number = reports(&[Some(f64::NAN), Some(0.1), Some(f64::NAN)]);
     assert_eq!(EpochReport::best(&no_number).map(|best| best.epoch), Some(2));
     for still in [&[Some(0.3), Some(0.2)][..], &[Some(0.2), Some(0.2)], &[Some(0.5)], &[None, None], &[]] {
         assert_eq!(rising(still), None, "{still:?}");
     }
+}
+
+#[test]
+fn a_split_without_a_class_has_no_score_and_training_goes_on() {
+    let splits: [&[u32]; 3] = [&[0, 1, 2, 3], &[4, 5], &[6, 7]];
+    let lines = |dataset: &Dataset, config: &TrainConfig| {
+        let summary = train(dataset, config, &RunOptions::default(), &NoProgress, &|_| {})?;
+        Ok::<_, crate::Error>(summary.notes.join("\n"))
+    };
+    let (rare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 0, 1, 0, 0, 1, 1]).unwrap());
+    let of_both = lines(&rare, &single(None)).unwrap();
+    let problem = "roc-auc has no value in the valid split, which has no vertex of class `1`";
+    assert!(
+        of_both.contains(&format!("{problem}: no epoch is the best, and the model is that of the last")),
+        "{of_both}"
+    );
+    assert!(of_both.contains("in the test split, which has no vertex of class `0`"), "{of_both}");
+    assert!(of_both.contains("there are only 4 labelled vertices to train on"), "{of_both}");
+    assert!(told(&rare, &single(None)).contains(problem));
+    assert_eq!(crate::unscored(&rare, None, Split::Valid).unwrap().as_deref(), Some(problem));
+    assert_eq!(crate::unscored(&rare, Some("accuracy".parse().unwrap()), Split::Valid).unwrap(), None);
+    let patient = changed(&single(None), |config| config.patience = Some(3));
+    let refused = lines(&rare, &patient).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("--patience needs a score of the valid split: {problem}:")), "{refused}");
+    let with_accuracy = changed(&single(Some("accuracy")), |config| config.patience = Some(3));
+    assert!(!lines(&rare, &with_accuracy).unwrap().contains("no value"));
+    let (bare, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&[0, 1, 2, 1, -1, -1, 1, 1]).unwrap());
+    let line = lines(&bare, &single(None)).unwrap();
+    assert!(line.contains("accuracy has no value in the valid split, which has no labelled vertex"), "{line}");
+}
+
+#[test]
+fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
+    let reports = |losses: &[f64]| -> Vec<EpochReport> {
+        let report = |(epoch, &loss): (u32, &f64)| EpochReport {
+            epoch,
+            valid: Some(1.0),
+            valid_loss: Some(loss),
+            ..EpochReport::default()
+        };
+        (1..).zip(losses).map(report).collect()
+    };
+    let falling = reports(&[0.3, 0.2, 0.1, 0.2, 0.2]);
+    assert_eq!(EpochReport::best(&falling).unwrap().epoch, 3);
+    assert!(is_exhausted(&falling, 2, 0.0) && !is_exhausted(&falling[..4], 2, 0.0));
+    // Only a rise by more than --min-delta counts then.
+    assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Records of mini-batches, through whole runs.
 
-use super::fixture::{Cut, changed, config, several_labels, store_partition};
+use gsplit_kernels::schedule::epoch_seeds;
+
+use super::fixture::{Cut, changed, config, dataset, several_labels, store_partition};
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::RunOptions;
-use crate::config::{ModelKind, Parallelism};
+use crate::config::{ClassWeights, ModelKind, Parallelism};
 use crate::job::{Artifacts, Job};
+use crate::metric::labels::Labels;
 
 #[test]
 fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
@@ -68,23 +71,40 @@ fn losses_are_means_over_seeds_and_pairs() {
     let fixture = several_labels(37, 300, 5);
     let nodes = |parallelism, ranks| config(ModelKind::Sage, parallelism, ranks);
     let links = link_config(ModelKind::Sage, Parallelism::Data, 2);
-    for config in [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links] {
+    let classes = dataset(38, 300, 5);
+    let weighted = changed(&nodes(Parallelism::Data, 2), |config| {
+        config.task.class_weights = Some(ClassWeights::Each(vec![0.5, 9.0, 0.0, 2.0]));
+    });
+    let of_fixture =
+        [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links].map(|config| (&fixture, config));
+    for (fixture, config) in of_fixture.into_iter().chain([(&classes, weighted)]) {
         let config = changed(&config, |config| (config.batch_size, config.epochs) = (BATCH, 2));
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
         let options = RunOptions::default();
         let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
         let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
-        run(&fixture, &config, &options).unwrap();
+        run(fixture, &config, &options).unwrap();
         let text = std::fs::read_to_string(&log).unwrap();
         std::fs::remove_file(log).unwrap();
         let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let (steps, epochs): (Vec<_>, Vec<_>) = records.partition(|record| record.get("step").is_some());
         let loss = |record: &serde_json::Value| record["loss"].as_f64().unwrap();
         assert_eq!((epochs.len(), steps.len()), (2, 2 * items.div_ceil(BATCH)));
-        for (epoch, steps) in epochs.iter().zip(steps.chunks(steps.len() / 2)) {
-            let sizes = (0..items).step_by(BATCH).map(|first| BATCH.min(items - first) as f64);
-            let mean = steps.iter().zip(sizes).map(|(step, size)| size * loss(step)).sum::<f64>() / items as f64;
+        for ((number, epoch), steps) in (1..).zip(&epochs).zip(steps.chunks(steps.len() / 2)) {
+            let order = epoch_seeds(&job.train, config.seed, number).unwrap();
+            let weight = |batch: &[u32]| match (&config.task.class_weights, job.task.labels()) {
+                (Some(ClassWeights::Each(weights)), Some(Labels::One { class, .. })) => {
+                    let weight = |v: &u32| {
+                        usize::try_from(class.get(*v).unwrap()).map_or(0.0, |class| f64::from(weights[class]))
+                    };
+                    batch.iter().map(weight).sum()
+                }
+                _ => batch.len() as f64,
+            };
+            let weights: Vec<f64> = order.chunks(BATCH).map(weight).collect();
+            let sum: f64 = steps.iter().zip(&weights).map(|(step, weight)| weight * loss(step)).sum();
+            let mean = sum / weights.iter().sum::<f64>();
             let plain = steps.iter().map(loss).sum::<f64>() / steps.len() as f64;
             assert!((loss(epoch) - mean).abs() < 1e-12 * mean, "{:?}: {}, not {mean}", config.task, loss(epoch));
             assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.task);

@@ -7,14 +7,20 @@
 //! failed       the rank that failed first, and why; all name this one
 //! is failed    whether one has
 //! awaits/3     the number after that of the rank for whom rank 3 has waited too long
+//! alive/3      grows while rank 3 meets the others
+//! all/0/met/3  whether rank 3 has connected to its group `all/0/`, or has failed to
+//! given up     the line of the rank that first waited too long for others to come
 //! ```
+//!
+//! A process that is killed or stopped before all are connected is noticed by the rank after it: it no longer counts as alive. Who notices
+//! tells all, and all name that rank.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,17 +37,35 @@ const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
 const NO_ANSWER: &str = "no answer";
 /// From one look at the store to the next.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Signs of life at once of a rank that has met the others, and gives no more.
+const MET: i64 = 1 << 40;
 /// Ranks less than have come, once one was refused.
 const REFUSED: i64 = -(1 << 40);
 /// How long the store has for an answer beyond what is waited for; it may have died, or hang.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// From one sign of life to the next, while ranks meet.
+const SIGN: Duration = Duration::from_millis(500);
+/// Without a sign of life for so long a rank that meets others has died or hangs.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// One process of a run that has met the others.
 pub struct Meeting {
     board: Arc<Board>,
     seat: Seat,
     host: String,
+    port: u16,
     timeout: Duration,
+    /// Tells the thread that gives signs of life that the ranks have met.
+    has_met: Arc<AtomicBool>,
+}
+
+/// LifeWatch over the rank before this one, of those that meet.
+struct LifeWatch<'a> {
+    board: &'a Board,
+    other: usize,
+    looked: Instant,
+    signs: i64,
+    since: Instant,
 }
 
 /// Words that ranks tell each other beside their messages.
@@ -57,8 +81,32 @@ fn awaits(rank: usize) -> String {
     format!("awaits/{rank}")
 }
 
+fn came_of(rank: usize) -> String {
+    format!("came/{rank}")
+}
+
 fn start(reason: String) -> crate::Error {
     CommError::Start { reason }.into()
+}
+
+impl LifeWatch<'_> {
+    /// The failure of the run that another rank has told of, or that of a rank that gives no sign of life. Looks now and then.
+    fn failed(&mut self) -> Option<CommError> {
+        if self.looked.elapsed() < SIGN {
+            return None;
+        }
+        self.looked = Instant::now();
+        if self.board.add("is failed".to_string(), 0).ok()? > 0 {
+            return Some(self.board.failed(self.other, "it has left"));
+        }
+        let signs = self.board.add(format!("alive/{}", self.other), 0).ok()?;
+        if signs != std::mem::replace(&mut self.signs, signs) {
+            self.since = Instant::now();
+        }
+        // One that has not come gives none yet.
+        ((1..MET).contains(&signs) && self.since.elapsed() > SILENCE)
+            .then(|| self.board.failed(self.other, "its process has ended or does not answer"))
+    }
 }
 
 /// Result of `call`, within `limit` and some patience: a store whose process hangs would keep it.
@@ -69,6 +117,25 @@ fn within<R: Send + 'static>(
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || sender.send(call()));
     receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
+}
+
+/// The same, unless `failed` says meanwhile that it is in vain.
+fn within_unless<R: Send + 'static>(
+    limit: Duration,
+    mut failed: impl FnMut() -> Option<CommError>,
+    call: impl FnOnce() -> std::result::Result<R, String> + Send + 'static,
+) -> std::result::Result<std::result::Result<R, String>, CommError> {
+    let (sender, receiver) = sync_channel(1);
+    thread::spawn(move || sender.send(call()));
+    let deadline = Instant::now() + limit.saturating_add(PATIENCE);
+    loop {
+        match receiver.recv_timeout(PAUSE) {
+            Ok(returned) => return Ok(returned),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Err(NO_ANSWER.to_string())),
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => return Ok(Err(NO_ANSWER.to_string())),
+            Err(RecvTimeoutError::Timeout) => failed().map_or(Ok(()), Err)?,
+        }
+    }
 }
 
 impl Board {
@@ -120,7 +187,8 @@ impl Board {
             match is_told() {
                 Ok(false) => thread::sleep(PAUSE),
                 Ok(true) => return self.failed(other, "its process has ended"),
-                // The store is in the process of rank 0.
+                // The store is in the process of rank 0, which may be busy.
+                Err(error) if error == NO_ANSWER && since.elapsed() < SILENCE => {}
                 Err(error) if error == NO_ANSWER => return self.failed(0, "its process does not answer"),
                 Err(_) => return self.failed(0, "its process has ended"),
             }
@@ -184,11 +252,13 @@ impl Meeting {
             }),
             seat: Seat::among_all(rank, size),
             host: host.to_string(),
+            port,
             timeout,
+            has_met: Arc::default(),
         };
         let options: Vec<String> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let own = [run.to_string(), size.to_string(), env!("CARGO_PKG_VERSION").to_string(), options.join("\n")];
-        meeting.be_seated(&own.join("\n"), port)?;
+        meeting.be_seated(&own.join("\n"))?;
         Ok(meeting)
     }
 
@@ -197,7 +267,7 @@ impl Meeting {
     }
 
     /// Comes, and waits until all have.
-    fn be_seated(&self, own: &str, port: u16) -> Result<()> {
+    fn be_seated(&self, own: &str) -> Result<()> {
         let (Seat { rank, size, .. }, lost) = (self.seat, |error: String| self.lost(&error));
         let deadline = Instant::now() + self.timeout;
         if rank > 0 {
@@ -222,20 +292,33 @@ impl Meeting {
             }
             return Err(start(format!("rank {rank}: {reason}")));
         }
-        if self.board.add(format!("came/{rank}"), 1).map_err(lost)? > 1 {
+        if self.board.add(came_of(rank), 1).map_err(lost)? > 1 {
             return Err(start(format!(
-                "rank {rank} has come already to {}:{port}: each rank is started once, each run has a port of its own",
-                self.host
+                "rank {rank} has come already to {}:{}: each rank is started once, each run has a port of its own",
+                self.host, self.port
             )));
         }
+        self.show_life();
+        let mut watch = self.watch(self.seat);
         let mut came = self.board.add("came".to_string(), 1).map_err(lost)?;
         while came < size as i64 {
             if came < 0 {
                 self.linger();
-                return Err(self.board.failed(rank, "it was refused").into());
+                return Err(match self.board.add("is given up".to_string(), 0) {
+                    Ok(1..) => start(self.board.offer("given up", String::new()).map_err(lost)?),
+                    _ => self.board.failed(rank, "it was refused").into(),
+                });
+            }
+            if let Some(failed) = watch.as_mut().and_then(LifeWatch::failed) {
+                self.linger();
+                return Err(failed.into());
             }
             if Instant::now() >= deadline {
-                return Err(self.given_up(port));
+                let told = self.board.offer("given up", self.given_up()).map_err(lost)?;
+                self.board.add("is given up".to_string(), 1).map_err(lost)?;
+                self.board.add("came".to_string(), REFUSED).map_err(lost)?;
+                self.linger();
+                return Err(start(told));
             }
             thread::sleep(PAUSE);
             came = self.board.add("came".to_string(), 0).map_err(lost)?;
@@ -243,16 +326,62 @@ impl Meeting {
         Ok(())
     }
 
-    fn given_up(&self, port: u16) -> crate::Error {
-        let is_missing = |rank: &usize| self.board.add(format!("came/{rank}"), 0) == Ok(0);
+    /// Gives signs of life until the ranks have met.
+    fn show_life(&self) {
+        let (board, has_met, key) =
+            (Arc::clone(&self.board), Arc::clone(&self.has_met), format!("alive/{}", self.seat.rank));
+        thread::spawn(move || {
+            while !has_met.load(Ordering::Relaxed) && board.add(key.clone(), 1).is_ok() {
+                thread::sleep(SIGN);
+            }
+        });
+    }
+
+    /// A watch over the rank before this one in the group of `seat`; none where it is alone.
+    fn watch(&self, seat: Seat) -> Option<LifeWatch<'_>> {
+        let (now, other) = (Instant::now(), seat.first + (seat.rank + seat.size - 1) % seat.size);
+        let watch = || LifeWatch { board: &self.board, other, looked: now, signs: 0, since: now };
+        (seat.size > 1).then(watch)
+    }
+
+    /// Ends the signs of life, once this rank has all its connections: from here on its failure is seen by these.
+    pub fn end(&self) {
+        self.has_met.store(true, Ordering::Relaxed);
+        let _ = self.board.add(format!("alive/{}", self.seat.rank), MET);
+    }
+
+    fn given_up(&self) -> String {
+        let is_missing = |rank: &usize| self.board.add(came_of(*rank), 0) == Ok(0);
         let missing: Vec<String> = (0..self.seat.size).filter(is_missing).map(|rank| rank.to_string()).collect();
-        start(format!(
-            "{} {} did not come to {}:{port} within {} s: see what they printed and whether they reach this address, or raise --timeout",
+        format!(
+            "{} {} did not come to {}:{} within {} s: see what they printed and whether they reach this address, or raise --timeout",
             if missing.len() == 1 { "rank" } else { "ranks" },
             missing.join(", "),
             self.host,
+            self.port,
             self.timeout.as_secs_f64()
-        ))
+        )
+    }
+
+    /// The failure of the group of `seat`, in which Gloo did not connect this rank. A rank that neither connected nor failed in a while
+    /// is stopped, and all name it.
+    fn unconnected(&self, met: &str, seat: Seat, error: &str) -> CommError {
+        let rank = self.seat.rank;
+        let since = Instant::now();
+        let silent = loop {
+            let mut others = (0..seat.size).map(|other| seat.first + other);
+            match others.try_fold(None, |silent, other| {
+                Ok::<_, String>(silent.or((self.board.add(format!("{met}{other}"), 0)? == 0).then_some(other)))
+            }) {
+                Ok(Some(_)) if since.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Ok(silent) => break silent,
+                Err(_) => return self.board.failed(0, "its process has ended or does not answer"),
+            }
+        };
+        match silent {
+            Some(silent) => self.board.failed(silent, "its process has ended or does not answer"),
+            None => self.board.failed(rank, &format!("Gloo: {error}")),
+        }
     }
 
     /// This rank's end of the group of `seat`, whose messages meet those of no other `name`. Collective over the group.
@@ -260,9 +389,14 @@ impl Meeting {
     /// # Errors
     /// [`CommError::Start`] with what Gloo says.
     pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
-        let (store, timeout, is_here) = (Arc::clone(&self.board.store), self.timeout, is_loopback(&self.host));
+        let (host, port, timeout, is_here) = (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
         let name = format!("{name}/{}/", seat.first);
-        let group = within(timeout, move || {
+        let met = format!("{name}met/");
+        let mut watch = self.watch(seat);
+        let failed = || watch.as_mut().and_then(LifeWatch::failed);
+        let group = within_unless(timeout, failed, move || {
+            // A store of its own: while one waits for a key no other call goes through.
+            let store = Store::open(&host, port, None, timeout)?;
             let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
             let first = named.as_deref().and_then(|names| names.split(',').next());
             let via = match first {
@@ -272,17 +406,22 @@ impl Meeting {
             };
             Group::open(&store, &name, seat.rank, seat.size, timeout, &via)
         });
-        let group = group.map_err(|error| {
-            let rank = self.seat.rank;
-            match self.board.failed(rank, &format!("Gloo: {error}")) {
+        let rank = self.seat.rank;
+        let _ = self.board.add(format!("{met}{rank}"), 1);
+        let failed = match group {
+            Ok(Ok(group)) => return Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout)),
+            Ok(Err(error)) => match self.unconnected(&met, seat, &error) {
                 CommError::PeerFailed { rank: first, .. } if first == rank => start(format!(
                     "rank {rank}: Gloo does not connect the ranks: {error}; open the ports between their hosts, or name the interface by \
                      {INTERFACE}"
                 )),
                 other => other.into(),
-            }
-        })?;
-        Ok(C10d::over(group, seat, Arc::clone(&self.board), self.timeout))
+            },
+            Err(failed) => failed.into(),
+        };
+        // The others ask here who failed.
+        self.linger();
+        Err(failed)
     }
 
     /// This rank among all.
@@ -295,6 +434,12 @@ impl Meeting {
         if self.seat.rank == 0 {
             thread::sleep(PATIENCE / 2);
         }
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        self.has_met.store(true, Ordering::Relaxed);
     }
 }
 

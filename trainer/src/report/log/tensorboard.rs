@@ -113,10 +113,11 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 22] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 23] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
+        ("loss/valid", report.valid_loss),
         ("metric/train", report.train),
         ("metric/valid", report.valid),
         ("metric/test", report.test),

@@ -18,6 +18,7 @@ fn report(epoch: u32) -> EpochReport {
         draw_factor: None,
         train: Some(0.5),
         valid: epoch.is_multiple_of(2).then_some(0.75),
+        valid_loss: None,
         test: None,
         scores_are_errors: false,
         timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0, wait_s: 0.5 },
