@@ -116,7 +116,7 @@ pub struct TrainConfig {
     #[arg(long, value_name = "FANOUTS")]
     pub eval_fanouts: Option<Fanouts>,
     /// Stop after this many evaluations in a row without a better one: a higher valid metric (an error: a lower), or an equal one with a
-    /// lower valid loss
+    /// lower valid loss, unless it is perfect
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
     /// Least rise of the valid metric (of an error: fall) that counts, for --patience; above 0, a lower loss does not count

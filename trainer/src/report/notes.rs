@@ -6,6 +6,7 @@ use crate::job::Job;
 use crate::metric::labels::Labels;
 use crate::operator::gather_features;
 use crate::report::EpochReport;
+use crate::report::stopping::is_perfect;
 use crate::{Error, Result};
 
 /// A first loss so many times that of a guess is absurd.
@@ -82,14 +83,9 @@ pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     let (last, before) = reports.split_last()?;
     let merit = last.merit()?;
     let highest = before.iter().filter_map(EpochReport::merit).reduce(f64::max)?;
-    // As printed.
-    let is_perfect = match last.scores_are_errors {
-        true => merit > -5e-5,
-        false => merit > 1.0 - 5e-5,
-    };
     let (is_higher, diverged) = (merit > highest, diverged(reports));
     let is_absurd = guess.is_some_and(|guess| last.loss >= ABSURD * guess);
-    if !is_higher || is_perfect || is_absurd || diverged.is_some() {
+    if !is_higher || is_perfect(last) || is_absurd || diverged.is_some() {
         return None;
     }
     let way = if last.scores_are_errors { "its error still falling" } else { "its score still rising" };

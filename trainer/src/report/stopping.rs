@@ -10,15 +10,22 @@ pub fn evaluations(history: &[EpochReport]) -> impl Iterator<Item = f64> {
     history.iter().filter_map(EpochReport::merit)
 }
 
+/// Whether no score can be better than that of `report`, as it is printed.
+pub fn is_perfect(report: &EpochReport) -> bool {
+    let perfect = if report.scores_are_errors { 0.0 } else { 1.0 };
+    report.merit().is_some_and(|merit| merit > perfect - 5e-5)
+}
+
 /// Whether `patience` evaluations in a row have passed none of which is better than the best before, at the end of `history` or
-/// anywhere in it. With a `min_delta` above 0 a better one has a metric that is better by more than that.
+/// anywhere in it. With a `min_delta` above 0 a better one has a metric that is better by more than that. Where the metric is perfect
+/// nothing is better: the loss of a model that makes no mistake may fall for ever.
 pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> bool {
     let none = EpochReport::default();
     let (mut best, mut others) = (&none, 0);
     for report in history {
         let Some(merit) = report.merit() else { continue };
         let is_better = match best.merit() {
-            Some(of_best) if min_delta > 0.0 => merit > of_best + min_delta,
+            Some(of_best) if min_delta > 0.0 || is_perfect(best) => merit > of_best + min_delta,
             _ => report.is_better(best),
         };
         if is_better {

@@ -177,6 +177,7 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
         straight.epochs.iter().map(|report| (report.valid.unwrap(), -report.valid_loss.unwrap())).collect();
     let best_of = |merits: &[(f64, f64)]| merits.iter().copied().reduce(|a, b| if b > a { b } else { a }).unwrap();
     // By the definition, written out: the first epoch with three before it, itself included, that are no better.
+    assert!(valid.iter().all(|&metric| metric < 1.0), "a perfect score would end it");
     let last = (3..40).find(|&at| merits[at - 2..=at].iter().all(|&merit| merit <= best_of(&merits[..at - 2])));
     let last = last.unwrap() + 1;
     let part = changed(&patient, |config| config.epochs = 2);

@@ -214,18 +214,22 @@ fn a_split_without_a_class_has_no_score_and_training_goes_on() {
 
 #[test]
 fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
-    let reports = |losses: &[f64]| -> Vec<EpochReport> {
+    let reports = |valid: f64, losses: &[f64]| -> Vec<EpochReport> {
         let report = |(epoch, &loss): (u32, &f64)| EpochReport {
             epoch,
-            valid: Some(1.0),
+            valid: Some(valid),
             valid_loss: Some(loss),
             ..EpochReport::default()
         };
         (1..).zip(losses).map(report).collect()
     };
-    let falling = reports(&[0.3, 0.2, 0.1, 0.2, 0.2]);
+    let falling = reports(0.9, &[0.3, 0.2, 0.1, 0.2, 0.2]);
     assert_eq!(EpochReport::best(&falling).unwrap().epoch, 3);
     assert!(is_exhausted(&falling, 2, 0.0) && !is_exhausted(&falling[..4], 2, 0.0));
+    // A perfect score ends the wait, and of the epochs until then the one with the lowest loss is the best.
+    let perfect = reports(1.0, &[0.3, 0.2, 0.1]);
+    assert!(is_exhausted(&perfect, 2, 0.0) && !is_exhausted(&perfect[..2], 2, 0.0));
+    assert_eq!(EpochReport::best(&perfect).unwrap().epoch, 3);
     // Only a rise by more than --min-delta counts then.
     assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
 }
