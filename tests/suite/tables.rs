@@ -142,7 +142,8 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     assert!(read("new.npy") == read("old.npy"), "ends and weights are those of the training");
     let scores =
         |told: &str| told.lines().filter(|line| line.contains("accuracy")).map(str::to_string).collect::<Vec<_>>();
-    assert_eq!((scores(&again).len(), scores(&again)), (3, scores(&told)), "splits too");
+    assert_eq!(scores(&again)[..3], scores(&told), "splits too");
+    assert!(scores(&again)[3].starts_with("  all    accuracy "), "and all rows: {again}");
     let others = ["others.npy", "--source-column", "who", "--target-column", "other"];
     ok(folder, &[&of("edges.csv"), &logits[..], &others].concat());
     assert!(read("others.npy") != read("old.npy"), "options come first");
@@ -150,7 +151,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     let line = fails(folder, &[&of("bare.csv"), &logits[..], &["q.npy"]].concat(), 1);
     assert!(line.starts_with("error: bare.csv: has no column `amount`"), "{line}");
     let line = fails(folder, &["infer", "--checkpoint", "run"], 2);
-    assert!(line.contains("DATASET, or --nodes and --edges"), "{line}");
+    assert!(line.contains("name what to infer on: DATASET, or --nodes TABLE"), "{line}");
     let line = fails(folder, &["infer", "ds", "--checkpoint", "run", "--epoch", "7"], 2);
     assert!(line.ends_with("choose of 1, 2"), "{line}");
 

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Int32Type, Int64Type};
+use arrow_array::types::{Float32Type, Int64Type};
 use clap::ValueEnum;
 use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
@@ -372,8 +372,9 @@ fn the_bytes_do_not_depend_on_the_threads() {
         ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(fixture.folder.path().join("p.parquet")).unwrap())
             .unwrap();
     for batch in rows.build().unwrap().map(|batch| batch.unwrap()) {
-        let shares = batch["probabilities"].as_fixed_size_list().values().clone();
-        for row in shares.as_primitive::<Float32Type>().values().chunks_exact(CLASSES) {
+        let shares: Vec<_> = (1..=CLASSES).map(|at| batch.column(at).as_primitive::<Float32Type>()).collect();
+        for row in 0..batch.num_rows() {
+            let row: Vec<f32> = shares.iter().map(|column| column.value(row)).collect();
             assert!(
                 (row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|share| (0.0..=1.0).contains(share))
             );
@@ -423,9 +424,10 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     assert_eq!((found.vertices, found.scores.len()), (500, 3));
     let rows = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(&out).unwrap()).unwrap();
     let batches: Vec<_> = rows.build().unwrap().map(|batch| batch.unwrap()).collect();
-    let classes: Vec<i32> =
-        batches.iter().flat_map(|batch| batch["class"].as_primitive::<Int32Type>().values().to_vec()).collect();
-    assert!(classes.len() == 500 && classes.iter().all(|class| (0..CLASSES as i32).contains(class)));
+    let names: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
+    let classes = batches.iter().flat_map(|batch| batch["class"].as_string::<i32>());
+    let classes: Vec<&str> = classes.map(|class| class.unwrap()).collect();
+    assert!(classes.len() == 500 && classes.iter().all(|class| names.iter().any(|name| name == class)));
 
     let refused = |fixture: &Fixture, config: InferConfig, memory: u64, words: &str| {
         let message = run(fixture, &config, memory).unwrap_err().to_string();

@@ -22,7 +22,7 @@ pub fn predicted_classes(path: &Path) -> Result<Option<Vec<(String, u64)>>> {
     let parts = frames::open(path, &[PathBuf::from(path)], TableFormat::Parquet, Memory::default(), &[], &NoProgress)?;
     let fields: Vec<_> = parts.iter().flat_map(|part| part.schema().fields().iter().cloned()).collect();
     let are_predictions = fields.iter().map(|field| field.name()).take(2).eq(COLUMNS.iter())
-        && matches!(fields[1].data_type(), DataType::Int32 | DataType::Utf8)
+        && matches!(fields[1].data_type(), DataType::Int32 | DataType::Utf8View)
         && fields[2..].iter().all(|field| field.name().starts_with("probability_"));
     if !are_predictions {
         return Ok(None);
