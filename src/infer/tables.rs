@@ -105,9 +105,9 @@ impl NewTables {
         (table.unseen, table.fill) = (self.unseen, self.fill);
         (table.missing_rows, table.on_duplicate) = (self.missing_rows, self.on_duplicate);
         let out = folder.path().join(nodes.file_name().unwrap_or_default());
-        let columns: Vec<&str> = model.edge_columns.iter().map(String::as_str).collect();
-        let older = older.as_ref().map(|dataset| Older { dataset, layers: model.layers, edge_columns: &columns });
-        let joined = join(&NewRows { edges: self.edges.as_deref(), older }, &out, &options, progress);
+        let older = older.as_ref().map(|dataset| Older { dataset, layers: model.layers });
+        let new = NewRows { edges: self.edges.as_deref(), edge_columns: &model.edge_columns, older };
+        let joined = join(&new, &out, &options, progress);
         let (dataset, rows) = joined.map_err(|error| match error {
             Error::Option(problem) => usage(progress.runnable(&problem)),
             Error::NoRow { table, missing, vertices, id } => anyhow::anyhow!(

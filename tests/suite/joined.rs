@@ -11,6 +11,9 @@ use crate::support::{command, fails, gsplit, json, ok};
 const OLD: u32 = 120;
 const NEW: u32 = 6;
 
+/// The id of a vertex.
+type Id = fn(u32) -> String;
+
 /// Runs the words of a command line, which must succeed.
 fn run(folder: &Path, words: &str) -> String {
     ok(folder, &words.split_whitespace().collect::<Vec<_>>())
@@ -25,7 +28,7 @@ fn predictions(folder: &Path, name: &str) -> (Vec<String>, HashMap<String, Vec<S
 }
 
 /// Tables of old and of new vertices, and both together; the last class is of no new vertex.
-fn tables(folder: &Path, id: fn(u32) -> String) {
+fn tables(folder: &Path, id: Id) {
     let team = |v: u32| ["blue", "green", "red"][(v % if v < OLD { 3 } else { 2 }) as usize];
     let row = |v: u32| format!("{},{}.5,{},{}\n", id(v), v * v % 17, ["x", "y"][(v % 2) as usize], team(v));
     let edge = |(u, v): (u32, u32)| format!("{},{},{}.25\n", id(u), id(v), 1 + (u + 2 * v) % 5);
@@ -46,9 +49,9 @@ fn tables(folder: &Path, id: fn(u32) -> String) {
 
 #[test]
 fn differential_joined_rows_are_those_of_all_tables_together() {
-    let number: fn(u32) -> String = |v| (1000 + 7 * v).to_string();
-    let (text, digits): (fn(u32) -> String, fn(u32) -> String) =
-        (|v| format!("p-{v:03}"), |v| format!("{:03}", 500 - v));
+    let number: Id = |v| (1000 + 7 * v).to_string();
+    let text: Id = |v| format!("p-{v:03}");
+    let digits: Id = |v| format!("{:03}", 500 - v);
     for (id, of_convert, of_train) in [
         (number, "", "--model sage --layers 2 --fanouts 5,5"),
         (text, "--directed", "--model gcn --layers 2 --fanouts 5,5"),
@@ -98,6 +101,13 @@ fn differential_joined_rows_are_those_of_all_tables_together() {
                     "{v}, {of_train}: {found} {expected}"
                 );
             }
+        }
+        // Without edges, also where the model weighs them.
+        run(folder, &format!("infer --nodes new.csv {logits} alone.csv"));
+        run(folder, &format!("infer --nodes new.csv --with run/dataset {logits} bare.csv"));
+        // Joined features are of the dataset's type.
+        if of_dtype.is_empty() {
+            assert_eq!(predictions(folder, "alone.csv").1, predictions(folder, "bare.csv").1);
         }
     }
 }

@@ -262,7 +262,7 @@ fn a_run_on_tables_shows_its_features_and_what_it_predicts() {
     let (text, printed) = page(folder, &["people"]);
     assert!(text.contains("<h1>people</h1>"), "the name of the folder of the run");
     assert!(
-        text.contains("10 values a vertex, from the columns age, income, plan, city; without account_no (it is called")
+        text.contains("10 values a vertex, from the columns age, income, plan, city; without account_no (its name looks like an identifier")
     );
     assert!(text.contains("predictions.parquet: classes predicted for 400 vertices"), "{printed}");
     assert_eq!(text.matches("classes predicted for").count(), 2, "a box and its caption, of no other file");

@@ -227,7 +227,8 @@ impl Input {
                 let (options, path) = (as_trained(None, &options)?, read::named(nodes));
                 let (read, memory) = (&options.read, options.budget());
                 let table = read::nodes(&path, None, &read.node_table, read.text(), memory, progress)?;
-                let mut raw = Raw::of(NoEdges::new(table.ids.has_string_ids()), Ids::Sparse, Vec::new());
+                let mut raw =
+                    Raw::of(NoEdges::new(table.ids.has_string_ids(), new.edge_columns), Ids::Sparse, Vec::new());
                 table.attach(&mut raw)?;
                 Self::built(&path, Format::Csv, raw, options, progress)?
             }
@@ -238,7 +239,7 @@ impl Input {
         if let Some(older) = &new.older {
             let symmetrise = std::mem::take(&mut input.options.build.symmetrise);
             let edges = new.edges.unwrap_or(nodes);
-            input.raw = older.join(input.raw, edges, &input.options, symmetrise, progress)?;
+            input.raw = older.join(input.raw, (edges, new.edge_columns), &input.options, symmetrise, progress)?;
         }
         Ok(input)
     }

@@ -6,17 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::Result;
 use crate::read::text::field::counted;
 
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, for_each_batch, row_bytes};
+use crate::edges::{
+    EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, for_each_batch, row_bytes,
+};
 
 /// A list without any edge, whose ids are strings or numbers.
 pub struct NoEdges {
     has_string_ids: bool,
+    columns: Vec<EdgeColumn>,
 }
 
 impl NoEdges {
-    /// A list without edges.
-    pub fn new(has_string_ids: bool) -> Self {
-        Self { has_string_ids }
+    /// A list without edges that has these columns of weights.
+    pub fn new(has_string_ids: bool, columns: &[String]) -> Self {
+        let column = |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
+        Self { has_string_ids, columns: columns.iter().map(column).collect() }
     }
 }
 
@@ -31,6 +35,10 @@ impl EdgeSource for NoEdges {
 
     fn parse(&self, _piece: &mut Piece, _batch: &mut EdgeBatch) -> Result<()> {
         Ok(())
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        &self.columns
     }
 
     fn has_string_ids(&self) -> bool {

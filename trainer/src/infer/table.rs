@@ -156,11 +156,11 @@ impl Values<'_> {
 /// Values of some rows, row after row.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// Those of [`Values::Class`].
+    /// Classes, of [`Values::Class`].
     Class(Vec<i32>),
-    /// Those of [`Values::Flags`].
+    /// Zeros and ones, of [`Values::Flags`].
     Flags(Vec<u8>),
-    /// Those of [`Values::Real`] and [`Values::List`].
+    /// Numbers, of [`Values::Real`] and [`Values::List`].
     Real(Vec<f32>),
 }
 
@@ -220,7 +220,7 @@ pub struct Table<'a> {
 }
 
 enum Writer {
-    /// Of one kind of values.
+    /// Values of one kind.
     Npy(Box<(ColumnWriter, NpyIds)>),
     Parquet(PathBuf, Box<ArrowWriter<File>>, Arc<Schema>),
     Csv(PathBuf, BufWriter<File>),

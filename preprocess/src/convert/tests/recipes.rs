@@ -317,7 +317,7 @@ fn labels_of_a_new_table_have_the_shape_of_the_recipe() {
 
     let three = |v: u64, bits: [u64; 3]| format!("{},{},{},{}", v % 50, bits[0], bits[1], bits[2]);
     let columns = "age,likes_a,likes_b,likes_c";
-    let single = |v: u64| three(v, [u64::from(v % 3 == 0), u64::from(v % 3 == 1), u64::from(v % 3 == 2)]);
+    let single = |v: u64| three(v, [0, 1, 2].map(|class| u64::from(v % 3 == class)));
     let of_sets = customers(columns, |v| three(v, [v % 2, v / 2 % 2, v / 4 % 2]));
     let sets = made(of_sets.path(), "--label-column likes_*").0.unwrap();
     let each = by_recipe(&sets, columns, single, "").unwrap();

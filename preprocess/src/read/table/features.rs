@@ -9,6 +9,7 @@ use gsplit_store::{FeatureEncoding, FeatureRecipe, Progress};
 use super::choice::Field;
 use super::rows::{Cell, Table};
 use super::statistics::{as_f64, folded, key};
+use crate::read::options::Unseen;
 use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::{Error, Result};
@@ -59,8 +60,8 @@ impl Encoding {
 /// Treatment of a value that is missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IfMissing {
-    /// It is an error.
-    Refuse,
+    /// It is an error with this remedy.
+    Refuse(&'static str),
     /// This number stands for it, in the unit of the column; for a category -1.
     Take(f32),
 }
@@ -102,7 +103,8 @@ impl Encoded {
     }
 
     /// The column at `at` by `recipe`, of something else than lists.
-    pub fn feature(at: usize, field: &Field, recipe: &FeatureRecipe, takes_unseen: bool) -> Self {
+    /// `unseen` is for categories that the recipe of another table does not have, if it is one's.
+    pub fn feature(at: usize, field: &Field, recipe: &FeatureRecipe, unseen: Option<Unseen>) -> Self {
         let places = |categories: &[String]| Encoding::places(categories.to_vec());
         let encoding = match &recipe.encoding {
             FeatureEncoding::Number { shift, scale } => Encoding::Number(*shift, *scale),
@@ -112,8 +114,12 @@ impl Encoded {
             }
             FeatureEncoding::List { .. } => Encoding::Number(0.0, 1.0),
         };
-        let missing = recipe.fill.map_or(IfMissing::Refuse, IfMissing::Take);
-        let indicator = recipe.indicator;
+        let remedy = match unseen {
+            Some(_) => "pass --fill NUMBER",
+            None => "pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns",
+        };
+        let missing = recipe.fill.map_or(IfMissing::Refuse(remedy), IfMissing::Take);
+        let (indicator, takes_unseen) = (recipe.indicator, unseen == Some(Unseen::Other));
         let (name, is_number) = (field.name.clone(), field.value.is_some());
         Self { at, name, is_number, encoding, missing, indicator, takes_unseen, folds: false }
     }
@@ -137,10 +143,7 @@ impl Encoded {
     fn code(&self, cell: Cell<'_>) -> Result<f32, String> {
         let missing = || match self.missing {
             IfMissing::Take(_) => Ok(f32::NAN),
-            IfMissing::Refuse => {
-                Err("has no value: pass --fill NUMBER or --fill mean, or leave the column out with --feature-columns"
-                    .into())
-            }
+            IfMissing::Refuse(remedy) => Err(format!("has no value: {remedy}")),
         };
         let places = match (&self.encoding, cell) {
             (_, Cell::Missing) => return missing(),

@@ -174,7 +174,7 @@ pub fn nodes(
     if trained.is_some() {
         recipe::note_far(path, &recipes, &seen, progress);
     }
-    let takes_unseen = options.unseen == Some(Unseen::Other);
+    let unseen = trained.as_ref().map(|_| options.unseen.unwrap_or(Unseen::Refuse));
     let features: Option<Box<dyn Column>> = match &roles.features {
         Features::None => None,
         Features::List(at) => {
@@ -183,7 +183,7 @@ pub fn nodes(
         }
         Features::Scalars(_) => {
             let encode = |(at, recipe): &(usize, FeatureRecipe)| {
-                Encoded::feature(*at, &fields[*at], recipe, takes_unseen).folding(folds)
+                Encoded::feature(*at, &fields[*at], recipe, unseen).folding(folds)
             };
             Some(Box::new(EncodedColumn::new(&table, path, "feat", recipes.iter().map(encode).collect())))
         }

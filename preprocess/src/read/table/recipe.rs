@@ -84,7 +84,7 @@ fn encoding(
 }
 
 /// The columns that held strings in the table of the recipe `trained`: here they may be numbers by chance, as 007 beside A1.
-pub fn strings<'r>(trained: &'r Recipe) -> impl Iterator<Item = &'r str> {
+pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
     let is_string = |name: &String| *key(Cell::Text(name), true) != **name;
     let features = trained.features.iter().filter(move |feature| match &feature.encoding {
         FeatureEncoding::Code { categories } | FeatureEncoding::OneHot { categories, .. } => {

@@ -614,7 +614,7 @@ impl Roles {
             ));
         }
         let used = [self.taken(), self.feature_places()].concat();
-        let encode = " (--encode COLUMN=onehot makes features of strings)";
+        let encode = if self.are_chosen { "" } else { " (--encode COLUMN=onehot makes features of strings)" };
         choice::note_left_out(path, fields, &used, encode, progress);
     }
 }

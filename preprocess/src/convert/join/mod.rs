@@ -1,0 +1,236 @@
+//! New vertices, joined to the graph of a dataset: what a model is to predict for.
+//!
+//! Returns: a dataset in which the new rows have the neighbours that they have in the joined graph.
+//! Input: a table of new vertices, a table of their edges (or none), and the older dataset (or none), all by one recipe.
+//! Idea: ids of the tables are matched with the original ids of the dataset. A row of the last of L layers depends on
+//! vertices that are up to L edges away, and, where rows are weighed by the degrees of both ends, on the in-edges of
+//! those. So vertices up to L + 1 edges before a new one are taken over from the dataset, with the in-edges of those up
+//! to L. To the readers behind, what is taken over is the first part of the tables ([`Raw`]), so that ids are compacted,
+//! edges merged and rows ordered as they would be of old and new tables one below the other.
+//! Cost: the ids of the dataset in memory (8 to 25 bytes a vertex), a byte for each of its vertices, and 32 bytes for each
+//! new edge; the rows and edges that are taken over are written once more. No other part of the dataset is read.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Mutex;
+
+use gsplit_store::{Dataset, DatasetWriter, Names, Progress};
+
+use super::input::Input;
+use super::{ConvertOptions, Decisions, plan, write};
+use crate::csc::IdMap;
+use crate::edges::{EdgeColumn, ValueType, for_each_batch};
+use crate::read::raw::Raw;
+use crate::read::text::field::counted;
+use crate::{Error, Result};
+use sources::{JoinedColumn, JoinedEdges, JoinedIds, StoredEdges};
+use tables::{NewEdges, NewIds};
+
+mod sources;
+mod tables;
+
+/// New vertices. The table is [`ReadOptions::nodes`](crate::read::options::ReadOptions::nodes).
+pub struct NewRows<'a> {
+    /// Table of their edges, among one another and with those of `older`.
+    pub edges: Option<&'a Path>,
+    /// Edge columns that the model reads.
+    pub edge_columns: &'a [String],
+    /// The graph that they are joined to.
+    pub older: Option<Older<'a>>,
+}
+
+/// A graph that new vertices are joined to.
+#[derive(Clone, Copy)]
+pub struct Older<'a> {
+    /// The dataset.
+    pub dataset: &'a Dataset,
+    /// Layers of the model that reads the joined graph; `None` where it reads all of it.
+    pub layers: Option<usize>,
+}
+
+/// Converts `new` into a dataset at `out`, by the recipe that `options` name. Returns it with the vertices of the table, ascending.
+///
+/// # Errors
+/// As [`convert`](super::convert); [`Error::Input`] for an id that neither the table nor the dataset has, and for a row whose id both have,
+/// unless the options say what to do.
+pub fn join(
+    new: &NewRows<'_>,
+    out: &Path,
+    options: &ConvertOptions,
+    progress: &dyn Progress,
+) -> Result<(Dataset, Vec<u32>)> {
+    let progress = &Decisions { shown: progress, lines: Mutex::default() };
+    let input = Input::of_rows(new, options, progress)?;
+    let mut provenance = input.provenance(&input.options)?;
+    plan::of(&input, out, &input.options)?.check(|_| false)?;
+    let mut writer = DatasetWriter::begin(out, false)?;
+    write(&input, &input.options, &mut writer, &mut provenance, progress)?;
+    let vertices = new_vertices(&input.raw, &IdMap::of(&writer)?)?;
+    Ok((writer.finish(provenance)?, vertices))
+}
+
+/// The vertices of the rows of the new table, ascending.
+fn new_vertices(raw: &Raw, ids: &IdMap) -> Result<Vec<u32>> {
+    let (mut row, mut vertices) = (0u64, Vec::new());
+    if let Some(table) = &raw.node_ids {
+        for_each_batch(table.as_ref(), |batch| {
+            let is_new = batch.sources.iter().zip(row..).filter(|(_, row)| *row >= raw.rows_taken_over);
+            vertices.extend(is_new.filter_map(|(&id, _)| ids.find(id)));
+            row += batch.len() as u64;
+            Ok(())
+        })?;
+    }
+    vertices.sort_unstable();
+    vertices.dedup();
+    Ok(vertices)
+}
+
+impl Older<'_> {
+    /// `raw`, whose edges are in the file at `edges`, joined to the dataset with these columns of the edges. Reverses of its edges are added
+    /// if `symmetrise`.
+    pub fn join(
+        self,
+        raw: Raw,
+        (edges, edge_columns): (&Path, &[String]),
+        options: &ConvertOptions,
+        symmetrise: bool,
+        progress: &dyn Progress,
+    ) -> Result<Raw> {
+        let Some(table) = raw.node_ids else { return Ok(raw) };
+        let name = self.dataset.path().display();
+        let manifest = self.dataset.manifest();
+        let width = raw.features.as_ref().map_or(0, |features| features.width());
+        if manifest.features.as_ref().is_none_or(|features| features.dim as usize != width) {
+            let problem = format!("--with {name}: expected features of {width} values, as those of the recipe");
+            return Err(Error::Option(problem));
+        }
+        if self.dataset.kinds()?.are_two() || manifest.shard.is_some() {
+            let problem = "is a shard, or has vertices of two kinds: expected a whole graph of one kind";
+            return Err(Error::Option(format!("--with {name}: {problem}")));
+        }
+        self.dataset.topology().check_indices()?;
+        let ids = IdMap::stored(self.dataset)?;
+        let new = NewIds::of(table.as_ref())?;
+        new.check_old(&ids, table.as_ref(), raw.files.last(), (self.dataset, options))?;
+        let columns = self.columns(edge_columns, edges, raw.edges.columns())?;
+        let mut among = NewEdges::read(raw.edges.as_ref(), &columns, symmetrise, progress)?;
+        among.check_ends(&new, &ids, edges, (self.dataset, options), raw.edges.as_ref(), progress)?;
+        let reached = self.reached(&new, &ids, &among)?;
+        let kept: Vec<u32> = (0..).zip(&reached.distance).filter(|(_, far)| **far != FAR).map(|(v, _)| v).collect();
+        among.keep(|target| match ids.find(target) {
+            Some(v) => reached.is_expanded(v),
+            None => reached.others.contains(&target),
+        });
+        let expanded: Vec<u32> = kept.iter().copied().filter(|&v| reached.is_expanded(v)).collect();
+        let old_ids = kept.iter().map(|&v| ids.id_of(v)).collect::<Result<Vec<u64>>>()?;
+        let names = self.dataset.original_names()?;
+        let name_of = |names: Names| kept.iter().map(|&v| Ok(names.get(v)?.to_string())).collect::<Result<Vec<_>>>();
+        let names = names.map(name_of).transpose()?;
+        let stored = StoredEdges::open(self.dataset, expanded, (kept.clone(), old_ids.clone()), &columns)?;
+        progress.decide(&format!(
+            "joined to {name}: the model reads {} of its {} vertices, and {}, for {}",
+            kept.len(),
+            self.dataset.num_vertices(),
+            counted(stored.count(), "edge"),
+            counted(new.ids.len() as u64, "new row")
+        ));
+        let rows = kept.len() as u64;
+        let features = (self.dataset.features()?, kept);
+        let labels = raw.labels.map(|column| JoinedColumn::labels(rows, column));
+        Ok(Raw {
+            features: raw.features.map(|column| JoinedColumn::features(features, column)),
+            labels,
+            edges: Box::new(JoinedEdges::new(stored, among, columns, names.is_some())),
+            node_ids: Some(Box::new(JoinedIds::new((old_ids, names), new, table))),
+            rows_taken_over: rows,
+            ..raw
+        })
+    }
+
+    /// The edge columns of the joined graph: those that the model reads, in a type that holds the values of both.
+    fn columns(self, names: &[String], edges: &Path, of_new: &[EdgeColumn]) -> Result<Vec<EdgeColumn>> {
+        let column = |name: &String| {
+            let old = self.dataset.edge_column(name)?;
+            let value = match old.descr() {
+                "<f4" => ValueType::F32,
+                "<i8" => ValueType::I64,
+                _ => ValueType::F64,
+            };
+            let Some(new) = of_new.iter().find(|column| column.name == *name && column.width == old.width()) else {
+                let problem = format!("has no column `{name}` of numbers, by which the model weighs edges");
+                return Err(Error::input(edges, problem));
+            };
+            let value = if new.value == value { value } else { ValueType::F64 };
+            Ok(EdgeColumn { name: name.clone(), value, width: new.width })
+        };
+        names.iter().map(column).collect()
+    }
+
+    /// The vertices within reach of the new ones, against the direction of the edges.
+    fn reached(self, new: &NewIds, ids: &IdMap, among: &NewEdges) -> Result<Reached> {
+        let most = self.layers.map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
+        let all = if self.layers.is_none() { 0 } else { FAR };
+        let mut reached = Reached { distance: vec![all; self.dataset.num_vertices()], others: HashSet::new(), most };
+        let by_target = among.by_target();
+        let topology = self.dataset.topology();
+        let (mut front, mut next): (Vec<u64>, Vec<u64>) = (new.ids.clone(), Vec::new());
+        for &id in &front {
+            if let Some(v) = ids.find(id) {
+                reached.distance[v as usize] = 0;
+            }
+        }
+        reached.others.extend(front.iter().filter(|&&id| ids.find(id).is_none()));
+        for far in 1..=most {
+            for &id in &front {
+                let from = by_target.partition_point(|&(target, _)| target < id);
+                for &(_, source) in by_target[from..].iter().take_while(|&&(target, _)| target == id) {
+                    let is_first = match ids.find(source) {
+                        Some(v) => reached.reach(v, far),
+                        None => reached.others.insert(source),
+                    };
+                    next.extend(is_first.then_some(source));
+                }
+                // Only vertices of the dataset have in-edges there.
+                if let Some(v) = ids.find(id) {
+                    let [start, end] = [v, v + 1].map(|v| topology.indptr()[v as usize] as usize);
+                    for &u in &topology.indices()[start..end] {
+                        if reached.reach(u, far) {
+                            next.push(ids.id_of(u)?);
+                        }
+                    }
+                }
+            }
+            front.clear();
+            std::mem::swap(&mut front, &mut next);
+        }
+        Ok(reached)
+    }
+}
+
+/// Distance of a vertex that is not within reach.
+const FAR: u8 = u8::MAX;
+
+/// Vertices within reach of the new ones.
+struct Reached {
+    /// Edges to a new one, of each vertex of the dataset.
+    distance: Vec<u8>,
+    /// Ids that the dataset does not have.
+    others: HashSet<u64>,
+    /// Largest distance.
+    most: u8,
+}
+
+impl Reached {
+    /// Marks `v` as `far` away; says whether it is reached for the first time.
+    fn reach(&mut self, v: u32, far: u8) -> bool {
+        let distance = &mut self.distance[v as usize];
+        let is_first = *distance == FAR;
+        *distance = far.min(*distance);
+        is_first
+    }
+
+    /// Whether the in-edges of `v` are wanted.
+    fn is_expanded(&self, v: u32) -> bool {
+        self.distance[v as usize] < self.most
+    }
+}
