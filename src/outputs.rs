@@ -108,7 +108,7 @@ impl Outputs {
     }
 }
 
-/// What is at `path`, which is refused if it is a link: that may lead to what is somebody else's.
+/// Metadata of `path`, which is refused if it is a link, since a link may lead to files of somebody else.
 fn expect_no_link(option: &str, path: &Path) -> Result<Option<Metadata>> {
     // A slash at the end would have the system follow the link.
     let found = fs::symlink_metadata(path.components().collect::<PathBuf>()).ok();

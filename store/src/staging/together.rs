@@ -141,7 +141,7 @@ pub fn recover(targets: &[Target]) -> Result<()> {
     Ok(())
 }
 
-/// What is found of the first of several artifacts.
+/// State of the first of several artifacts.
 pub(super) struct First {
     /// At its final path.
     shown: Option<Identity>,

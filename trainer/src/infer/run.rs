@@ -449,7 +449,7 @@ pub fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
 
 /// Kind of the values of a prediction.
 #[derive(Clone, Copy)]
-enum Form {
+enum PredictionForm {
     /// In one of the forms of classes.
     Of(Predict),
     /// The number, which the model returns on this scale.
@@ -457,31 +457,33 @@ enum Form {
 }
 
 /// The forms of predictions in a file of `format`, by the option or else all that say plainly what the model predicts.
-fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<Form>> {
+fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<PredictionForm>> {
     match (asked, trained.target_scale()) {
         (Some(_), Some(_)) => {
             let problem = "--predict is for classes, and the model was trained on numbers: leave it out";
             Err(Error::Option(problem.into()))
         }
-        (None, Some(scale)) => Ok(vec![Form::Number(scale)]),
-        (Some(form), None) => Ok(vec![Form::Of(form)]),
-        (None, None) if format == OutputFormat::Npy => Ok(vec![Form::Of(Predict::Class)]),
-        (None, None) => Ok(vec![Form::Of(Predict::Class), Form::Of(Predict::Probabilities)]),
+        (None, Some(scale)) => Ok(vec![PredictionForm::Number(scale)]),
+        (Some(form), None) => Ok(vec![PredictionForm::Of(form)]),
+        (None, None) if format == OutputFormat::Npy => Ok(vec![PredictionForm::Of(Predict::Class)]),
+        (None, None) => Ok(vec![PredictionForm::Of(Predict::Class), PredictionForm::Of(Predict::Probabilities)]),
     }
 }
 
 /// The values of predictions in `form`.
-fn values_of(form: Form, trained: &Trained) -> Values<'_> {
+fn values_of(form: PredictionForm, trained: &Trained) -> Values<'_> {
     let names = |prefix: &str| match trained.class_names() {
         Some(names) => names.iter().map(|name| format!("{prefix}{name}")).collect(),
         None => (0..trained.outputs()).map(|class| format!("{prefix}{class}")).collect(),
     };
     match form {
-        Form::Number(_) => Values::Real(vec!["prediction".into()]),
-        Form::Of(Predict::Class) if !trained.several() => Values::Class(trained.class_names()),
-        Form::Of(Predict::Class) => Values::Flags(names(if trained.class_names().is_some() { "" } else { "class_" })),
-        Form::Of(Predict::Logits) => Values::Real(names("logit_")),
-        Form::Of(Predict::Probabilities) => Values::Real(names("probability_")),
+        PredictionForm::Number(_) => Values::Real(vec!["prediction".into()]),
+        PredictionForm::Of(Predict::Class) if !trained.several() => Values::Class(trained.class_names()),
+        PredictionForm::Of(Predict::Class) => {
+            Values::Flags(names(if trained.class_names().is_some() { "" } else { "class_" }))
+        }
+        PredictionForm::Of(Predict::Logits) => Values::Real(names("logit_")),
+        PredictionForm::Of(Predict::Probabilities) => Values::Real(names("probability_")),
     }
 }
 
@@ -489,7 +491,7 @@ fn values_of(form: Form, trained: &Trained) -> Values<'_> {
 struct Output<'a> {
     predictions: Option<Table<'a>>,
     embeddings: Option<Table<'a>>,
-    forms: Vec<Form>,
+    forms: Vec<PredictionForm>,
     several: bool,
     outputs: usize,
     made_by: Option<Checksum>,
@@ -552,17 +554,19 @@ impl<'a> Output<'a> {
     fn predict(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let Some(table) = &mut self.predictions else { return Ok(()) };
         let rows = || chunk.rows.chunks_exact(self.outputs);
-        let cells = |form: &Form| match *form {
-            Form::Number(scale) => Cells::Real(chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect()),
-            Form::Of(Predict::Logits) => Cells::Real(chunk.rows.to_vec()),
-            Form::Of(Predict::Class) if self.several => {
+        let cells = |form: &PredictionForm| match *form {
+            PredictionForm::Number(scale) => {
+                Cells::Real(chunk.rows.iter().map(|&scaled| scale.in_unit(scaled)).collect())
+            }
+            PredictionForm::Of(Predict::Logits) => Cells::Real(chunk.rows.to_vec()),
+            PredictionForm::Of(Predict::Class) if self.several => {
                 Cells::Flags(chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect())
             }
-            Form::Of(Predict::Class) => Cells::Class(rows().map(|row| largest(row) as i32).collect()),
-            Form::Of(Predict::Probabilities) if self.several => {
+            PredictionForm::Of(Predict::Class) => Cells::Class(rows().map(|row| largest(row) as i32).collect()),
+            PredictionForm::Of(Predict::Probabilities) if self.several => {
                 Cells::Real(chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect())
             }
-            Form::Of(Predict::Probabilities) => Cells::Real(rows().flat_map(softmax).collect()),
+            PredictionForm::Of(Predict::Probabilities) => Cells::Real(rows().flat_map(softmax).collect()),
         };
         table.push(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
     }

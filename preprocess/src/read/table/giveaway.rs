@@ -29,7 +29,7 @@ const CORRELATION: f64 = 0.9999;
 
 /// A cell as it is compared.
 #[derive(Clone, Copy)]
-enum Value {
+enum Evidence {
     Missing,
     Number(f64),
     /// Hash of a string.
@@ -38,7 +38,7 @@ enum Value {
 
 /// Rows of cells, one after the other.
 #[derive(Default)]
-struct LabelledRows(Vec<Value>);
+struct LabelledRows(Vec<Evidence>);
 
 /// The label of a table.
 pub struct Label<'a> {
@@ -67,12 +67,12 @@ pub fn find(
         let key = || folded(&key(cell, holds_numbers));
         let is_unlabelled = slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
         rows.0.push(match cell {
-            Cell::Missing => Value::Missing,
-            Cell::Number(_, number, _) if number.is_nan() => Value::Missing,
-            _ if is_unlabelled => Value::Missing,
+            Cell::Missing => Evidence::Missing,
+            Cell::Number(_, number, _) if number.is_nan() => Evidence::Missing,
+            _ if is_unlabelled => Evidence::Missing,
             _ => match as_f64(cell).filter(|_| holds_numbers && (slot != of_label || !label.is_class)) {
-                Some(number) => Value::Number(number),
-                None => Value::Text(xxh3_64(key().as_bytes())),
+                Some(number) => Evidence::Number(number),
+                None => Evidence::Text(xxh3_64(key().as_bytes())),
             },
         });
         Ok(())
@@ -121,22 +121,22 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn add(&mut self, value: Value, label: Value) {
+    fn add(&mut self, value: Evidence, label: Evidence) {
         let class = match (value, label) {
-            (_, Value::Missing) => return,
-            (Value::Number(x), Value::Number(y)) => return self.line.add(x, y),
-            (_, Value::Number(_)) => return,
-            (_, Value::Text(class)) => class,
+            (_, Evidence::Missing) => return,
+            (Evidence::Number(x), Evidence::Number(y)) => return self.line.add(x, y),
+            (_, Evidence::Number(_)) => return,
+            (_, Evidence::Text(class)) => class,
         };
         let none = ClassRows { missing: 0, values: 0, least: f64::INFINITY, most: f64::NEG_INFINITY };
         let rows = self.rows.entry(class).or_insert(none);
         let value = match value {
-            Value::Missing => return rows.missing += 1,
-            Value::Number(number) => {
+            Evidence::Missing => return rows.missing += 1,
+            Evidence::Number(number) => {
                 (rows.least, rows.most) = (rows.least.min(number), rows.most.max(number));
                 number.to_bits()
             }
-            Value::Text(hash) => {
+            Evidence::Text(hash) => {
                 self.is_text = true;
                 hash
             }
@@ -225,7 +225,7 @@ impl Correlation {
 mod tests {
     use super::*;
 
-    fn how(rows: impl Iterator<Item = (Value, Value)>) -> Option<String> {
+    fn how(rows: impl Iterator<Item = (Evidence, Evidence)>) -> Option<String> {
         let mut found = Evidence::default();
         rows.for_each(|(value, label)| found.add(value, label));
         found.how(true)
@@ -233,9 +233,9 @@ mod tests {
 
     #[test]
     fn columns_that_give_the_label_away_are_told_from_others() {
-        use Value::{Missing, Number, Text};
+        use Evidence::{Missing, Number, Text};
         let class = |row: u64| Text(row % 3 % 2);
-        let rows = |count: u64, value: fn(u64) -> Value| move || how((0..count).map(|row| (value(row), class(row))));
+        let rows = |count: u64, value: fn(u64) -> Evidence| move || how((0..count).map(|row| (value(row), class(row))));
         for (found, expected) in [
             (rows(400, |row| Text(100 + row % 3 % 2))(), Some("each of its values has one class")),
             (rows(400, |row| Number((row % 6) as f64))(), Some("each of its values has one class")),

@@ -52,7 +52,7 @@ pub fn find_ids(
     if let Some(at) = given.filter(|at| id_type.is_some() || suits(at) || fields[*at].id.is_none()) {
         return own(at);
     }
-    let sample = Sample::of(edges)?;
+    let sample = IdSample::of(edges)?;
     let search = Search { path, table, fields, sample: &sample, kind, progress };
     // Zeros before a number are lost where strings are read as numbers.
     let any = |cell: Cell<'_>| match cell {
@@ -103,16 +103,16 @@ pub fn find_ids(
 }
 
 /// Some ids of the first edges.
-struct Sample {
+struct IdSample {
     /// Ids, each once.
     ids: Vec<u64>,
-    /// Those of the sources, and those of the targets.
+    /// Ids of the sources, and ids of the targets.
     ends: [HashSet<u64>; 2],
     /// Their strings, where they are hashes.
     names: HashMap<u64, String>,
 }
 
-impl Sample {
+impl IdSample {
     fn of(edges: &dyn EdgeSource) -> Result<Self> {
         let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
         edges.rewind()?;
@@ -139,7 +139,7 @@ struct Search<'a> {
     path: &'a Path,
     table: &'a Table,
     fields: &'a [Field],
-    sample: &'a Sample,
+    sample: &'a IdSample,
     kind: IdKind,
     progress: &'a dyn Progress,
 }
