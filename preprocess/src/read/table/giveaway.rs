@@ -29,7 +29,7 @@ const CORRELATION: f64 = 0.9999;
 
 /// A cell as it is compared.
 #[derive(Clone, Copy)]
-enum Evidence {
+enum Compared {
     Missing,
     Number(f64),
     /// Hash of a string.
@@ -38,7 +38,7 @@ enum Evidence {
 
 /// Rows of cells, one after the other.
 #[derive(Default)]
-struct LabelledRows(Vec<Evidence>);
+struct LabelledRows(Vec<Compared>);
 
 /// The label of a table.
 pub struct Label<'a> {
@@ -67,12 +67,12 @@ pub fn find(
         let key = || folded(&key(cell, holds_numbers));
         let is_unlabelled = slot == of_label && label.unlabelled.is_some_and(|none| folded(none) == key());
         rows.0.push(match cell {
-            Cell::Missing => Evidence::Missing,
-            Cell::Number(_, number, _) if number.is_nan() => Evidence::Missing,
-            _ if is_unlabelled => Evidence::Missing,
+            Cell::Missing => Compared::Missing,
+            Cell::Number(_, number, _) if number.is_nan() => Compared::Missing,
+            _ if is_unlabelled => Compared::Missing,
             _ => match as_f64(cell).filter(|_| holds_numbers && (slot != of_label || !label.is_class)) {
-                Some(number) => Evidence::Number(number),
-                None => Evidence::Text(xxh3_64(key().as_bytes())),
+                Some(number) => Compared::Number(number),
+                None => Compared::Text(xxh3_64(key().as_bytes())),
             },
         });
         Ok(())
@@ -121,22 +121,22 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn add(&mut self, value: Evidence, label: Evidence) {
+    fn add(&mut self, value: Compared, label: Compared) {
         let class = match (value, label) {
-            (_, Evidence::Missing) => return,
-            (Evidence::Number(x), Evidence::Number(y)) => return self.line.add(x, y),
-            (_, Evidence::Number(_)) => return,
-            (_, Evidence::Text(class)) => class,
+            (_, Compared::Missing) => return,
+            (Compared::Number(x), Compared::Number(y)) => return self.line.add(x, y),
+            (_, Compared::Number(_)) => return,
+            (_, Compared::Text(class)) => class,
         };
         let none = ClassRows { missing: 0, values: 0, least: f64::INFINITY, most: f64::NEG_INFINITY };
         let rows = self.rows.entry(class).or_insert(none);
         let value = match value {
-            Evidence::Missing => return rows.missing += 1,
-            Evidence::Number(number) => {
+            Compared::Missing => return rows.missing += 1,
+            Compared::Number(number) => {
                 (rows.least, rows.most) = (rows.least.min(number), rows.most.max(number));
                 number.to_bits()
             }
-            Evidence::Text(hash) => {
+            Compared::Text(hash) => {
                 self.is_text = true;
                 hash
             }
@@ -225,7 +225,7 @@ impl Correlation {
 mod tests {
     use super::*;
 
-    fn how(rows: impl Iterator<Item = (Evidence, Evidence)>) -> Option<String> {
+    fn how(rows: impl Iterator<Item = (Compared, Compared)>) -> Option<String> {
         let mut found = Evidence::default();
         rows.for_each(|(value, label)| found.add(value, label));
         found.how(true)
@@ -233,9 +233,9 @@ mod tests {
 
     #[test]
     fn columns_that_give_the_label_away_are_told_from_others() {
-        use Evidence::{Missing, Number, Text};
+        use Compared::{Missing, Number, Text};
         let class = |row: u64| Text(row % 3 % 2);
-        let rows = |count: u64, value: fn(u64) -> Evidence| move || how((0..count).map(|row| (value(row), class(row))));
+        let rows = |count: u64, value: fn(u64) -> Compared| move || how((0..count).map(|row| (value(row), class(row))));
         for (found, expected) in [
             (rows(400, |row| Text(100 + row % 3 % 2))(), Some("each of its values has one class")),
             (rows(400, |row| Number((row % 6) as f64))(), Some("each of its values has one class")),
