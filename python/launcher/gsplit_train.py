@@ -26,7 +26,8 @@ def main() -> NoReturn:
     version = re.search(rb"^__version__ = '([^']*)'", contents(torch / "version.py"), re.MULTILINE)
     version = version and version[1].decode(errors="replace")
     if version is None or not version.startswith(f"{SERIES}."):
-        fail(f"training needs PyTorch {SERIES}, and {torch} is {version or 'an unknown version'}: `pip install torch=={TORCH}`")
+        found = version or "an unknown version"
+        fail(f"training needs PyTorch {SERIES}, and {torch} is {found}: `pip install torch=={TORCH}`")
     program = Path(__file__).resolve().with_name("gsplit-train.bin")
     folders = [str(torch / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(folders)}

@@ -32,7 +32,9 @@ def launch(folder: Path, version: bytes | None, program: bytes | None, mode: int
     return done.stderr.strip()
 
 
-@pytest.mark.parametrize("version", [b"\xff\xfe__version__", b"", b"__version__ = '1.0'\n", b"__version__ = '\xff'\n", None])
+@pytest.mark.parametrize(
+    "version", [b"\xff\xfe__version__", b"", b"__version__ = '1.0'\n", b"__version__ = '\xff'\n", None]
+)
 def test_a_torch_of_another_version_is_named(tmp_path: Path, version: bytes | None) -> None:
     assert launch(tmp_path, version, b"").startswith("error: training needs PyTorch 2.11, and ")
 
