@@ -23,11 +23,11 @@ def main() -> NoReturn:
     if found is None or found.origin is None:
         fail(f"training needs PyTorch {SERIES}, and {sys.executable} has none: `pip install torch=={TORCH}`")
     torch = Path(found.origin).parent
-    version = re.search(rb"^__version__ = '([^']*)'", contents(torch / "version.py"), re.MULTILINE)
-    version = version and version[1].decode(errors="replace")
-    if version is None or not version.startswith(f"{SERIES}."):
-        found = version or "an unknown version"
-        fail(f"training needs PyTorch {SERIES}, and {torch} is {found}: `pip install torch=={TORCH}`")
+    stated = re.search(rb"^__version__ = '([^']*)'", contents(torch / "version.py"), re.MULTILINE)
+    version = stated[1].decode(errors="replace") if stated else ""
+    if not version.startswith(f"{SERIES}."):
+        shown = version or "an unknown version"
+        fail(f"training needs PyTorch {SERIES}, and {torch} is {shown}: `pip install torch=={TORCH}`")
     program = Path(__file__).resolve().with_name("gsplit-train.bin")
     folders = [str(torch / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(folders)}

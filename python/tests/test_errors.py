@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import six_vertices as six
 import writer
@@ -183,6 +184,7 @@ def test_flipped_bits_of_ids_never_crash(tmp_path: Path) -> None:
         rewrite(path, "nodes/original_id.arrow", bytes(bad))
         try:
             ids = gsplit.open(path).original_ids
+            assert isinstance(ids, pa.ChunkedArray)
             assert len(ids) == 6 and len(ids.to_pylist()) == 6
         except gsplit.DatasetError as error:
             refused += 1
