@@ -140,6 +140,6 @@ macro_rules! replays {
     };
 }
 replays! {
-    snap csv adjlist ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis dimacs ligra gapbs graphbolt parquet arrow nodes nodes_npz
-    compressed_snap compressed_csv webgraph planetoid json_lists mat pt archive detect
+    snap csv adjlist ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis dimacs parquet arrow nodes nodes_npz
+    compressed_snap compressed_csv webgraph planetoid json_lists pt detect
 }

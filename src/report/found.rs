@@ -76,6 +76,11 @@ pub struct ModelEnds {
 }
 
 impl TrainingRun {
+    /// Text of an option of `train` in its checkpoint's configuration.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.checkpoint.as_ref()?.config[name].as_str()
+    }
+
     /// Scores beside the baseline and class by class; `None` without a checkpoint that has them.
     pub fn scores(&self) -> Option<&ModelScores> {
         self.checkpoint.as_ref()?.scores.as_ref()

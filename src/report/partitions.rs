@@ -41,12 +41,17 @@ pub fn show(
     }
     maps.sort_by_key(|map| users(map, found).is_empty());
     let measured = "Cross edges and balance by layer";
+    // Runs on one rank need neither partitions nor presamples, and nobody misses them.
+    let of_one = !found.runs.is_empty() && found.runs.iter().all(|run| run.option("parallelism") == Some("single"));
     if maps.is_empty() {
-        page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
+        if !of_one {
+            page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
+        }
     } else {
         page.section("Partitions", |page| stored(page, &maps, found));
         match presample_of(&maps, &presamples) {
-            None => page.leave_out(measured, format!("no presample tells which mini-batches: {}", presample(dataset))),
+            None => page
+                .leave_out(measured, format!("no presample tells which mini-batches: {}", presample(dataset, found))),
             Some(_) if !affordable => {
                 page.leave_out(measured, "all edges would be read: gsplit report with --full".to_string());
             }
@@ -62,14 +67,17 @@ pub fn show(
         }
     }
     match presamples.is_empty() {
-        true => page.leave_out("Cache", format!("no presample counts the loads: {}", presample(dataset))),
         false => page.section("Cache", |page| cache(page, &presamples)),
+        true if of_one => {}
+        true => page.leave_out("Cache", format!("no presample counts the loads: {}", presample(dataset, found))),
     }
     Ok(())
 }
 
-fn presample(dataset: &Dataset) -> String {
-    format!("gsplit presample {} --fanouts 15,10,5", shell_path(dataset.path()))
+/// Command that makes a presample with the fanouts of the first run that has some, or the default ones.
+fn presample(dataset: &Dataset, found: &Found) -> String {
+    let fanouts = found.runs.iter().find_map(|run| run.option("fanouts")).unwrap_or("15,10,5");
+    format!("gsplit presample {} --fanouts {fanouts}", shell_path(dataset.path()))
 }
 
 /// The presample that the first of the maps with one was made with, or the first.

@@ -1,6 +1,6 @@
 //! Classes that `gsplit infer` predicted, counted in the files that it wrote.
 
-use gsplit_preprocess::read::predicted_classes;
+use gsplit_preprocess::read::{PredictedClasses, predicted_classes};
 
 use super::found::Found;
 use super::page::Page;
@@ -14,21 +14,20 @@ pub fn show(page: &mut Page, found: &Found) {
     let mut tables = Vec::new();
     for (name, path) in &found.tables {
         match predicted_classes(path) {
-            Ok(Some(counts)) => tables.push((name, counts)),
+            Ok(Some(predicted)) => tables.push((name, predicted)),
             Ok(None) => {}
             Err(error) => page.leave_out(&format!("Predictions {name}"), error.to_string()),
         }
     }
     if tables.is_empty() {
         let learnt = found.runs.iter().filter_map(|run| run.scores()).any(|scores| !scores.splits.is_empty());
-        let why = "no Parquet file with a class for each vertex is here: gsplit infer DATASET --checkpoint DIR --out predictions.parquet";
+        let why = "no Parquet file with predicted classes is here: gsplit infer DATASET --checkpoint DIR --out predictions.parquet";
         return if learnt {
             page.leave_out("Predictions", why)
         };
     }
     page.section("Predictions", |page| {
-        for (name, mut counts) in tables {
-            let all: u64 = counts.iter().map(|(_, count)| count).sum();
+        for (name, PredictedClasses { rows: all, classes: mut counts }) in tables {
             counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let row = |(class, count): &(String, u64)| {
                 [class.clone(), count.to_string(), percent(*count as f64 / all.max(1) as f64)]

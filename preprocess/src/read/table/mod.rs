@@ -62,7 +62,7 @@ mod statistics;
 pub use exchanged::exchanged;
 pub use nodes::nodes;
 pub use parts::{TableFormat, by_name, is_document};
-pub use predictions::predicted_classes;
+pub use predictions::{PredictedClasses, predicted_classes};
 pub use statistics::Moments;
 
 use choice::{Choice, Field, IdKind, choose};

@@ -10,34 +10,100 @@ use super::{TableFormat, cells, frames, rows};
 use crate::Result;
 use crate::memory::Memory;
 
-/// First columns of predictions: the ids, and the class by its name or its number. Probabilities follow.
-const COLUMNS: [&str; 2] = ["id", "class"];
+const PROBABILITY: &str = "probability_";
 
-/// The classes in the Parquet file at `path`, ascending, and the number of rows of each; `None` for a file with other columns than
-/// predictions have.
+/// Predictions of classes in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PredictedClasses {
+    /// Rows, one for each vertex.
+    pub rows: u64,
+    /// Each class, by its name or number, and the number of rows that have it.
+    pub classes: Vec<(String, u64)>,
+}
+
+/// The predictions of classes in the Parquet file at `path`; `None` if its columns are not those of predictions. These are `id`, then
+/// `class`, or where a vertex can have several classes a column of 0 and 1 for each, then `probability_NAME` for each class.
 ///
 /// # Errors
 /// A damaged file.
-pub fn predicted_classes(path: &Path) -> Result<Option<Vec<(String, u64)>>> {
+pub fn predicted_classes(path: &Path) -> Result<Option<PredictedClasses>> {
     let parts = frames::open(path, &[PathBuf::from(path)], TableFormat::Parquet, Memory::default(), &[], &NoProgress)?;
     let fields: Vec<_> = parts.iter().flat_map(|part| part.schema().fields().iter().cloned()).collect();
-    let are_predictions = fields.iter().map(|field| field.name()).take(2).eq(COLUMNS.iter())
-        && matches!(fields[1].data_type(), DataType::Int32 | DataType::Utf8View)
-        && fields[2..].iter().all(|field| field.name().starts_with("probability_"));
-    if !are_predictions {
+    let Some((_, others)) = fields.split_first().filter(|(first, _)| first.name() == "id") else { return Ok(None) };
+    let (probabilities, classes): (Vec<_>, Vec<_>) =
+        others.iter().map(|field| field.name()).partition(|name| name.starts_with(PROBABILITY));
+    let are_in_order = others.iter().map(|field| field.name()).eq(classes.iter().chain(&probabilities).copied());
+    let has_one = classes == ["class"] && matches!(others[0].data_type(), DataType::Int32 | DataType::Utf8View);
+    let has_several = !classes.is_empty()
+        && others[..classes.len()].iter().all(|field| *field.data_type() == DataType::UInt8)
+        && probabilities.iter().map(|name| &name[PROBABILITY.len()..]).eq(classes.iter().map(|name| name.as_str()));
+    if !are_in_order || !(has_one || has_several) {
         return Ok(None);
     }
-    let mut classes: BTreeMap<(Option<i64>, String), u64> = BTreeMap::new();
-    frames::scan(&parts, &[COLUMNS[1].to_string()], &mut |_, _, columns| {
-        for row in 0..columns[0].len() {
-            let class = match cells::cell(columns[0].as_ref(), row) {
-                Ok(rows::Cell::Number(_, _, Some(number))) => (Some(number), number.to_string()),
-                Ok(rows::Cell::Text(name)) => (None, name.to_string()),
-                _ => continue,
-            };
-            *classes.entry(class).or_default() += 1;
+    let columns: Vec<String> = classes.into_iter().cloned().collect();
+    let mut rows = 0;
+    let mut counts: BTreeMap<(Option<i64>, String), u64> = BTreeMap::new();
+    frames::scan(&parts, &columns, &mut |_, _, read| {
+        rows += read[0].len() as u64;
+        for (name, column) in columns.iter().zip(read) {
+            for row in 0..column.len() {
+                let class = match cells::cell(column.as_ref(), row) {
+                    Ok(rows::Cell::Number(_, _, Some(number))) if has_several => match number {
+                        0 => continue,
+                        _ => (None, name.clone()),
+                    },
+                    Ok(rows::Cell::Number(_, _, Some(number))) => (Some(number), number.to_string()),
+                    Ok(rows::Cell::Text(name)) => (None, name.to_string()),
+                    _ => continue,
+                };
+                *counts.entry(class).or_default() += 1;
+            }
         }
         Ok(())
     })?;
-    Ok(Some(classes.into_iter().map(|((_, name), count)| (name, count)).collect()))
+    let classes = counts.into_iter().map(|((_, name), count)| (name, count)).collect();
+    Ok(Some(PredictedClasses { rows, classes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Float32Array, Int32Array, RecordBatch, StringArray, UInt8Array};
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+
+    fn predicted(columns: Vec<(&str, ArrayRef)>) -> Option<PredictedClasses> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.parquet");
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        predicted_classes(&path).unwrap()
+    }
+
+    #[test]
+    fn one_and_several_classes_are_counted_and_other_tables_are_not() {
+        let ids = || -> (&str, ArrayRef) { ("id", Arc::new(StringArray::from(vec!["a", "b", "c"]))) };
+        let flags = |name, bits: [u8; 3]| -> (&str, ArrayRef) { (name, Arc::new(UInt8Array::from(bits.to_vec()))) };
+        let shares = |name| -> (&str, ArrayRef) { (name, Arc::new(Float32Array::from(vec![0.5; 3]))) };
+        let counted = |classes: &[(&str, u64)]| {
+            let classes = classes.iter().map(|&(name, count)| (name.to_string(), count)).collect();
+            Some(PredictedClasses { rows: 3, classes })
+        };
+        let number: (&str, ArrayRef) = ("class", Arc::new(Int32Array::from(vec![10, 2, 2])));
+        assert_eq!(
+            predicted(vec![ids(), number, shares("probability_2"), shares("probability_10")]),
+            counted(&[("2", 2), ("10", 1)])
+        );
+        let several = || vec![ids(), flags("x", [1, 1, 0]), flags("y", [0, 1, 0])];
+        let all = [several(), vec![shares("probability_x"), shares("probability_y")]].concat();
+        assert_eq!(predicted(all), counted(&[("x", 2), ("y", 1)]));
+        // A table of flags, and probabilities of other classes.
+        assert_eq!(predicted(several()), None);
+        assert_eq!(predicted([several(), vec![shares("probability_x"), shares("probability_z")]].concat()), None);
+    }
 }
