@@ -13,6 +13,10 @@ use crate::installed::remedy;
 /// Subcommands of `gsplit-train`.
 const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
+/// Read by libtorch's OpenMP as it is loaded. Sampling and loading run on rayon's threads, computing on OpenMP's, by turns. OpenMP's spin
+/// while they wait, which takes the cores from the others (several times slower where cores are few or shared): let them sleep.
+const IDLE_THREADS: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
+
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
 /// when that program cannot be started.
 pub fn to_trainer() -> Option<ExitCode> {
@@ -23,7 +27,11 @@ pub fn to_trainer() -> Option<ExitCode> {
     let beside = std::env::current_exe().map(|program| program.with_file_name("gsplit-train"));
     let error = match beside {
         Ok(program) => missing_libraries(&program).unwrap_or_else(|| {
-            let cause = Command::new(&program).args(arguments).exec();
+            let mut trainer = Command::new(&program);
+            if std::env::var_os(IDLE_THREADS.0).is_none() {
+                trainer.env(IDLE_THREADS.0, IDLE_THREADS.1);
+            }
+            let cause = trainer.args(arguments).exec();
             format!("{}: {cause}: it trains, and belongs beside gsplit: copy both, or {}", program.display(), remedy())
         }),
         Err(cause) => format!("cannot find gsplit's own executable: {cause}"),

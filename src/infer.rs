@@ -11,7 +11,6 @@ use gsplit_store::{Checksum, Dataset, Progress, checksum_file};
 use gsplit_trainer::{InferConfig, Recommended, Trained, ids_beside, infer};
 use serde_json::json;
 
-use crate::environment;
 use crate::train::as_usage;
 use gsplit::describe::numbered_classes;
 use gsplit::outputs::Outputs;
@@ -65,7 +64,6 @@ pub struct Args {
 
 /// Infers, and prints the scores.
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
-    environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let started = Instant::now();
     args.config.check_names().map_err(as_usage)?;
     let converted = match &args.dataset {

@@ -15,7 +15,6 @@ use gsplit_trainer::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::environment;
 use crate::plan;
 use crate::system::System;
 use cache_room::CacheRoom;
@@ -228,9 +227,6 @@ impl Args {
 
 /// Trains, and prints one line an epoch.
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
-    if !args.print_config {
-        environment::set(&[environment::IDLE_THREADS_SLEEP])?;
-    }
     let joined = match args.print_config {
         true => None,
         false => Processes::join(&args.processes, &args.config, args.gpus.as_ref())?,

@@ -16,7 +16,6 @@ use gsplit_trainer::{Device, Dtype};
 use train::ConfigFile;
 
 mod compare;
-mod environment;
 mod infer;
 mod loopback;
 mod plan;

@@ -266,9 +266,8 @@ fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
 /// Interrupts `args` at many moments; the exit code is 130 with one last line, or the command had finished.
 fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
     for delay in (0..24u64).map(|step| step * step / 2) {
-        // With the policy set, train has no reason to start itself again, and the handler stays the one waited for.
         let mut command = command(folder, args);
-        command.env("OMP_WAIT_POLICY", "passive").stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         while !catches_interrupts(child.id()) {
             std::thread::sleep(Duration::from_millis(1));
@@ -345,7 +344,6 @@ fn interrupted_training_says_what_is_left_and_how_to_go_on() {
         let child = command(folder, &[&train[..], options].concat())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .env("OMP_WAIT_POLICY", "passive")
             .spawn()
             .unwrap();
         // Until an epoch is finished.
@@ -391,7 +389,7 @@ fn a_long_mini_batch_is_not_waited_for() {
     let train = "train ds --parallelism single --fanouts all,all,all,all,all,all,all,all --hidden 512 --batch-size 2000 \
                  --epochs 1 --checkpoint run --json";
     let mut command = command(folder, &train.split_whitespace().collect::<Vec<_>>());
-    let command = command.env("OMP_WAIT_POLICY", "passive").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while !catches_interrupts(child.id()) {
         std::thread::sleep(Duration::from_millis(5));
