@@ -214,15 +214,14 @@ fn reads_are_planned_as_they_are_done() {
 #[test]
 fn a_disk_is_measured_and_nothing_is_left_behind() {
     let folder = tempfile::tempdir().unwrap();
-    for by in [ReadBy::Ring, ReadBy::Threads] {
-        for cached in [Some(false), Some(true)] {
-            let rates = DiskRates::of_folder(folder.path(), &Reading { by: Some(by), cached, stop: None }).unwrap();
-            assert!(rates.each().all(|rate| rate > 0.0), "{rates:?}");
-            assert!(rates.by.contains("the page cache"), "{rates:?}");
-            assert_eq!(rates.seconds(0.0, 0.0), 0.0);
-            assert!(rates.seconds(1000.0, 8e6) > rates.seconds(1000.0, 4096e3), "{rates:?}");
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        }
+    for (by, cached) in [(ReadBy::Ring, false), (ReadBy::Threads, true)] {
+        let reading = Reading { by: Some(by), cached: Some(cached), stop: None };
+        let rates = DiskRates::of_folder(folder.path(), &reading).unwrap();
+        assert!(rates.each().all(|rate| rate > 0.0), "{rates:?}");
+        assert!(rates.by.contains("the page cache"), "{rates:?}");
+        assert_eq!(rates.seconds(0.0, 0.0), 0.0);
+        assert!(rates.seconds(1000.0, 8e6) > rates.seconds(1000.0, 4096e3), "{rates:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
     let missing = folder.path().join("none");
     let line = DiskRates::of_folder(&missing, &Reading::default()).unwrap_err().to_string();
