@@ -38,12 +38,11 @@ dist: $(if $(GSPLIT),,build) $(python_env)/ready ## pack both programs, libtorch
 demo: build ## prepare, partition, train and compare on a generated graph, or on a real one (DATA=path)
 	@DATA="$(DATA)" scripts/demo.sh
 
-test: setup ## run the tests, and check that the preparation tools build without libtorch
-	cargo check --no-default-features
-	cargo test --workspace
+test: setup ## compile and run the tests (10 minutes on two cores), and print the slowest
+	@python3 scripts/tests.py
 
 test-all: setup ## run every test in every combination (make test has representatives of the longest)
-	GSPLIT_WATCH=1 GSPLIT_MUTATIONS=500 cargo test --workspace -- --include-ignored --skip write_the_seeds
+	@python3 scripts/tests.py --all
 
 test-fakes: setup ## pass what runs on the libraries that stand in for GPUs TIMES times in a row (20)
 	cargo test --no-run -p gsplit-kernels -p gsplit-trainer --lib
@@ -177,9 +176,10 @@ fuzz: ## fuzz everything that is read for FUZZ_SECONDS, 60 by default (fuzz/READ
 	        -verbosity=1 -print_final_stats=1 || exit 1; \
 	done
 
-lint: setup ## check the format, clippy and the documentation; warnings are errors
+lint: setup ## check the format, clippy, the documentation, and that the preparation tools compile without libtorch; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 clean: ## remove what cargo built; libtorch/ stays

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::root;
 
@@ -331,5 +332,53 @@ fn what_kernels_and_store_offer_is_used() {
         assert!(!names.is_empty());
         let unused: Vec<&str> = names.into_iter().filter(|name| !used.contains(name)).collect();
         assert!(unused.is_empty(), "{package} offers what nobody uses: {unused:?}");
+    }
+}
+
+/// The dependencies of `package`, or of the whole workspace, and their features: direct ones, and all.
+fn features(package: Option<&str>) -> [BTreeMap<String, BTreeSet<String>>; 2] {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["tree", "--locked", "--edges", "normal,build,dev", "--no-dedupe"]);
+    cargo.args(["--prefix", "depth", "--format", " {p} |{f}|"]);
+    match package {
+        Some(package) => cargo.args(["--package", package]),
+        None => cargo.arg("--workspace"),
+    };
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [mut direct, mut all] = [BTreeMap::new(), BTreeMap::new()];
+    for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains('|')) {
+        let mut fields = line.split('|');
+        let (depth, name) = fields.next().unwrap().split_once(' ').unwrap();
+        let features = fields.next().unwrap().split(',').filter(|feature| !feature.is_empty()).map(str::to_string);
+        let features: Vec<String> = features.collect();
+        for (found, wanted) in [(&mut direct, depth == "1"), (&mut all, true)] {
+            if wanted {
+                found.entry(name.to_string()).or_insert_with(BTreeSet::new).extend(features.clone());
+            }
+        }
+    }
+    [direct, all]
+}
+
+/// A feature that only the whole workspace brings would let a crate compile with the others and not alone.
+#[test]
+fn crates_ask_for_the_features_that_they_have() {
+    // Of other processors, and of another decompressor than the one that is used.
+    const OTHERS: [&str; 5] = ["aarch64_simd", "avx512_simd", "wasm_simd", "miniz_oxide", "rust_backend"];
+    let [_, together] = features(None);
+    for package in
+        ["gsplit-store", "gsplit-kernels", "gsplit-sample", "gsplit-preprocess", "gsplit-partition", "gsplit-trainer"]
+    {
+        let [direct, _] = features(Some(package));
+        assert!(direct.len() > 3, "{direct:?}");
+        for (name, alone) in direct.into_iter().filter(|(name, _)| !name.starts_with("gsplit")) {
+            let more: Vec<&String> =
+                together[&name].difference(&alone).filter(|name| !OTHERS.contains(&name.as_str())).collect();
+            assert!(
+                more.is_empty(),
+                "{package} alone has not the features {more:?} of {name}: ask for them in Cargo.toml"
+            );
+        }
     }
 }

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Builds and runs the tests of the workspace, and prints the time of each test program and its slowest tests.
+
+    scripts/tests.py           the tests of `make test`: none of them may take more than LIMIT_S seconds
+    scripts/tests.py --all     every test in every combination (`make test-all`)
+
+The test programs run one after the other, each in the folder of its crate as under `cargo test`, and all of them whether or not one fails.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Tests wait for each other on two cores, so that this is about twice what a test takes alone.
+LIMIT_S = 20
+SLOWEST = 10
+ALL = {"GSPLIT_WATCH": "1", "GSPLIT_MUTATIONS": "500", "GSPLIT_CASES": "all"}
+
+
+def built():
+    """Test programs of the workspace: their names, files and folders."""
+    command = ["cargo", "test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]
+    build = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if build.returncode:
+        sys.exit(build.returncode)
+    messages = (json.loads(line) for line in build.stdout.splitlines() if line.startswith("{"))
+    programs = [message for message in messages if message.get("executable") and message["profile"]["test"]]
+    return [(each["target"]["name"], each["executable"], Path(each["manifest_path"]).parent) for each in programs]
+
+
+def run(executable, folder, words):
+    """Runs a test program, and shows what it prints. Returns whether it passed, and [(seconds, test)]."""
+    # Only with unstable options do test programs print the time of a test.
+    environment = {**os.environ, "RUSTC_BOOTSTRAP": "1", "LIBTORCH": os.environ.get("LIBTORCH", str(ROOT / "libtorch"))}
+    command = [executable, "-Z", "unstable-options", "--report-time", *words]
+    times = []
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, errors="replace") as tests:
+        for line in tests.stdout:
+            print(line, end="", flush=True)
+            if found := re.match(r"test (.+?) (?:- should panic )?\.\.\. .*<([0-9.]+)s>", line):
+                times.append((float(found[2]), found[1]))
+    return tests.returncode == 0, times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="every test in every combination, with no limit of time")
+    options = parser.parse_args()
+    words = ["--include-ignored", "--skip", "write_the_seeds"] if options.all else []
+    os.environ.update(ALL if options.all else {})
+    print("tests: compiling them (8 minutes on two cores the first time), then running about", end=" ")
+    print("every combination of all of them (hours)" if options.all else "1,200 of them (6 minutes)", flush=True)
+    begun = time.monotonic()
+    programs = built()
+    print(f"tests: {len(programs)} programs were compiled in {time.monotonic() - begun:.0f} s", flush=True)
+    failed, rows, all_times = [], [], []
+    for name, executable, folder in programs:
+        print(f"\ntests: {name}", flush=True)
+        begun = time.monotonic()
+        passed, times = run(executable, folder, words)
+        rows.append((time.monotonic() - begun, len(times), name))
+        all_times += [(seconds, f"{name}: {test}") for seconds, test in times]
+        failed += [] if passed else [name]
+    if subprocess.run(["cargo", "test", "--workspace", "--doc", "--quiet"], cwd=ROOT).returncode:
+        failed.append("the examples of the documentation")
+    print("\ntests: seconds and number of tests of each program")
+    for seconds, count, name in rows:
+        print(f"{seconds:8.1f} {count:5}  {name}")
+    print(f"{sum(row[0] for row in rows):8.1f} {sum(row[1] for row in rows):5}  in all")
+    print("tests: the slowest")
+    all_times.sort(reverse=True)
+    for seconds, test in all_times[:SLOWEST]:
+        print(f"{seconds:8.1f}  {test}")
+    slow = [test for seconds, test in all_times if seconds > LIMIT_S and not options.all]
+    if slow:
+        print(f"error: {', '.join(slow)}: more than {LIMIT_S} s: show the claim with less, or leave it to make test-all")
+    if failed:
+        print(f"error: tests failed in {', '.join(failed)}: see `failures:` above")
+    return 1 if slow or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
