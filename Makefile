@@ -179,7 +179,7 @@ fuzz: ## fuzz everything that is read for FUZZ_SECONDS, 60 by default (fuzz/READ
 lint: setup ## check the format, clippy, the documentation, and that the preparation tools compile without libtorch; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --no-default-features -- -D warnings
+	cargo clippy --workspace --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 clean: ## remove what cargo built; libtorch/ stays
