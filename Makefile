@@ -61,18 +61,18 @@ gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one an
 	@python3 scripts/gpu/bundle.py
 
 test-peers: setup $(python_env)/ready ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
-	cargo build
+	cargo build --workspace
 	$(call maturin,,target/python/wheel)
 	python3 tests/peers/run.py target/debug/gsplit
 
 test-report: setup ## look at reports in a headless Chromium (CHROMIUM=path names one), phone and desktop, light and dark
 	@:$(call need,python3,install Python 3)
-	cargo build
+	cargo build --workspace
 	python3 tests/report/run.py target/debug/gsplit
 
 test-faults: setup ## make calls of every command fail, kill it at 200 moments and at each call that changes a folder, flip 1,000 bits (ALL=1: every call fails; SEED=n repeats a run)
 	@:$(call need,strace,apt-get install strace)
-	cargo build
+	cargo build --workspace
 	python3 tests/faults/run.py target/debug/gsplit $(if $(ALL),--all) $(if $(SEED),--seed $(SEED))
 
 # $(call maturin,options,folder): packs the Python package with its extension into one wheel. What cargo built for other targets is used.
