@@ -171,6 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn every_layer_of_every_mini_batch_has_its_own_draws() {
+        let fanouts: Fanouts = "3,3,3".parse().unwrap();
+        let steps = (0..8).map(|i| Step { seed: i & 1, epoch: (i >> 1 & 1) as u32, step: (i >> 2) as u32 });
+        let mut words = Vec::new();
+        for step in steps {
+            let layers: Vec<_> = step.layers(&fanouts).collect();
+            assert!(layers.iter().zip(0..).all(|((key, _), depth)| *key == step.layer_key(depth)));
+            words.extend(layers.iter().map(|(key, _)| Draws::new(key, 7).below(u32::MAX)));
+        }
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 8 * 3);
+    }
+
+    #[test]
     fn every_epoch_visits_every_seed_once_in_its_own_order() {
         let train: Vec<u32> = (0..1000).map(|i| i * 3).collect();
         let [first, again, second] = [0, 0, 1].map(|epoch| epoch_seeds(&train, 5, epoch).unwrap());
