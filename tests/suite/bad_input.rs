@@ -9,42 +9,10 @@ use std::process::Stdio;
 use crate::support::{command, community, fails, gsplit, ok};
 
 #[test]
-fn options_that_make_no_sense_are_usage_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 300);
-    for args in [
-        &["presample", "ds", "--fanouts", "5,x"][..],
-        &["presample", "ds", "--fanouts", "0"],
-        &["presample", "ds", "--batch-size", "0"],
-        &["partition", "ds", "--parts", "0"],
-        &["partition", "ds", "--parts", "4", "--weights", "heavy"],
-        &["generate", "community", "--vertices", "ten", "--edges", "5", "--out", "x"],
-        &["convert", "x"],
-        &["convert", "x", "--out", "y", "--format", "z"],
-        &["convert", "x", "--out", "y", "--memory", "1KiB"],
-        &["inspect", "ds", "--threads", "65535"],
-        &["frobnicate"],
-    ] {
-        fails(folder, args, 2);
-    }
-}
-
-/// Each of `cases` is a usage error that says these words, about the value and not about an option that there is not.
-fn refuses_values(cases: &[(&str, &str)]) {
+fn values_below_0_are_refused_by_their_own_options() {
     let folder = tempfile::tempdir().unwrap();
     community(folder.path(), 300);
-    for (line, words) in cases {
-        let output = gsplit(folder.path(), &line.split(' ').collect::<Vec<_>>());
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
-        assert!(errors.contains(words) && !errors.contains("unexpected argument"), "{line}: {errors}");
-    }
-}
-
-#[test]
-fn values_below_0_are_refused_by_their_own_options() {
-    refuses_values(&[
+    for (line, words) in [
         ("convert x --out y --memory -1GiB", "--memory -1GiB: expected a size"),
         ("generate community --vertices -5 --edges 9 --out x", "'--vertices <N>': -5 is not in 1.."),
         ("generate community --vertices 9 --edges 9 --random-split -0.1,0.2,0.2 --out x", "expected three fractions"),
@@ -53,38 +21,17 @@ fn values_below_0_are_refused_by_their_own_options() {
         ("place ds --cache -20%", "expected a size such as 4GiB"),
         ("place ds --cache 20% --alpha -.5", "--alpha -0.5: expected 0"),
         ("--threads -1 inspect ds", "-1 is not in 1..=1024"),
-    ]);
-    let folder = tempfile::tempdir().unwrap();
+    ] {
+        let output = gsplit(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
+        assert!(errors.contains(words) && !errors.contains("unexpected argument"), "{line}: {errors}");
+    }
     let output = gsplit(folder.path(), &["inspect", "-5"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("unexpected argument '-5'"), "an operand is no value");
     // A file may be called so, behind `--`.
     assert!(fails(folder.path(), &["inspect", "--", "-5"], 1).contains("-5: No such file"));
-}
-
-#[cfg(feature = "train")]
-#[test]
-fn values_below_0_are_refused_by_the_trainers_options_too() {
-    refuses_values(&[
-        ("train ds --attention-dropout -0.1", "--attention-dropout -0.1: expected at least 0 and below 1"),
-        ("train ds --lr -1e-3", "--lr -0.001: expected a positive number"),
-        ("train ds --epochs -1", "-1 is not in 0..=4294967295"),
-        ("--threads -1 train ds", "-1 is not in 1..=1024"),
-        ("infer ds --checkpoint c --memory -50%", "--memory -50%: expected a size"),
-        ("compare ds --rounds -1", "-1 is not in 1..=1000"),
-    ]);
-}
-
-/// Others are tested in `src/train_main.rs`.
-#[cfg(feature = "train")]
-#[test]
-fn training_options_that_contradict_each_other_are_usage_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 300);
-    assert!(fails(folder, &["train", "ds", "--layers", "2"], 2).contains("--layers 2"));
-    let line = fails(folder, &["train", "ds", "--ranks", "4"], 1);
-    assert!(line.contains("gsplit partition ds --parts 4"), "{line}");
 }
 
 #[cfg(feature = "train")]

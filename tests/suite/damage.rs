@@ -32,15 +32,15 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
     community(folder, 600);
     ok(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2"]);
     ok(folder, &["partition", "ds", "--parts", "3"]);
+    ok(folder, &["place", "ds", "--cache", "10%"]);
     ok(folder, &["verify", "ds"]);
     let files = files_below(&folder.join("ds"));
     assert!(files.len() >= 15, "{files:?}");
     for file in files {
         let good = fs::read(&file).unwrap();
-        let spots = [0, good.len() / 3, good.len() / 2, good.len() - 300.min(good.len()), good.len() - 1];
-        for (round, at) in spots.into_iter().enumerate() {
+        for (at, bit) in [(good.len() / 2, 1), (good.len() - 1, 16)] {
             let mut bad = good.clone();
-            bad[at] ^= [4, 128, 1, 128, 16][round];
+            bad[at] ^= bit;
             fs::write(&file, &bad).unwrap();
             let output = gsplit(folder, &["verify", "ds"]);
             let text = [output.stdout, output.stderr].concat();
@@ -50,6 +50,7 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
             assert!(text.contains(name), "{name}, byte {at}: {text}");
             let remedy = match name.split('/').nth(1).unwrap() {
                 kind @ ("presample" | "partition") => format!("or run `gsplit {kind} ds --key "),
+                "placement" => "or run `gsplit place ds --key ".into(),
                 _ => "make the dataset again with --force".into(),
             };
             assert!(text.contains(&remedy) && !text.contains("gsplit verify"), "{text}");
@@ -186,7 +187,7 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
 
 /// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound, and running again works.
 fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
-    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
+    for delay in [0, 10, 80] {
         let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay));
         child.kill().unwrap();
@@ -265,7 +266,7 @@ fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
 
 /// Interrupts `args` at many moments; the exit code is 130 with one last line, or the command had finished.
 fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
-    for delay in (0..24u64).map(|step| step * step / 2) {
+    for delay in [0, 12, 100] {
         let mut command = command(folder, args);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
@@ -394,7 +395,7 @@ fn a_long_mini_batch_is_not_waited_for() {
     while !catches_interrupts(child.id()) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(700));
     let (exit, script, people) = terminated(&mut child);
     let line = "interrupted: no epoch was finished, so nothing is kept";
     assert_eq!((exit, people.trim_end()), (Some(143), line), "{script}");
@@ -483,7 +484,7 @@ fn a_checkpoint_that_does_not_fit_leaves_the_one_before() {
         let (first, written) = (content(&full.join("run/epoch-00001")), fs::read_dir(&full).unwrap().count());
         assert_eq!((first.len(), written), (3, 3));
         let mut told = Vec::new();
-        for free_kib in (0..).step_by(4) {
+        for free_kib in (0..).step_by(16) {
             let _ = fs::remove_file(&filler);
             let room = rustix::fs::statvfs(&full).unwrap();
             let bytes = (room.f_bavail * room.f_frsize).saturating_sub(free_kib << 10);

@@ -34,37 +34,14 @@ fn doctor_knows_the_machine_and_what_to_do() {
 #[test]
 fn doctor_says_what_a_launcher_says() {
     let folder = tempfile::tempdir().unwrap();
-    let launched = |variables: &[(&str, &str)]| {
-        let mut doctor = command(folder.path(), &["doctor", "--json"]);
-        let output = doctor.envs(variables.iter().copied()).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()
-    };
     let variables =
         [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "9")];
-    let found = launched(&variables);
+    let output = command(folder.path(), &["doctor", "--json"]).envs(variables).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["launcher"]["name"], "torchrun", "{found}");
     assert_eq!((found["launcher"]["rank"].as_u64(), found["launcher"]["size"].as_u64()), (Some(1), Some(4)));
     assert_eq!(found["launcher"]["rendezvous"], "a:10");
     assert!(found["host"]["own_namespaces"].is_array(), "{found}");
-    let found = launched(&[("RANK", "4"), ("WORLD_SIZE", "4")]);
-    assert!(found["launcher"]["problem"].as_str().is_some_and(|line| line.contains("counted from 0")), "{found}");
-    assert!(found["advice"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().starts_with("launcher:")));
-    let found = launched(&[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_PORT", "9")]);
-    assert_eq!(
-        (&found["variables"]["RANK"], &found["variables"]["LOCAL_RANK"]),
-        (&"1".into(), &Value::Null),
-        "{found}"
-    );
-    let advice: Vec<&str> = found["advice"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    for words in ["launcher: MASTER_ADDR not set", "(LOCAL_RANK)"] {
-        assert!(advice.iter().any(|line| line.contains(words)), "{advice:?}");
-    }
-    let said = command(folder.path(), &["doctor"]).env("WORLD_SIZE", "4").output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    for words in ["torchrun: WORLD_SIZE=4, not set: RANK LOCAL_RANK", "RANK is not set: this process would train alone"]
-    {
-        assert!(said.contains(words), "{said}");
-    }
 }
 
 #[cfg(feature = "train")]
@@ -77,11 +54,9 @@ fn doctor_tries_ranks_over_loopback() {
         assert!(doctor.status.success(), "training in one process works");
         serde_json::from_slice::<Value>(&doctor.stdout).unwrap()
     };
-    for interface in ["", "lo"] {
-        let found = &tried(interface)["loopback"];
-        assert!(found["bytes_per_second"].as_f64().is_some_and(|rate| rate > 1e6), "{found}");
-        assert_eq!(found["interface"].as_str().unwrap_or_default(), interface);
-    }
+    let found = &tried("lo")["loopback"];
+    assert!(found["bytes_per_second"].as_f64().is_some_and(|rate| rate > 1e6), "{found}");
+    assert_eq!(found["interface"], "lo");
     let found = tried("nope");
     let problem = found["loopback"]["problem"].as_str().unwrap();
     assert!(problem.starts_with("GLOO_SOCKET_IFNAME=nope: ") && problem.lines().count() == 1, "{problem}");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "train")]
-use std::{collections::BTreeSet, process::Command};
+use std::{collections::BTreeSet, process::Command, sync::LazyLock};
 
 #[cfg(feature = "train")]
 use crate::support::{community, fails, json};
@@ -22,17 +22,6 @@ fn subcommands(folder: &Path, of: &[&str]) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let lines = lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
     lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_string).collect()
-}
-
-#[test]
-fn every_subcommand_has_help_with_an_example() {
-    let folder = tempfile::tempdir().unwrap();
-    let commands = subcommands(folder.path(), &[]);
-    assert!(commands.len() >= 7, "{commands:?}");
-    for name in commands {
-        let text = ok(folder.path(), &[&name, "--help"]);
-        assert!(text.contains(&format!("gsplit {name}")) && text.contains("Example"), "{name}: {text}");
-    }
 }
 
 #[cfg(feature = "train")]
@@ -103,17 +92,10 @@ fn fences<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     fences.filter_map(|fence| fence.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
-/// The `sh` fences of all documents, README's first.
-#[cfg(feature = "train")]
-fn scripts() -> Vec<String> {
-    let texts = documents().into_iter().map(|path| fs::read_to_string(path).unwrap());
-    texts.flat_map(|text| fences(&text, "sh").into_iter().map(str::to_string).collect::<Vec<_>>()).collect()
-}
-
-/// Copies what a clone of the repository has into `folder`; returns whether git told what that is.
+/// Copies the inputs of the commands that a clone of the repository has into `folder`; returns whether git lists them.
 #[cfg(feature = "train")]
 fn clone_into(folder: &Path) -> bool {
-    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    let listed = Command::new("git").args(["ls-files", "-z", "examples", "tests/data"]).current_dir(root()).output();
     let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return false };
     for name in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {
         let (from, to) = (root().join(name), folder.join(name));
@@ -189,26 +171,93 @@ fn the_demo_says_what_was_measured() {
     assert!(demo.contains("python3 scripts/verdict.py \"$runs/split.jsonl\" \"$runs/data.jsonl\""));
 }
 
+/// A folder in which README's commands have run, and the lines that they printed; `None` where this is no clone.
 #[cfg(feature = "train")]
-#[test]
-fn the_commands_of_the_documents_run_in_a_clone_and_the_model_learns() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    if !clone_into(folder) {
+static README_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new(|| {
+    // A static value is never dropped: the folder is a fixed one, which the next run empties.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    let _ = fs::remove_dir_all(&folder);
+    if !clone_into(&folder) {
         println!("skipped: this is no clone, or git is not here");
-        return;
+        return None;
     }
-    let scripts = scripts();
-    assert!(scripts.iter().map(|script| script.matches("gsplit ").count()).sum::<usize>() > 30, "{scripts:?}");
+    let printed = run_fences("README.md", &folder);
+    Some((folder, printed))
+});
+
+/// Runs the `sh` fences of `page` in `folder`; returns the lines that they print.
+#[cfg(feature = "train")]
+fn run_fences(page: &str, folder: &Path) -> BTreeSet<String> {
     let programs = Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let text = fs::read_to_string(root().join(page)).unwrap();
     let mut printed = BTreeSet::new();
-    for script in scripts {
-        let run = Command::new("sh").args(["-euc", &script]).env("PATH", &path).current_dir(folder).output().unwrap();
+    for script in fences(&text, "sh") {
+        let run = Command::new("sh").args(["-euc", script]).env("PATH", &path).current_dir(folder).output().unwrap();
         let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-        assert!(run.status.success(), "{script}\n{out}\n{errors}");
+        assert!(run.status.success(), "{page}: {script}\n{out}\n{errors}");
         printed.extend(out.lines().chain(errors.lines()).map(str::to_string));
     }
+    printed
+}
+
+/// Fails unless the last epoch of this log of a page has learnt the generated classes.
+#[cfg(feature = "train")]
+fn assert_learnt(log: &Path) {
+    let text = fs::read_to_string(log).unwrap();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert!(last["test"].as_f64().unwrap() > 0.95, "{last}");
+}
+
+/// Runs the commands of a page of the manual where those of README have run.
+#[cfg(feature = "train")]
+fn run_page(page: &str) {
+    let Some((readme, _)) = &*README_RAN else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = Command::new("cp").arg("-a").arg(readme.join(".")).arg(folder.path()).status().unwrap();
+    assert!(copy.success());
+    run_fences(page, folder.path());
+    if page == "docs/training.md" {
+        ["split.jsonl", "single.jsonl"].iter().for_each(|log| assert_learnt(&folder.path().join(log)));
+    }
+}
+
+/// A test for each page that has commands.
+#[cfg(feature = "train")]
+macro_rules! pages {
+    ($($name:ident),* $(,)?) => {
+        const PAGES: &[&str] = &[$(stringify!($name)),*];
+
+        mod commands_of {
+            $(
+                #[test]
+                fn $name() {
+                    super::run_page(&format!("docs/{}.md", stringify!($name).replace('_', "-")));
+                }
+            )*
+        }
+    };
+}
+
+#[cfg(feature = "train")]
+pages! {
+    distributed, every_night, formats, granndis, inference, install, json, memory, models, p3, partitions, placement, plan, pytorch,
+    report, run, song_jiang, systems, tables, training,
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn every_page_with_commands_is_run() {
+    let with_commands =
+        markdown("docs").into_iter().filter(|page| !fences(&fs::read_to_string(page).unwrap(), "sh").is_empty());
+    let names = with_commands.map(|page| page.file_stem().unwrap().to_str().unwrap().replace('-', "_"));
+    assert_eq!(names.collect::<Vec<_>>(), PAGES, "docs/ has other pages with commands than `pages!` lists");
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn the_commands_of_the_readme_print_what_it_shows_and_the_model_learns() {
+    let Some((folder, printed)) = &*README_RAN else { return };
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let shown = fences(&readme, "console").into_iter().flat_map(str::lines);
     for line in shown.filter(|line| !line.is_empty() && *line != "...") {
@@ -217,11 +266,7 @@ fn the_commands_of_the_documents_run_in_a_clone_and_the_model_learns() {
         let is_of_today = same.iter().any(|other| agree(&numbers(other), &numbers(line)));
         assert!(is_of_today, "README shows other numbers than are printed: {line}\n{same:#?}");
     }
-    for log in ["run.jsonl", "split.jsonl", "single.jsonl"] {
-        let log = fs::read_to_string(folder.join(log)).unwrap();
-        let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
-        assert!(last["test"].as_f64().unwrap() > 0.95, "{last}");
-    }
+    assert_learnt(&folder.join("run.jsonl"));
 }
 
 #[test]

@@ -30,11 +30,9 @@ fn a_limit_on_memory_is_one_line() {
     let generate = "--quiet generate rmat --vertices 1000000 --edges 30000000 --memory 2GiB --out ds";
     let args: Vec<&str> = generate.split(' ').collect();
     // More than the program and its threads take, less than the edges do.
-    for kib in ["200000", "300000"] {
-        let line = one_line(&below(&format!("-v {kib}"), folder, &[&["--threads", "1"], &args[..]].concat()));
-        assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{kib}: {line}");
-        assert!(!folder.join("ds").exists());
-    }
+    let line = one_line(&below("-v 200000", folder, &[&["--threads", "1"], &args[..]].concat()));
+    assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{line}");
+    assert!(!folder.join("ds").exists());
     // What was left is no hindrance.
     community(folder, 300);
 }
@@ -71,12 +69,10 @@ fn a_thread_that_cannot_start_is_one_line() {
 fn memory_that_libtorch_lacks_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // From less than the libraries take to less than what is measured does.
-    for kib in ["100000", "550000", "700000"] {
-        let line = one_line(&below(&format!("-v {kib}"), folder, &["doctor", "--profile", "p.toml"]));
-        // Where it runs short depends on the machine: of memory, or of the stack of a thread.
-        assert!(line.contains("ulimit") && line.contains("-v") && !line.contains("internal"), "{kib}: {line}");
-    }
+    // Less than the libraries take.
+    let line = one_line(&below("-v 100000", folder, &["doctor", "--profile", "p.toml"]));
+    // Where it runs short depends on the machine: of memory, or of the stack of a thread.
+    assert!(line.contains("ulimit") && line.contains("-v") && !line.contains("internal"), "{line}");
 }
 
 #[cfg(feature = "train")]
@@ -133,6 +129,7 @@ fn names_do_not_reach_the_terminal_as_they_are() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn a_disk_that_is_full_leaves_the_rest_of_a_profile() {
     let folder = tempfile::tempdir().unwrap();
     let output = below("-f 2000", folder.path(), &["doctor", "--profile", "p.toml", "--disk", "."]);
@@ -141,4 +138,7 @@ fn a_disk_that_is_full_leaves_the_rest_of_a_profile() {
     let profile = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
     assert!(profile.contains("[peer]") && !profile.contains("[disk]"), "{profile}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    let output = gsplit(folder.path(), &["doctor", "--profile", "p.toml", "--disk", "none"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.contains("none: No such file") && told.contains("--disk DIR"), "{told}");
 }

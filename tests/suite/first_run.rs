@@ -45,11 +45,11 @@ fn every_stage_says_in_one_line_that_there_is_no_gpu() {
     if gsplit(folder, &["doctor", "--require-gpu"]).status.success() {
         return println!("skipped: here is a GPU");
     }
+    let (code, text) = said(&runbook(folder, "first").arg("--").output().unwrap());
+    assert_eq!(code, Some(2), "more than a stage: {text}");
     std::thread::scope(|scope| {
         for stage in ON_GPUS {
             scope.spawn(move || {
-                let (code, text) = said(&runbook(folder, stage).arg("--").output().unwrap());
-                assert_eq!(code, Some(2), "more than a stage: {text}");
                 let (code, text) = said(&runbook(folder, stage).output().unwrap());
                 assert_eq!(code, Some(1), "{stage}: {text}");
                 let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -110,6 +110,7 @@ fn a_stage_keeps_to_its_time_and_packs_what_there_is() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn torch_s_cuda_part_is_opened_by_the_runbook_where_python_has_it() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let folder = folder.path();

@@ -80,23 +80,33 @@ fn the_cuda_part_of_torch_is_opened_where_libtorch_lies() {
 }
 
 #[test]
-fn several_gpus_train_as_one_rank_does_in_one_process_and_in_several() {
+fn two_gpus_train_as_one_rank_does_in_one_process_and_in_two() {
+    assert_several_train(&[("--parallelism split --placement partitioned", "nvlink")], &["--parallelism split"]);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn two_gpus_train_alike_with_other_links_and_placements() {
+    let split = "--parallelism split --placement replicated --cache 20KiB --topology part";
+    let data = "--parallelism data --placement peer";
+    assert_several_train(&[(split, "none"), (data, "pcie")], &[data]);
+}
+
+/// Two GPUs train as one rank does with the options and links of `in_one`, and two processes with the options of `in_two` as two
+/// threads do.
+fn assert_several_train(in_one: &[(&str, &str)], in_two: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 1200);
     ok(folder, &words("partition ds --parts 2 --partitioner random"));
     let expected = losses(&json(folder, &words(&format!("{TRAIN} --hidden 8 --parallelism single"))));
     let two = format!("{TRAIN} --hidden 8 --ranks 2 --device cuda");
-    for (options, link) in [
-        ("--parallelism split --placement partitioned", "nvlink"),
-        ("--parallelism split --placement replicated --cache 20KiB --topology part", "none"),
-        ("--parallelism data --placement peer", "pcie"),
-    ] {
+    for &(options, link) in in_one {
         let Some(mut program) = with_gpus(folder, 2, &format!("{two} {options}")) else { return };
         let run = printed(&program.env("FAKE_CUDA_LINK", link).env("FAKE_CUDA_HASTE", "3").output().unwrap());
         assert_close(&losses(&run), &expected, options);
     }
-    for options in ["--parallelism split", "--parallelism data --placement peer"] {
+    for options in in_two {
         let run = format!("{two} {options}");
         let threads = printed(&with_gpus(folder, 2, &run).unwrap().output().unwrap());
         let ranks = as_torchrun(&[folder, folder], &run);
@@ -134,6 +144,7 @@ pub fn start_with_gpus(folders: &[&Path], args: &str) -> Vec<Child> {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn gpus_are_measured_and_planned_with() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -158,10 +169,8 @@ fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
         let program = with_gpus(folder.path(), 1, "doctor --require-gpu");
         program.map(|mut program| program.env(variable, value).output().unwrap())
     };
-    let Some(usable) = doctor("FAKE_CUDA_DEVICES", "2") else { return };
-    assert_eq!(printed(&usable)["gpus"].as_array().unwrap().len(), 2);
     for (variable, why) in [("FAKE_CUDA_DEVICES", "GPUs: "), ("FAKE_CUDA_POOLS", "GPU 0: ")] {
-        let output = doctor(variable, "0").unwrap();
+        let Some(output) = doctor(variable, "0") else { return };
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{variable}: {said}");
         let line = format!("error: --require-gpu: no GPU can be used: {why}");
@@ -177,7 +186,7 @@ fn a_gpu_without_the_memory_is_told_in_one_line() {
     community(folder, 1200);
     let train = format!("{TRAIN} --parallelism single --device cuda");
     let big = (format!("{train} --hidden 4096"), ("FAKE_CUDA_MEMORY_MIB", "24".to_string()));
-    let refused = [1, 5, 25, 40, 60, 80].map(|nth| ("FAKE_CUDA_REFUSE", format!("fake_cuda_allocate:{nth}")));
+    let refused = [1, 60].map(|nth| ("FAKE_CUDA_REFUSE", format!("fake_cuda_allocate:{nth}")));
     let small = refused.map(|refused| (format!("{train} --hidden 8"), refused));
     for (train, (variable, value)) in small.into_iter().chain([big]) {
         let Some(mut program) = with_gpus(folder, 1, &train) else { return };

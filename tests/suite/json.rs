@@ -80,7 +80,7 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
         ("compare DATASET", format!("compare ds {shape} --ranks 2 --systems dgl --epochs 1")),
         ("compare DATASET --over", format!("compare ds {shape} --systems dgl --epochs 1 --over ranks=2,3")),
         ("compare LOG...", "compare log.jsonl log.jsonl".to_string()),
-        ("plan", format!("plan ds {shape}")),
+        ("plan", format!("plan ds {shape} --profile cpu-2")),
         ("run", "run ds --out run --dry-run".to_string()),
         ("run --print-config", "run ds --out run --print-config".to_string()),
     ] {

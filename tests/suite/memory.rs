@@ -26,7 +26,7 @@ fn train(more: &'static str) -> Vec<&'static str> {
 fn a_budget_that_is_too_small_names_one_that_does() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 3000);
+    community(folder, 1500);
     let line = fails(folder, &train("--memory 64MiB"), 2);
     assert!(line.starts_with("error: --memory: 64 MiB are too few, the graph takes"), "{line}");
     let number = named(&line);
@@ -45,7 +45,7 @@ fn a_budget_that_is_too_small_names_one_that_does() {
     }
     let output = gsplit(folder, &train("--load-features disk"));
     let [told, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(notes.contains("feature rows are read from disk: 3000 of 3000 stay in memory"), "{notes}");
+    assert!(notes.contains("feature rows are read from disk: 1500 of 1500 stay in memory"), "{notes}");
     assert!(notes.contains("feature rows are read by "), "{notes}");
     assert!(told.contains("from disk   MB read        kept"), "{told}");
     ok(folder, &train("--checkpoint run --eval-every 0"));
@@ -60,7 +60,7 @@ fn a_budget_that_is_too_small_names_one_that_does() {
 fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 100_000);
+    community(folder, 50_000);
     let endless = "--load-features disk --quiet --epochs 100000 --eval-every 0 --log log.jsonl --memory";
     let endless: Vec<&str> = TRAIN.replace(" --epochs 2", "").leak().split(' ').chain(endless.split(' ')).collect();
     let line = fails(folder, &[&endless[..], &["64MiB"]].concat(), 2);
@@ -109,7 +109,7 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
             }
             (epochs(), page_faults(child.id()))
         };
-        let ((first, before), (last, now)) = (after(3), after(9));
+        let ((first, before), (last, now)) = (after(3), after(6));
         child.kill().unwrap();
         child.wait().unwrap();
         // Of 12 mini-batches, each of which takes over a thousand pages.
@@ -138,7 +138,7 @@ fn partitions_keep_to_a_budget_or_name_one() {
 fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    ok(folder, &words("generate community --vertices 100000 --edges 5000000 --feature-dim 4 --out ds"));
+    ok(folder, &words("generate community --vertices 50000 --edges 2500000 --feature-dim 4 --out ds"));
     let trial = train("--trial 3 --eval-fanouts 3,3");
     let line = fails(folder, &[&trial[..], &["--memory", "64MiB"]].concat(), 2);
     let budget = format!("{}MiB", named(&line) + 8);
@@ -148,7 +148,7 @@ fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
         assert_eq!([&usual["loss"], &usual["valid"]], [&read["loss"], &read["valid"]]);
     }
     let notes = String::from_utf8(gsplit(folder, &within).stderr).unwrap();
-    assert!(notes.contains("edges are read from disk as they are drawn: the graph takes 3"), "{notes}");
+    assert!(notes.contains("edges are read from disk as they are drawn: the graph takes "), "{notes}");
     // Links are learnt from a copy of the graph in memory, which has to fit.
     let line = fails(folder, &[&trial[..4], &["--task", "link", "--memory", "64MiB"]].concat(), 2);
     assert!(line.contains("--memory: 64 MiB are too few, the edges that links are learnt from take "), "{line}");
@@ -168,7 +168,7 @@ fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
 fn a_trial_ends_each_epoch_early_and_scores_samples() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 3000);
+    community(folder, 1500);
     let run = json(folder, &train("--trial 1 --eval-fanouts 3,3"));
     let whole = json(folder, &train("--eval-fanouts 3,3"));
     let [first, all] = [&run, &whole].map(|run| run["summary"]["epochs"][0].clone());
@@ -180,6 +180,7 @@ fn a_trial_ends_each_epoch_early_and_scores_samples() {
 
 /// Rows and bytes that an epoch reads are those that `train` and `plan` told before.
 #[test]
+#[ignore = "takes long: make test-all"]
 fn reads_from_disk_are_foretold() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -241,7 +242,7 @@ fn reads_from_disk_are_foretold() {
 }
 
 #[test]
-fn a_profile_has_the_disk_or_says_why_not() {
+fn a_profile_that_is_measured_has_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 900);
@@ -249,18 +250,11 @@ fn a_profile_has_the_disk_or_says_why_not() {
     let said = json(folder, &words("doctor --profile here.toml --disk ds"));
     assert_eq!(std::fs::read_dir(folder.join("ds")).unwrap().count(), before);
     let profile = std::fs::read_to_string(folder.join("here.toml")).unwrap();
+    assert!(profile.starts_with("# Measured by") && profile.contains("[peer]"), "{profile}");
     assert!(profile.contains("[disk]") && profile.contains("random = ["), "{profile}");
     assert_eq!(said["disk"]["random"].as_array().unwrap().len(), 4);
     let plan = "plan ds --layers 2 --fanouts 5,5 --batch-size 256 --ranks 2 --systems dgl --profile here.toml";
     let said = json(folder, &words(plan));
     assert!(said["profile"]["disk"]["stream"].as_f64().unwrap() > 0.0);
-    // Folders that cannot be written to leave the rest.
-    for (bad, problem) in [("none", "none: No such file"), ("/proc", "/proc: ")] {
-        let output = gsplit(folder, &words(&format!("doctor --profile here.toml --disk {bad}")));
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && told.contains(problem) && told.contains("--disk DIR"), "{told}");
-        assert!(!std::fs::read_to_string(folder.join("here.toml")).unwrap().contains("[disk]"));
-        json(folder, &words(plan));
-    }
     fails(folder, &words("doctor --disk ds"), 2);
 }

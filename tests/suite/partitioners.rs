@@ -155,7 +155,7 @@ fn a_terminated_metis_ends_as_interrupted() {
         "1000",
         "--json",
     ];
-    for delay_ms in (50..800).step_by(75) {
+    for delay_ms in [50, 275, 500] {
         let started = Instant::now();
         let mut child = command(folder, &run);
         let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -250,35 +250,7 @@ fn parts_carry_what_their_targets_say() {
     // Others are refined from what has as many parts.
     let refined = partition(folder, &["--refine", "multilevel-unit-k3", "--targets", "1,2,2", "--weights", "unit"]);
     assert!(over(&refined, &[1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{refined}");
-    for (args, words) in [
-        (&["--targets", "2,1,1", "--parts", "4"][..], "--targets: 3 numbers for --parts 4: expected one for each part"),
-        (&["--targets", "2,0,1"], "--targets: number 2 is 0: expected numbers above 0"),
-        (&["--targets", "2,-1"], "--targets: number 2 is -1: expected numbers above 0"),
-        (&["--targets", "1,1e300"], "--targets: they do not add up"),
-        (&["--targets", "1,1,1", "--servers", "2"], "--servers 2: --parts 3 is not a multiple"),
-    ] {
-        let line = fails(folder, &[&["partition", "ds", "--weights", "unit"], args].concat(), 2);
-        assert!(line.contains(words), "{line}");
-    }
     fails(folder, &["partition", "ds", "--targets", "1,x"], 2);
     fails(folder, &["partition", "ds", "--import", "x", "--targets", "1,2"], 2);
     ok(folder, &["verify", "ds"]);
-}
-
-#[test]
-fn servers_that_cannot_be_are_refused_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 300);
-    for (args, words) in [
-        (&["--parts", "6", "--servers", "4"][..], "--servers 4: --parts 6 is not a multiple of it"),
-        (&["--parts", "2", "--servers", "4"], "ask for --parts 4, or fewer servers"),
-        (&["--parts", "2", "--servers", "0"], "--servers 0: expected at least 1"),
-        (&["--parts", "4", "--servers", "2", "--partitioner", "metis"], "--partitioner metis knows no servers"),
-        (&["--parts", "4", "--servers", "2", "--partitioner", "random"], "--partitioner random knows no servers"),
-    ] {
-        let line = fails(folder, &[&["partition", "ds", "--weights", "unit"], args].concat(), 2);
-        assert!(line.contains(words), "{line}");
-    }
-    fails(folder, &["partition", "ds", "--import", "x", "--servers", "2"], 2);
 }

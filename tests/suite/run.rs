@@ -262,6 +262,7 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn cora_is_learnt_without_an_option() {
     let Some(cora) = crate::support::shared("planetoid-cora") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -426,21 +427,16 @@ fn a_run_is_one_file() {
         ),
         ("[train]\nfanout = '3'", "bad.toml:2: fanout: no such option here: did you mean `fanouts` in [train]?"),
         ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is no value of --lr"),
-        ("[partition]\nquality = 3", "bad.toml:2: quality: 3 is none of its values"),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
         ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
-        ("[train.modle]\nhidden = 1", "bad.toml:1: [train.modle]: no such table"),
         ("[train]\nepochs = 0", "bad.toml:2: --epochs 0: expected 1 or more"),
         ("out = 'x'", "bad.toml: has no `input`"),
         ("input = 5\nout = 'x'", "bad.toml:1: input: expected a path in quotes, got an integer"),
-        ("input = 'ds'\nout = true", "bad.toml:2: out: expected a path in quotes, got a boolean"),
-        ("input = 'ds'\nout = 'x'\n[convert]\nnodes = 7", "bad.toml:4: nodes: expected a path in quotes"),
         (
             "input = 'ds'\nout = 'x'\n[convert]\nsymmetrise = true",
             "bad.toml:4: [convert]: the input is a dataset already",
         ),
         ("input = 'ds'\nout = 'x'\n[presample]\nepochs = 1", "bad.toml:4: [presample]: the run presamples nothing"),
-        ("input = 'ds'\nout = 'x'\n[partition]\nepsilon = 0.1", "bad.toml:4: [partition]: the run cuts no graph"),
     ] {
         let whole = if text.starts_with("[train]\nepochs") { format!("{text}\n") } else { text.to_string() };
         fs::write(folder.join("bad.toml"), whole).unwrap();

@@ -85,21 +85,6 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         assert!(content(folder) == before, "{line}");
     }
     #[cfg(feature = "train")]
-    for (line, told) in [
-        (
-            "--parallelism single",
-            "--parallelism single loads rows of other hosts: pass --parallelism split, or train on",
-        ),
-        ("--preset dgl --ranks 2", "--parallelism data loads rows"),
-        ("--preset owned --ranks 2 --partition two", "--parallelism owned loads rows"),
-        ("--ranks 2", "rank 1 has part 1, it holds those from 0 to 0: give that rank the shard of host 1"),
-        ("--ranks 2 --partition other", "partition other gives its vertices to other ranks: pass --partition two"),
-    ] {
-        let train = format!("train shards/host-0 --layers 2 --fanouts 3,3 --hidden 4 {line}");
-        let said = fails(folder, &words(&train), 1);
-        assert!(said.contains("is the shard of host 0 of 2") && said.contains(told), "{line}: {said}");
-    }
-    #[cfg(feature = "train")]
     {
         let train = "train ds --layers 1 --fanouts 3 --hidden 4 --epochs 1 --parallelism single --checkpoint run";
         ok(folder, &words(train));

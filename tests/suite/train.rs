@@ -69,20 +69,6 @@ fn a_file_says_what_flags_say_and_flags_win() {
     assert!(sgd.contains("# momentum = 0.9") && sgd.contains("# decay_epochs = 9") && !sgd.contains("beta1"), "{sgd}");
 }
 
-/// The lines of such complaints are tested where files are read, in `src/train_main.rs`.
-#[test]
-fn a_bad_file_is_an_error_of_usage() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    for (text, words) in [("lr = 0.1", "run.toml:1: lr: "), ("seed = 1\nepochs = 0", "run.toml:2: --epochs 0: ")] {
-        fs::write(folder.join("run.toml"), text).unwrap();
-        let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
-        assert!(told.starts_with(&format!("error: {words}")), "{text:?}: {told}");
-    }
-    let told = fails(folder, &["train", "ds", "--config", "none.toml"], 1);
-    assert!(told.contains("none.toml: No such file"), "{told}");
-}
-
 #[test]
 fn two_runs_into_one_checkpoint_folder_do_not_mix() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,8 +179,6 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
     let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
     for (variables, words, code, told) in [
         (srun, "", 2, "--rendezvous is missing: srun does not say where rank 0 is"),
-        ("RANK=2 WORLD_SIZE=2", "", 2, "RANK=2 but WORLD_SIZE=2"),
-        ("RANK=x WORLD_SIZE=2", "", 2, "RANK=x: expected a number"),
         ("RANK=0 WORLD_SIZE=2", "--device cuda", 2, "set LOCAL_RANK"),
         (
             "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0",
@@ -203,11 +187,6 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
             "--rendezvous is missing",
         ),
         ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
-        ("A=b", "--rendezvous localhost", 2, "--rendezvous"),
-        ("A=b", "--groups 3", 2, "--groups 3: expected a number that divides --ranks 4"),
-        ("A=b", "--groups 2 --parallelism data", 2, "--groups 2 is for --parallelism split"),
-        ("A=b", "--groups x", 2, "--groups"),
-        ("A=b", "--timeout 0", 2, "--timeout"),
     ] {
         let args: Vec<&str> = ["train", "ds"].into_iter().chain(words.split_whitespace()).collect();
         let line = launched(folder, variables, &args, code);

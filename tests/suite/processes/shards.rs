@@ -82,11 +82,12 @@ fn processes_that_see_their_own_shard_alone_train_as_on_the_whole_dataset() {
     let folder = folder.path();
     community(folder, 900);
     let train = format!("{TRAIN} --epochs 2 --threads 1 --json");
-    let cases = [(2, 2, "--model gcn --norm batch"), (4, 2, "--preset intel")];
+    let cases = [(2, 2, "--model gcn --norm batch")];
     train_on_shards(folder, &train, &cases, &outputs_in);
 }
 
 #[test]
+#[ignore = "takes long: make test-all"]
 fn processes_with_fake_gpus_train_on_their_shards() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
