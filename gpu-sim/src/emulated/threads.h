@@ -74,7 +74,9 @@ struct State {
     uint3 block_index;
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
-    std::vector<char> stacks;
+    // Left as they are: most threads use a page or two of theirs, and many launches are a thread's first.
+    std::unique_ptr<char[]> stacks;
+    unsigned num_stacks = 0;
     std::vector<unsigned char> shared;
     jmp_buf scheduler;
     void (*body)(void *) = nullptr;
@@ -245,7 +247,10 @@ UNWATCHED inline void run_block(uint3 index) {
     s.warps.assign((threads + LANES - 1) / LANES, Warp{});
     // Lanes beyond the block's end have returned, as far as masks are concerned.
     for (unsigned i = threads; i < s.warps.size() * LANES; i++) s.warps[i / LANES].returned |= 1u << i % LANES;
-    s.stacks.resize(threads * STACK);
+    if (s.num_stacks < threads) {
+        s.stacks.reset(new char[threads * STACK]);
+        s.num_stacks = threads;
+    }
     s.shared.assign(s.launch.shared + 16, 0xCD);
     if (s.dynamic_granules.size() < s.shared.size() / 4 + 1) s.dynamic_granules.assign(s.shared.size() / 4 + 1, Granule{});
     dynamic_memory = {(char *)s.shared.data(), s.shared.size(), s.dynamic_granules.data()};

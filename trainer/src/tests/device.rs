@@ -4,12 +4,11 @@
 use gsplit_gpu_sim::counts;
 use gsplit_kernels::Solo;
 use gsplit_kernels::schedule::Step;
-use gsplit_store::{Dataset, NoProgress, Notes, Split};
+use gsplit_store::{NoProgress, Notes, Split};
 
-use super::equivalence::{distance, loss_and_gradient};
+use super::equivalence::ENOUGH;
 use super::fixture::{
-    Cut, build, changed, communities, config, dataset, emulated, models, on_groups, on_ranks, several_labels,
-    store_partition,
+    Cut, build, changed, communities, config, dataset, emulated, on_ranks, several_labels, store_partition,
 };
 use super::runs::{losses, run};
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
@@ -22,136 +21,14 @@ use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
 use crate::{RowPlacement, RunOptions, Summary};
 
-/// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
-pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
-    sampled_from(TopologyStorage::Auto, place, dataset, config, batch)
-}
-
-/// DeviceRoom for all that a test brings to a GPU.
-const ENOUGH: u64 = 1 << 40;
-
-/// [`at`], with the graph in a place of its own.
-fn sampled_from(
-    topology: TopologyStorage,
-    place: &Place,
-    dataset: &Dataset,
-    config: &TrainConfig,
-    batch: &[u32],
-) -> (f64, Vec<f32>) {
-    let options = RunOptions { topology, ..RunOptions::default() };
-    let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
-    let places = vec![place.clone(); config.num_ranks()];
-    let room = DeviceRoom::given(ENOUGH, config.num_ranks());
-    let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
-    let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
-        crate::operator::set_torch_threads(1);
-        loss_and_gradient((&job, &topology), place, batch, comm)
-    });
-    let first = results.remove(0);
-    assert!(results.iter().all(|other| *other == first), "all ranks hold the same, to the bit");
-    first
-}
-
-/// Fails unless the two losses and gradients are equal but for rounding.
-fn assert_same((loss, gradient): &(f64, Vec<f32>), (other, theirs): &(f64, Vec<f32>), what: &str) {
-    assert!((loss - other).abs() <= 1e-5 * loss.abs(), "{what}: loss {other}, expected {loss}");
-    let off = distance(theirs, gradient);
-    assert!(off <= 2e-5, "{what}: gradients differ by {off}");
-}
-
-/// Each model with the graph in one of the places.
-#[test]
-fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
-    models_compute_as_on_the_host(|order| &PLACES_OF_GRAPHS[order % 2..=order % 2]);
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn differential_loss_and_gradient_are_those_of_the_host_for_every_model_and_place_of_the_graph() {
-    models_compute_as_on_the_host(|_| &PLACES_OF_GRAPHS);
-}
-
-const PLACES_OF_GRAPHS: [TopologyStorage; 2] = [TopologyStorage::Host, TopologyStorage::Pinned];
-
-fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [TopologyStorage]) {
-    let fixture = dataset(41, 200, 5);
-    let train = fixture.dataset.split(Split::Train).unwrap();
-    for (order, model) in (0..).zip(models()) {
-        let config = changed(&config(model.kind, Parallelism::Single, 1), |config| config.model = model.clone());
-        let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
-        let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
-        assert_same(&host, &device, &format!("{model:?}"));
-        for &topology in places(order as usize) {
-            let place = Place::under_test(order % 4);
-            let other = sampled_from(topology, &place, &fixture.dataset, &config, &train[..30]);
-            assert_eq!(other, device, "{model:?}, the graph in {topology:?}");
-        }
-        let again = changed(&config, |config| config.model.checkpoint_activations = true);
-        let again = at(&Place::under_test(order % 4), &fixture.dataset, &again, &train[..30]);
-        assert_eq!(device, again, "{model:?}: checkpointing changes nothing");
-    }
-}
-
-#[test]
-fn several_ranks_share_a_gpu_and_learn_the_same() {
-    ranks_share_a_gpu((ModelKind::Sage, NormKind::None), &[2, 3], &[Cut::Random, Cut::Lopsided]);
-    ranks_share_a_gpu((ModelKind::Gat, NormKind::Layer), &[2], &[Cut::Random]);
-    ranks_share_a_gpu((ModelKind::Gcn, NormKind::Batch), &[3], &[Cut::Ranges]);
-}
-
-#[test]
-#[ignore = "takes long: make test-all"]
-fn several_ranks_share_a_gpu_and_learn_the_same_in_every_combination() {
-    for model in
-        [(ModelKind::Sage, NormKind::None), (ModelKind::Gat, NormKind::Layer), (ModelKind::Gcn, NormKind::Batch)]
-    {
-        ranks_share_a_gpu(model, &[1, 2, 3, 8], &Cut::ALL);
-    }
-}
-
-fn ranks_share_a_gpu((kind, norm): (ModelKind, NormKind), ranks: &[usize], cuts: &[Cut]) {
-    let fixture = dataset(42, 200, 5);
-    let dataset = &fixture.dataset;
-    let train = dataset.split(Split::Train).unwrap();
-    // 30 seeds, and 2: then most ranks have none.
-    let with = |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
-    for batch in [&train[..30], &train[..2]] {
-        let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
-        for &ranks in ranks {
-            let place = Place::under_test(ranks as u32 % 4);
-            let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
-            assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
-            for &cut in cuts {
-                let partition = Some(store_partition(dataset, cut, ranks));
-                let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                let sampled = |topology| sampled_from(topology, &place, dataset, &split, batch);
-                let found = sampled(TopologyStorage::Device);
-                assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
-                let other = match (cut, ranks) {
-                    (Cut::Random, 2) => &[TopologyStorage::Pinned, TopologyStorage::Part][..],
-                    (Cut::Random, _) => &[TopologyStorage::Host, TopologyStorage::Part],
-                    _ => &[TopologyStorage::Part],
-                };
-                for &other in other {
-                    assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
-                }
-                let split_layers = 1 + ranks % 2;
-                let partly = at(&place, dataset, &TrainConfig { split_layers: Some(split_layers), ..split }, batch);
-                assert_same(&host, &partly, &format!("{kind:?}, {split_layers} layers split on {ranks}, {cut:?}"));
-            }
-        }
-    }
-}
-
 /// Losses and scores of two runs that differ in the last bits alone.
 fn assert_close(host: &Summary, device: &Summary, what: &str) {
     assert_eq!(host.epochs.len(), device.epochs.len());
     for (host, device) in host.epochs.iter().zip(&device.epochs) {
         assert!((host.loss - device.loss).abs() <= 1e-4 * host.loss, "{what}: {} and {}", host.loss, device.loss);
-        let [a, b] = [host, device].map(|report| report.valid.unwrap());
         // A vertex of 33 may change sides over rounding.
-        assert!((a - b).abs() <= 0.05, "{what}: valid {a} and {b}");
+        let off = host.valid.zip(device.valid).map(|(a, b)| (a - b).abs());
+        assert!(off.is_none_or(|off| off <= 0.05) && host.valid.is_some() == device.valid.is_some(), "{what}: {off:?}");
         assert_eq!((host.work.edges, host.work.rows_loaded), (device.work.edges, device.work.rows_loaded), "{what}");
         assert_eq!(host.work.rows_exchanged, device.work.rows_exchanged, "{what}");
     }
@@ -180,7 +57,7 @@ fn whole_runs_on_a_gpu_are_those_of_the_host() {
 
 #[test]
 fn differential_every_optimizer_updates_as_on_the_host() {
-    let fixture = dataset(48, 150, 4);
+    let fixture = dataset(48, 80, 4);
     let base = OptimizerConfig { lr: 0.02, weight_decay: 0.01, ..Default::default() };
     let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, clip_norm: Some(0.3), ..base.clone() };
     for optimizer in [
@@ -191,7 +68,7 @@ fn differential_every_optimizer_updates_as_on_the_host() {
         sgd,
     ] {
         let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.optimizer, config.epochs) = (optimizer, 3);
+            (config.optimizer, config.epochs, config.eval_every) = (optimizer, 3, 0);
         });
         let host = run(&fixture, &config, &RunOptions::default()).unwrap();
         let device = RunOptions { places: emulated(3), ..RunOptions::default() };
@@ -332,9 +209,9 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
 
 #[test]
 fn where_the_graph_is_sampled_from_changes_no_loss() {
-    let fixture = dataset(49, 200, 5);
+    let fixture = dataset(49, 120, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    let linked = communities(160, 4);
+    let linked = communities(80, 4);
     store_partition(&linked.dataset, Cut::Random, 2);
     for (order, (kind, parallelism, ranks, task, norm)) in (0..).zip([
         (ModelKind::Gcn, Parallelism::Split, 2, TaskKind::Node, NormKind::None),
@@ -362,7 +239,8 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         let host = run(TopologyStorage::Host, 0);
         let of_split = (parallelism == Parallelism::Split).then_some((TopologyStorage::Part, 2));
         let everywhere = [(TopologyStorage::Device, 0), (TopologyStorage::Device, 3), (TopologyStorage::Pinned, 1)];
-        for (topology, prefetch) in everywhere.into_iter().chain(of_split) {
+        // Every other place for one run, the others for the next.
+        for (topology, prefetch) in everywhere.into_iter().chain(of_split).skip(order as usize % 2).step_by(2) {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
         }

@@ -1,7 +1,10 @@
 //! Rows that are read from disk change no loss, and are counted; a budget that is too small says what would do.
 
+use std::collections::BTreeMap;
+
 use gsplit_store::FeatureDtype;
 
+use super::cases::cases;
 use super::fixture::{Cut, changed, config, dataset, emulated, store_partition, stored_as};
 use super::processes::on_processes;
 use super::runs::{losses, run};
@@ -13,62 +16,64 @@ fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
     RunOptions { features: FeatureStorage::Disk, rows_kept: Some(rows_kept), prefetch, ..RunOptions::default() }
 }
 
+const DTYPES: [FeatureDtype; 2] = [FeatureDtype::F32, FeatureDtype::I8];
+const SHARED: [(Parallelism, usize); 7] = [
+    (Parallelism::Single, 1),
+    (Parallelism::Data, 1),
+    (Parallelism::Data, 2),
+    (Parallelism::Split, 1),
+    (Parallelism::Split, 2),
+    (Parallelism::PushPull, 2),
+    (Parallelism::Cooperative, 2),
+];
+const NORMALISED: [FeatureNorm; 2] = [FeatureNorm::None, FeatureNorm::Row];
+/// Rows that are kept, and mini-batches that are made ahead.
+const KEPT: [(usize, usize); 5] = [(0, 0), (0, 2), (100, 0), (100, 1), (300, 1)];
+
+/// Pairs of: type of the features, parallelism, normalisation, rows kept and mini-batches ahead.
 #[test]
 fn differential_losses_are_those_of_mapped_rows() {
-    for dtype in [FeatureDtype::F32, FeatureDtype::I8] {
-        let fixture = stored_as(dtype, 33, 300, 5, 6);
-        for parts in [1, 2] {
-            store_partition(&fixture.dataset, Cut::Random, parts);
-        }
-        for (parallelism, ranks) in [
-            (Parallelism::Single, 1),
-            (Parallelism::Data, 1),
-            (Parallelism::Data, 2),
-            (Parallelism::Split, 1),
-            (Parallelism::Split, 2),
-            (Parallelism::PushPull, 2),
-            (Parallelism::Cooperative, 2),
-        ] {
-            // Columns cannot be normalised.
-            let whole = parallelism != Parallelism::PushPull;
-            for normalise in [FeatureNorm::None, FeatureNorm::Row].into_iter().take(1 + usize::from(whole)) {
-                let kind = if parallelism == Parallelism::Data { ModelKind::Gat } else { ModelKind::Sage };
-                let config = changed(&config(kind, parallelism, ranks), |config| {
-                    config.batch_size = 40;
-                    config.model.normalise_features = normalise;
-                });
-                let mapped = RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() };
-                let mapped = run(&fixture, &config, &mapped).unwrap();
-                let scores = |summary: &crate::Summary| {
-                    summary.epochs.iter().map(|epoch| (epoch.valid, epoch.test)).collect::<Vec<_>>()
-                };
-                for (rows_kept, prefetch) in [(0, 0), (0, 2), (100, 0), (100, 1), (300, 1)] {
-                    let what = format!("{dtype}, {parallelism}, {ranks} ranks, {normalise:?}, {rows_kept}, {prefetch}");
-                    let read = run(&fixture, &config, &disk(rows_kept, prefetch)).unwrap();
-                    assert_eq!(losses(&read), losses(&mapped), "{what}");
-                    assert_eq!(scores(&read), scores(&mapped), "{what}");
-                    for (epoch, mapped) in read.epochs.iter().zip(&mapped.epochs) {
-                        let Work { rows_loaded, rows_from_disk, bytes_from_disk, rows_kept: kept, .. } = epoch.work;
-                        assert_eq!((mapped.work.rows_from_disk, mapped.work.rows_kept), (0, 0));
-                        assert_eq!(bytes_from_disk == 0, rows_from_disk == 0, "{what}");
-                        // Under push-pull each rank reads its columns of the rows of all; rows of a mini-batch that is the only one are
-                        // read once.
-                        match parallelism {
-                            Parallelism::PushPull => assert_eq!(rows_from_disk + kept, 2 * rows_loaded, "{what}"),
-                            Parallelism::Cooperative => assert!(rows_from_disk + kept <= rows_loaded, "{what}"),
-                            _ => assert_eq!(rows_from_disk + kept, rows_loaded, "{what}"),
-                        }
-                        match rows_kept {
-                            _ if parallelism == Parallelism::Cooperative => {}
-                            0 => assert_eq!(kept, 0, "{what}"),
-                            300 => assert_eq!(rows_from_disk, 0, "{what}"),
-                            // Those of the largest out-degree are loaded more often than others.
-                            _ => {
-                                assert!(kept > rows_loaded / 3 && rows_from_disk > 0, "{what}: {kept} of {rows_loaded}")
-                            }
-                        }
-                    }
-                }
+    let fixtures = DTYPES.map(|dtype| stored_as(dtype, 33, 300, 5, 6));
+    for (fixture, parts) in fixtures.iter().flat_map(|fixture| [(fixture, 1), (fixture, 2)]) {
+        store_partition(&fixture.dataset, Cut::Random, parts);
+    }
+    let mut by_mapped = BTreeMap::new();
+    // Columns cannot be normalised.
+    let allowed = |case: &[usize]| SHARED[case[1]].0 != Parallelism::PushPull || case[2] == 0;
+    for case in cases(&[DTYPES.len(), SHARED.len(), NORMALISED.len(), KEPT.len()], allowed) {
+        let [dtype, shared, normalised, kept] = case[..] else { unreachable!() };
+        let (fixture, (parallelism, ranks), (rows_kept, prefetch)) = (&fixtures[dtype], SHARED[shared], KEPT[kept]);
+        let kind = if parallelism == Parallelism::Data { ModelKind::Gat } else { ModelKind::Sage };
+        let config = changed(&config(kind, parallelism, ranks), |config| {
+            config.batch_size = 40;
+            config.model.normalise_features = NORMALISED[normalised];
+        });
+        let mapped = by_mapped.entry((dtype, shared, normalised)).or_insert_with(|| {
+            let options = RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() };
+            run(fixture, &config, &options).unwrap()
+        });
+        let scores =
+            |summary: &crate::Summary| summary.epochs.iter().map(|epoch| (epoch.valid, epoch.test)).collect::<Vec<_>>();
+        let what = format!("{}, {parallelism}, {ranks} ranks, {normalised}, {rows_kept}, {prefetch}", DTYPES[dtype]);
+        let read = run(fixture, &config, &disk(rows_kept, prefetch)).unwrap();
+        assert_eq!(losses(&read), losses(mapped), "{what}");
+        assert_eq!(scores(&read), scores(mapped), "{what}");
+        for (epoch, mapped) in read.epochs.iter().zip(&mapped.epochs) {
+            let Work { rows_loaded, rows_from_disk, bytes_from_disk, rows_kept: kept, .. } = epoch.work;
+            assert_eq!((mapped.work.rows_from_disk, mapped.work.rows_kept), (0, 0));
+            assert_eq!(bytes_from_disk == 0, rows_from_disk == 0, "{what}");
+            // Under push-pull each rank reads its columns of the rows of all; rows of a mini-batch that is the only one are read once.
+            match parallelism {
+                Parallelism::PushPull => assert_eq!(rows_from_disk + kept, 2 * rows_loaded, "{what}"),
+                Parallelism::Cooperative => assert!(rows_from_disk + kept <= rows_loaded, "{what}"),
+                _ => assert_eq!(rows_from_disk + kept, rows_loaded, "{what}"),
+            }
+            match rows_kept {
+                _ if parallelism == Parallelism::Cooperative => {}
+                0 => assert_eq!(kept, 0, "{what}"),
+                300 => assert_eq!(rows_from_disk, 0, "{what}"),
+                // Those of the largest out-degree are loaded more often than others.
+                _ => assert!(kept > rows_loaded / 3 && rows_from_disk > 0, "{what}: {kept} of {rows_loaded}"),
             }
         }
     }
@@ -155,14 +160,16 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
 
 #[test]
 fn an_epoch_reads_what_was_expected() {
-    let fixture = stored_as(FeatureDtype::F32, 36, 6000, 5, 100);
+    let fixture = stored_as(FeatureDtype::F32, 36, 3000, 5, 100);
     store_partition(&fixture.dataset, Cut::Random, 2);
     let expected = |summary: &crate::Summary| summary.disk.clone();
     for (parallelism, ranks) in
         [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2), (Parallelism::PushPull, 2)]
     {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 100);
-        for (rows_kept, prefetch) in [(0, 0), (2000, 1)] {
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+            (config.batch_size, config.epochs, config.eval_every) = (100, 1, 0);
+        });
+        for (rows_kept, prefetch) in [(0, 0), (1000, 1)] {
             let summary = run(&fixture, &config, &disk(rows_kept, prefetch)).unwrap();
             let (told, work) = (expected(&summary).unwrap(), &summary.epochs[0].work);
             let what = format!("{parallelism}, {rows_kept}: {told:?} {work:?}");
@@ -177,7 +184,7 @@ fn an_epoch_reads_what_was_expected() {
             assert_eq!(told.bound == "computing", computing, "{what}");
             assert!((1..=4).contains(&told.tried) && told.to_string().contains(" MB"), "{told}");
         }
-        assert!(expected(&run(&fixture, &config, &disk(6000, 1)).unwrap()).is_none(), "all rows are kept");
+        assert!(expected(&run(&fixture, &config, &disk(3000, 1)).unwrap()).is_none(), "all rows are kept");
         let trial = RunOptions { trial: Some(2), ..disk(0, 1) };
         assert!(expected(&run(&fixture, &config, &trial).unwrap()).is_none());
     }

@@ -96,14 +96,14 @@ fn little(bytes: u64, workers: usize) -> Room<'static> {
 
 #[test]
 fn workers_on_the_host_compute_what_one_does_to_the_bit() {
-    let fixture = dataset(91, 400, 4);
+    let fixture = dataset(91, 200, 4);
     let folder = tempfile::tempdir().unwrap();
     let mut on_disks = 0;
     for (at, shape) in models().into_iter().enumerate() {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         with_job(&fixture.dataset, &config, |job| {
-            let subset: Vec<u32> = (0..400).step_by(7).collect();
-            let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[399][..])][at % 4];
+            let subset: Vec<u32> = (0..200).step_by(7).collect();
+            let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[199][..])][at % 4];
             let expected = rows(job, &[Place::host()], little(12_000, 1), wanted).0;
             // Three, a number of workers that most chunks are not, and more than there are chunks.
             for workers in [3, 50] {
@@ -112,7 +112,7 @@ fn workers_on_the_host_compute_what_one_does_to_the_bit() {
                 assert!(found == expected, "{shape:?}, {workers} workers");
                 let on_disk = Room { scratch: Some(folder.path()), ..little(12_000, workers) };
                 let (found, spilled) = rows(job, &places, on_disk, wanted);
-                let small = hidden_widths(job) * 400 * 4 <= 12_000 * workers as u64 / 2;
+                let small = hidden_widths(job) * 200 * 4 <= 12_000 * workers as u64 / 2;
                 assert!(found == expected && spilled != small, "{shape:?}, {workers} workers, {spilled}");
                 on_disks += u32::from(spilled);
             }
@@ -172,7 +172,7 @@ fn workers_on_gpus_compute_what_one_does_to_the_bit() {
 fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
     let fixture = dataset(99, 120, 4);
     let folder = tempfile::tempdir().unwrap();
-    for (order, shape) in (0..).zip(models()) {
+    for (order, shape) in (0..).zip(models()).step_by(3) {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         with_job(&fixture.dataset, &config, |job| {
             let exact = rows(job, &[Place::under_test(order % 4)], Room::UNLIMITED, None).0;

@@ -249,6 +249,11 @@ impl Cut {
         };
         (0..n).map(|v| part(v) as u16).collect()
     }
+
+    /// Key of [`store_partition`].
+    pub fn key(self, parts: usize) -> String {
+        format!("{self:?}-{parts}").to_lowercase()
+    }
 }
 
 /// Stores `cut` into `parts` as a partition of `dataset` and returns its key.
@@ -288,8 +293,8 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
         of_target: None,
     };
     let key = match servers {
-        1 => format!("{cut:?}-{parts}").to_lowercase(),
-        _ => format!("{cut:?}-{parts}-on-{servers}").to_lowercase(),
+        1 => cut.key(parts),
+        _ => format!("{}-on-{servers}", cut.key(parts)),
     };
     PartitionMap::save(dataset, &key, None, config, report, &assignment, &order, true).unwrap();
     key

@@ -14,6 +14,7 @@ use gsplit_kernels::{Draws, Stream, StreamKey, dropout_mask};
 use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Split};
 use tch::{Device, Kind, Reduction, Tensor};
 
+use super::cases::cases;
 use super::equivalence::run;
 use super::fixture::{CLASSES, changed, config, provenance};
 use crate::config::{
@@ -325,40 +326,41 @@ fn index(vertices: &[u32]) -> Tensor {
     Tensor::from_slice(&vertices.iter().map(|&v| i64::from(v)).collect::<Vec<_>>())
 }
 
-/// Every model that [`ModelConfig`] allows of these choices.
-fn configs() -> Vec<TrainConfig> {
-    use {JumpingKnowledge as J, NormKind as N};
-    let surroundings = [(false, J::None), (true, J::None), (true, J::Cat), (false, J::Max)];
-    let mut configs = Vec::new();
-    for &kind in ModelKind::value_variants() {
-        for (norm, (residual, jumping_knowledge)) in
-            [N::None, N::Layer, N::Batch].into_iter().flat_map(|norm| surroundings.map(|around| (norm, around)))
-        {
-            for (dropout, attention_dropout) in [(0.0, 0.0), (0.4, 0.0), (0.0, 0.6), (0.4, 0.6)] {
-                let config = changed(&config(kind, Parallelism::Single, 1), |config| {
-                    config.fanouts = "all,all,all".parse().unwrap();
-                    let model = &mut config.model;
-                    (model.norm, model.residual, model.jumping_knowledge) = (Some(norm), residual, jumping_knowledge);
-                    (model.dropout, model.attention_dropout) = (dropout, attention_dropout);
-                });
-                configs.extend(config.check().is_ok().then_some(config));
-            }
-        }
-    }
-    configs
+const NORMS: [NormKind; 3] = [NormKind::None, NormKind::Layer, NormKind::Batch];
+/// Residual, and what the head reads.
+const HEADS: [(bool, JumpingKnowledge); 4] = [
+    (false, JumpingKnowledge::None),
+    (true, JumpingKnowledge::None),
+    (true, JumpingKnowledge::Cat),
+    (false, JumpingKnowledge::Max),
+];
+/// Rates of dropout of rows and of attention.
+const DROPOUTS: [(f64, f64); 4] = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.6), (0.4, 0.6)];
+const LEARNT: [Learnt; 4] =
+    [Learnt::Classes, Learnt::Weighted, Learnt::Number(NumberLoss::Mse), Learnt::Number(NumberLoss::Mae)];
+
+/// The run of a kind of model, norm, head and dropout, by their numbers.
+fn config_of(case: &[usize]) -> TrainConfig {
+    let &[kind, norm, head, dropout, ..] = case else { unreachable!() };
+    changed(&config(ModelKind::value_variants()[kind], Parallelism::Single, 1), |config| {
+        config.fanouts = "all,all,all".parse().unwrap();
+        let model = &mut config.model;
+        model.norm = Some(NORMS[norm]);
+        (model.residual, model.jumping_knowledge) = HEADS[head];
+        (model.dropout, model.attention_dropout) = DROPOUTS[dropout];
+    })
 }
 
+fn levels() -> [usize; 5] {
+    [ModelKind::value_variants().len(), NORMS.len(), HEADS.len(), DROPOUTS.len(), LEARNT.len()]
+}
+
+/// Every kind of model, norm, head, dropout and loss, in pairs.
 #[test]
 fn oracle_gradients_of_every_model_where_values_are_zero() {
-    gradients_are_those_of_the_reference(&configs(), Learnt::Classes);
-}
-
-/// Every kind of model with every loss, a third of its options with each.
-#[test]
-fn oracle_gradients_of_every_model_of_numbers_and_of_weighted_classes() {
-    let learnt = [Learnt::Number(NumberLoss::Mse), Learnt::Number(NumberLoss::Mae), Learnt::Weighted];
-    for (from, learnt) in learnt.into_iter().enumerate() {
-        let configs: Vec<_> = configs().into_iter().skip(from).step_by(3).collect();
+    let cases = cases(&levels(), |case| config_of(case).check().is_ok());
+    for (number, learnt) in LEARNT.into_iter().enumerate() {
+        let configs: Vec<_> = cases.iter().filter(|case| case[4] == number).map(|case| config_of(case)).collect();
         gradients_are_those_of_the_reference(&configs, learnt);
     }
 }
@@ -414,7 +416,8 @@ fn gradients_are_those_of_the_reference(configs: &[TrainConfig], learnt: Learnt)
 fn a_rate_of_dropout_near_zero_is_as_good_as_none() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = dataset(&folder.path().join("ds"), Learnt::Classes);
-    for none in configs().into_iter().filter(|config| config.model.dropout == 0.0) {
+    let levels = [ModelKind::value_variants().len(), NORMS.len(), HEADS.len(), 1];
+    for none in cases(&levels, |case| config_of(case).check().is_ok()).iter().map(|case| config_of(case)) {
         let little = changed(&none, |config| config.model.dropout = 1e-7);
         let [(loss, gradient), (other, of_other)] = [&none, &little].map(|config| run(&dataset, config, &SEEDS));
         let off = super::equivalence::distance(&of_other, &gradient);

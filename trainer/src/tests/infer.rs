@@ -12,6 +12,7 @@ use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tch::Tensor;
 
+use super::cases::cases;
 use super::fixture::{
     CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
 };
@@ -45,7 +46,7 @@ fn left(folder: &Path) -> Vec<String> {
 
 #[test]
 fn no_bit_depends_on_the_memory() {
-    let fixture = dataset(31, 3000, 6);
+    let fixture = dataset(31, 1000, 6);
     for shape in models() {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
@@ -113,18 +114,17 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             scratch: Some(folder.path()),
             ..Room::UNLIMITED
         };
-        // Chunks of a few vertices where there is little. Every other way for one model, the others for the next.
+        // Chunks of a few vertices where there is little. One way for each model.
         let ways = [
             (&gathered, with(1 << 30, 1 << 30), false),
             (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
             (&gathered, with(1 << 30, 12_000), false),
             (&gathered, with(12_000, 12_000), true),
         ];
-        for (source, room, spills) in ways.into_iter().skip(order as usize % 2).step_by(2) {
-            let (found, spilled) = last_two(&device, &job, source, room);
-            assert_eq!(spilled, spills);
-            assert_close(&found, &expected, 2e-5, &format!("{shape:?}, {room:?}"));
-        }
+        let (source, room, spills) = ways[order as usize % 4];
+        let (found, spilled) = last_two(&device, &job, source, room);
+        assert_eq!(spilled, spills);
+        assert_close(&found, &expected, 2e-5, &format!("{shape:?}, {room:?}"));
     }
 }
 
@@ -191,46 +191,50 @@ fn oracle_logits_follow_from_the_embeddings() {
     use JumpingKnowledge as J;
     let fixture = dataset(74, 150, 4);
     let to = |name: &str| fixture.folder.path().join(name);
-    let kinds = ModelKind::value_variants().iter().flat_map(|&kind| [J::None, J::Cat, J::Max].map(|mode| (kind, mode)));
-    for (order, (kind, mode)) in kinds.enumerate() {
-        for layers in [1, 3] {
-            let config = changed(&config(kind, Parallelism::Single, 1), |config| {
-                (config.model.layers, config.model.jumping_knowledge, config.epochs) = (layers, mode, 1);
-                config.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
-            });
-            if config.check().is_err() || (layers == 1 && !config.model.has_head()) {
-                continue;
-            }
-            let options = RunOptions { checkpoint: Some(to("run")), threads: Some(2), ..RunOptions::default() };
-            train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
-            let config = InferConfig {
-                checkpoint: to("run"),
-                predict: Some(Predict::Logits),
-                split: [Wanted::All, Wanted::Test][usize::from(config.model.has_head()) * order % 2],
-                out: Some(to("p.npy")),
-                embeddings: Some(to("e.npy")),
-                force: true,
-                places: if order % 3 == 0 { emulated(order as u32 % 4) } else { None },
-                ..InferConfig::default()
-            };
-            let scores = run(&fixture, &config, 1 << 30).unwrap().scores;
-            let alone = InferConfig { embeddings: None, out: None, ..config.clone() };
-            assert_eq!(run(&fixture, &alone, 1 << 30).unwrap().scores, scores, "{kind:?}, {mode:?}, {layers} layers");
-            let read = |name: &str| {
-                let file = ColumnFile::open(to(name)).unwrap();
-                Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
-            };
-            let model =
-                Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
-            let found =
-                match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..] {
-                    [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),
-                    _ => last_layer(&fixture, &model, &read("e.npy")),
-                };
-            let rows = |tensor: &Tensor| vec![to_rows(tensor).unwrap()];
-            assert_close(&rows(&found), &rows(&read("p.npy")), 1e-5, &format!("{kind:?}, {mode:?}, {layers} layers"));
-            std::fs::remove_dir_all(to("run")).unwrap();
-        }
+    let config_of = |case: &[usize]| {
+        let &[kind, mode, layers] = case else { unreachable!() };
+        let layers = [1, 3][layers];
+        changed(&config(ModelKind::value_variants()[kind], Parallelism::Single, 1), |config| {
+            config.model.jumping_knowledge = [J::None, J::Cat, J::Max][mode];
+            (config.model.layers, config.epochs) = (layers, 1);
+            config.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
+        })
+    };
+    let allowed = |case: &[usize]| {
+        let config = config_of(case);
+        config.check().is_ok() && (config.model.layers > 1 || config.model.has_head())
+    };
+    for (order, case) in cases(&[ModelKind::value_variants().len(), 3, 2], allowed).iter().enumerate() {
+        let config = config_of(case);
+        let what = format!("{:?}", config.model);
+        let options = RunOptions { checkpoint: Some(to("run")), threads: Some(2), ..RunOptions::default() };
+        train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+        let config = InferConfig {
+            checkpoint: to("run"),
+            predict: Some(Predict::Logits),
+            split: [Wanted::All, Wanted::Test][usize::from(config.model.has_head()) * order % 2],
+            out: Some(to("p.npy")),
+            embeddings: Some(to("e.npy")),
+            force: true,
+            places: if order % 3 == 0 { emulated(order as u32 % 4) } else { None },
+            ..InferConfig::default()
+        };
+        let scores = run(&fixture, &config, 1 << 30).unwrap().scores;
+        let alone = InferConfig { embeddings: None, out: None, ..config.clone() };
+        assert_eq!(run(&fixture, &alone, 1 << 30).unwrap().scores, scores, "{what}");
+        let read = |name: &str| {
+            let file = ColumnFile::open(to(name)).unwrap();
+            Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
+        };
+        let model = Trained::open(&to("run"), Some(ChosenEpoch::Last)).unwrap().model(&Place::host(), None).unwrap();
+        let found = match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..]
+        {
+            [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),
+            _ => last_layer(&fixture, &model, &read("e.npy")),
+        };
+        let rows = |tensor: &Tensor| vec![to_rows(tensor).unwrap()];
+        assert_close(&rows(&found), &rows(&read("p.npy")), 1e-5, &what);
+        std::fs::remove_dir_all(to("run")).unwrap();
     }
 }
 
@@ -321,7 +325,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
 
 #[test]
 fn features_are_normalised_for_inference_as_they_were_in_training() {
-    let fixture = dataset(39, 500, 6);
+    let fixture = dataset(39, 200, 6);
     let base = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
     });

@@ -2,6 +2,7 @@
 //! counts, ranks that own nothing included.
 
 mod ahead;
+mod cases;
 mod cooperative;
 mod device;
 mod device_room;

@@ -76,8 +76,8 @@ fn sums_and_gradients_are_those_of_the_host() {
 /// Sums of rows of bf16 and f16 have the bits of the sums of the same rows in f32, rounded once if they are kept so.
 #[test]
 fn sums_of_rounded_rows_are_those_of_f32_rounded() {
-    sums_of_rounded_rows::<bf16>(0, 2);
-    sums_of_rounded_rows::<f16>(1, 2);
+    sums_of_rounded_rows::<bf16>(0, 4);
+    sums_of_rounded_rows::<f16>(1, 4);
 }
 
 #[test]

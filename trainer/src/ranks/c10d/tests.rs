@@ -181,13 +181,13 @@ fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Op
     })
 }
 
+fn says(told: &[Option<String>], who: usize, words: &str) {
+    let line = told[who].as_ref().unwrap_or_else(|| panic!("{who} of {told:?}"));
+    assert!(line.contains(words) && !line.contains('\n'), "{told:?}");
+}
+
 #[test]
 fn who_does_not_belong_is_told_why() {
-    let second = Duration::from_secs(2);
-    let says = |told: &[Option<String>], who: usize, words: &str| {
-        let line = told[who].as_ref().unwrap_or_else(|| panic!("{who} of {told:?}"));
-        assert!(line.contains(words) && !line.contains('\n'), "{told:?}");
-    };
     let started = Instant::now();
     let told = refusals(&[(0, 2, 1, ""), (1, 3, 1, "")], PATIENCE);
     says(&told, 1, "rank 1: rank 0 was started as one of 2 ranks, rank 1 as one of 3");
@@ -195,11 +195,21 @@ fn who_does_not_belong_is_told_why() {
     let told = refusals(&[(0, 4, 2, ""), (1, 4, 4, "")], PATIENCE);
     says(&told, 1, "--groups 4 of rank 1 is 2 on rank 0: start all with the same options");
     assert!(started.elapsed() < PATIENCE);
+}
+
+#[test]
+fn who_does_not_come_or_is_of_another_run_is_named() {
+    let second = Duration::from_secs(2);
     let told = refusals(&[(0, 3, 1, ""), (1, 3, 1, "")], second);
     says(&told, 0, "rank 2 did not come to 127.0.0.1:");
     let told = refusals(&[(0, 3, 1, "a"), (1, 3, 1, "b")], second);
     says(&told, 1, "this is another run: give each its own port");
     says(&told, 0, "ranks 1, 2 did not come to 127.0.0.1:");
+}
+
+#[test]
+fn who_comes_twice_or_finds_nobody_is_told() {
+    let second = Duration::from_secs(2);
     let told = refusals(&[(0, 3, 1, ""), (1, 3, 1, ""), (1, 3, 1, "")], second);
     assert!(told.iter().flatten().any(|line| line.contains("rank 1 has come already to 127.0.0.1:")), "{told:?}");
     let told = refusals(&[(1, 2, 1, "")], second);

@@ -58,13 +58,37 @@ const LONG: [&str; 9] = [
     "sums_of_rounded_rows",
 ];
 
-#[test]
-fn what_runs_on_gpus_runs_by_the_driver() {
+/// Tests that between them call all of the driver that kernels' launches do.
+const REPRESENTATIVES: [&str; 9] = [
+    "activation::cuda",
+    "comm::tests::gpus",
+    "cuda::buffer",
+    "device::differential_batches",
+    "gather::",
+    "scan::cuda",
+    "segment::cuda",
+    "shuffle::cuda",
+    "split::cuda",
+];
+
+/// The tests whose names contain one of `names`, of which there are `least`, on the fake driver.
+fn tests_pass_by_the_driver(names: &[&str], least: usize) {
     // Memory that other processes may open is freed while nothing else runs on the GPU: that test runs alone.
     let others = ["cuda::tests::fake", "cuda::compile", "real_gpus", "another_process_reads"];
     let skipped = LONG.iter().chain(&others).flat_map(|name| ["--skip", name]);
-    let arguments: Vec<&str> = ["device", "cuda", "gpu"].into_iter().chain(skipped).collect();
-    start(&arguments, &[], 50);
+    let arguments: Vec<&str> = names.iter().copied().chain(skipped).collect();
+    start(&arguments, &[], least);
+}
+
+#[test]
+fn what_runs_on_gpus_runs_by_the_driver() {
+    tests_pass_by_the_driver(&REPRESENTATIVES, 25);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn all_that_runs_on_gpus_runs_by_the_driver() {
+    tests_pass_by_the_driver(&["device", "cuda", "gpu"], 50);
 }
 
 #[test]
