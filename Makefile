@@ -55,7 +55,7 @@ test-fakes: setup ## pass what runs on the libraries that stand in for GPUs TIME
 
 test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_PRELOAD=$(realpath libtorch/lib/libtorch_cuda.so)" \
-		GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu operator:: exchange:: narrow::
+		GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu operator:: equivalence:: exchange:: narrow::
 
 gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one and no Rust (target/gpu-bundle/run.sh)
 	@python3 scripts/gpu/bundle.py

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Tests wait for each other on two cores, so that this is about twice what a test takes alone.
 LIMIT_S = 20
 SLOWEST = 10
-ALL = {"GSPLIT_WATCH": "1", "GSPLIT_MUTATIONS": "500", "GSPLIT_CASES": "all"}
+ALL = {"GSPLIT_WATCH": "1", "GSPLIT_MUTATIONS": "500", "GSPLIT_CASES": "1000"}
 
 
 def built():
@@ -31,13 +31,15 @@ def built():
         sys.exit(build.returncode)
     messages = (json.loads(line) for line in build.stdout.splitlines() if line.startswith("{"))
     programs = [message for message in messages if message.get("executable") and message["profile"]["test"]]
+    # A fault in a crate shows before the suite that runs all of them.
+    programs.sort(key=lambda program: program["target"]["kind"] == ["test"])
     return [(each["target"]["name"], each["executable"], Path(each["manifest_path"]).parent) for each in programs]
 
 
 def run(executable, folder, words):
     """Runs a test program, and shows what it prints. Returns whether it passed, and [(seconds, test)]."""
     # Only with unstable options do test programs print the time of a test.
-    environment = {**os.environ, "RUSTC_BOOTSTRAP": "1", "LIBTORCH": os.environ.get("LIBTORCH", str(ROOT / "libtorch"))}
+    environment = {"LIBTORCH": str(ROOT / "libtorch"), **os.environ, "RUSTC_BOOTSTRAP": "1"}
     command = [executable, "-Z", "unstable-options", "--report-time", *words]
     times = []
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, errors="replace") as tests:

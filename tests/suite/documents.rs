@@ -24,6 +24,17 @@ fn subcommands(folder: &Path, of: &[&str]) -> Vec<String> {
     lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_string).collect()
 }
 
+#[test]
+fn every_subcommand_has_help_with_an_example() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = subcommands(folder.path(), &[]);
+    assert!(commands.len() >= 7, "{commands:?}");
+    for name in commands {
+        let text = ok(folder.path(), &[&name, "--help"]);
+        assert!(text.contains(&format!("gsplit {name}")) && text.contains("Example"), "{name}: {text}");
+    }
+}
+
 #[cfg(feature = "train")]
 #[test]
 fn short_help_has_the_common_options_and_long_help_has_headings() {

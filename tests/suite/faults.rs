@@ -30,7 +30,7 @@ fn a_limit_on_memory_is_one_line() {
     let generate = "--quiet generate rmat --vertices 1000000 --edges 30000000 --memory 2GiB --out ds";
     let args: Vec<&str> = generate.split(' ').collect();
     // More than the program and its threads take, less than the edges do.
-    let line = one_line(&below("-v 200000", folder, &[&["--threads", "1"], &args[..]].concat()));
+    let line = one_line(&below("-v 300000", folder, &[&["--threads", "1"], &args[..]].concat()));
     assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{line}");
     assert!(!folder.join("ds").exists());
     // What was left is no hindrance.

@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use gsplit_gpu_sim::{give_fake_gpus, give_late_gpus};
 use serde_json::Value;
@@ -19,6 +20,14 @@ pub fn words(text: &str) -> Vec<&str> {
 
 /// gsplit with `args`, and so many GPUs. None, and a line that says why, where there cannot be any.
 pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
+    // The kernels are compiled once, not by each of the processes that start meanwhile.
+    static COMPILED: OnceLock<()> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let mut doctor = command(folder, &["doctor"]);
+        if give_fake_gpus(&mut doctor).is_ok() {
+            doctor.output().unwrap();
+        }
+    });
     let mut program = command(folder, &words(args));
     program.arg("--json").env("FAKE_CUDA_DEVICES", gpus.to_string()).env_remove("RUST_BACKTRACE");
     give_fake_gpus(&mut program).inspect_err(|missing| println!("skipped: {missing}")).ok()?;

@@ -100,8 +100,9 @@ pub(crate) fn write_rows(
 /// An empty vector with room for `len` values, or an error where the machine would never have so much memory.
 pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
-    let refused = || Error::Option(format!("{what}: {gib:.1} GiB of memory are not to be had; ask for a smaller size"));
+    let mib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 20);
+    let refused =
+        || Error::Option(format!("{what}: the system refuses {mib:.0} MiB of memory: ask for a smaller size"));
     // A system that promises more than it has would refuse only when the pages are touched.
     let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= Memory::of_this_machine().total());
     match fits && attempt(|| values.try_reserve_exact(len)).is_ok() {

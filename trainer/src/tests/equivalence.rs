@@ -138,9 +138,9 @@ const SHARED: [(Parallelism, Option<usize>); 8] = [
 ];
 /// Groups, and ranks of each.
 const RANKS: [(usize, usize); 9] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 8), (2, 2), (4, 2), (3, 1), (2, 4)];
-/// Of 2 seeds most ranks have none.
+/// Sizes of a mini-batch: of 2 seeds most ranks have none.
 const SEEDS: [usize; 2] = [30, 2];
-/// Where the graph is, for ranks on GPUs.
+/// Storages of the graph, for ranks on GPUs.
 const ON_GPUS: [Option<TopologyStorage>; 5] = [
     None,
     Some(TopologyStorage::Host),
