@@ -109,6 +109,8 @@ impl Staging {
 
     /// Removes what an earlier run left, and starts with nothing.
     pub(crate) fn restart(&self) -> Result<()> {
+        // An interrupt comes before all of this, when nothing but the lock is there, or after it.
+        let _open = open_folders();
         self.keep(false);
         self.folder.clear()?;
         if self.target.is_folder() {
