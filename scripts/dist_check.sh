@@ -24,7 +24,7 @@ done
 cat >"$work/inside" <<'INSIDE'
 mount --rbind /dev "$1/dev"
 mount --rbind /proc "$1/proc"
-inside() { env -i TMPDIR=/tmp HOME=/tmp OMP_WAIT_POLICY=passive "$(command -v chroot)" "$1" /gsplit/bin/gsplit "${@:2}"; }
+inside() { env -i TMPDIR=/tmp HOME=/tmp "$(command -v chroot)" "$1" /gsplit/bin/gsplit "${@:2}"; }
 inside "$1" --version
 inside "$1" generate community --vertices 2000 --edges 20000 --out /tmp/ds --quiet
 inside "$1" partition /tmp/ds --parts 2 --weights degree --quiet

@@ -13,8 +13,9 @@ use crate::installed::remedy;
 /// Subcommands of `gsplit-train`.
 const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
-/// Read by libtorch's OpenMP as it is loaded. Sampling and loading run on rayon's threads, computing on OpenMP's, by turns. OpenMP's spin
-/// while they wait, which takes the cores from the others (several times slower where cores are few or shared): let them sleep.
+/// Variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads it once, when it is loaded. Sampling and loading
+/// run on rayon's threads and computing on OpenMP's, by turns; threads that spin would take the cores from the others, which is several
+/// times slower where cores are few or shared.
 const IDLE_THREADS: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or

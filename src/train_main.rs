@@ -302,6 +302,8 @@ mod tests {
             (&["--model", "gat", "--heads", "7"], "--heads 7"),
             (&["--dropout", "1"], "--dropout 1"),
             (&["--lr", "0"], "--lr 0"),
+            (&["--lr", "-1e-3"], "--lr -0.001: expected a positive number"),
+            (&["--attention-dropout", "-0.1"], "--attention-dropout -0.1: expected at least 0 and below 1"),
             (&["--batch-size", "0"], "--batch-size 0"),
             (&["--metric", "mrr"], "--task link"),
             (&["--task", "link", "--metric", "accuracy"], "choose mrr"),

@@ -8,7 +8,7 @@
 
 A fault is a piece of source text that occurs once, and its replacement. It is seen if the tests are built and at least one fails. The
 source is restored after each fault, also after an interrupt. Run it before and after tests are changed or removed: a fault that was
-seen must still be seen. With two cores it takes about an hour.
+seen must still be seen. With two cores it takes an hour or more.
 """
 
 import argparse

@@ -41,7 +41,7 @@ pub fn show(
     }
     maps.sort_by_key(|map| users(map, found).is_empty());
     let measured = "Cross edges and balance by layer";
-    // Runs on one rank need neither partitions nor presamples, and nobody misses them.
+    // Runs on one rank need neither a partition nor a presample, so the page does not ask for them.
     let of_one = !found.runs.is_empty() && found.runs.iter().all(|run| run.option("parallelism") == Some("single"));
     if maps.is_empty() {
         if !of_one {
@@ -66,10 +66,10 @@ pub fn show(
             }
         }
     }
-    match presamples.is_empty() {
-        false => page.section("Cache", |page| cache(page, &presamples)),
-        true if of_one => {}
-        true => page.leave_out("Cache", format!("no presample counts the loads: {}", presample(dataset, found))),
+    if !presamples.is_empty() {
+        page.section("Cache", |page| cache(page, &presamples));
+    } else if !of_one {
+        page.leave_out("Cache", format!("no presample counts the loads: {}", presample(dataset, found)));
     }
     Ok(())
 }

@@ -232,6 +232,11 @@ fn a_second_writer_is_refused_at_once_and_a_killed_one_is_not_in_the_way() {
     let short = ["generate", "rmat", "--vertices", "100", "--edges", "300", "--out", "ds"];
     let line = fails(folder, &short, 1);
     assert_eq!(line, format!("error: ds: another gsplit is writing it (process {own}): wait for it, or stop it"));
+    // The number of a process that is there and does not write, as a container's or another host's would be.
+    let lock = folder.join(".ds.partial/lock");
+    let mark = fs::read_to_string(&lock).unwrap().replace(&own, "");
+    fs::write(&lock, format!("{mark}{}", std::process::id())).unwrap();
+    assert_eq!(fails(folder, &short, 1), "error: ds: another gsplit is writing it: wait for it, or stop it");
     first.kill().unwrap();
     first.wait().unwrap();
     ok(folder, &short);

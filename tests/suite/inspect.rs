@@ -1,10 +1,11 @@
-//! `gsplit inspect` from outside: known graphs, and the command line that made them.
+//! `gsplit inspect` from outside: known graphs, the command line that made them, damage.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{json, ok, root, shared};
+use crate::support::{community, fails, json, ok, root, shared};
 
 /// The figures of the graph at `input`, converted with `options`.
 fn figures(folder: &Path, input: &Path, options: &[&str]) -> Value {
@@ -80,4 +81,27 @@ fn the_command_line_makes_the_dataset_again() {
             String::from_utf8_lossy(&run.stderr)
         );
     }
+}
+
+#[test]
+fn damaged_edges_and_labels_are_an_error_or_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for (name, is_readable) in [("topology/indices.npy", false), ("nodes/label.npy", true)] {
+        let path = folder.join("ds").join(name);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        let end = bad.len();
+        bad[end - 400..].fill(0x7f);
+        fs::write(&path, &bad).unwrap();
+        assert!(fails(folder, &["inspect", "ds"], 1).contains(name));
+        // Unchecked it is no panic.
+        match is_readable {
+            true => drop(ok(folder, &["--no-check", "inspect", "ds"])),
+            false => assert!(fails(folder, &["--no-check", "inspect", "ds"], 1).contains(name)),
+        }
+        fs::write(&path, &good).unwrap();
+    }
+    ok(folder, &["inspect", "ds", "--full"]);
 }

@@ -1,4 +1,4 @@
-//! `gsplit run`: every step in one command.
+//! `gsplit run`: every step in one command. The tests are in one file because most of them run on the tables that it writes.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Options of reading: all that a user may give, and the part of them that each reader is handed.
+//! Options of reading: all that a user may give, and the part of them that each reader is handed. The file is long because each option
+//! has its type, its default and its parser here and nowhere else.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -102,6 +102,22 @@ fn assert_stopped_is_named(rank: usize) {
 }
 
 #[test]
+fn a_process_that_is_early_waits_for_the_first_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let args = format!("{TRAIN} --parallelism data --epochs 1 --threads 1 --timeout 60");
+    let port = free_port();
+    let early = start(folder, port, 1, 2, &args);
+    thread::sleep(Duration::from_millis(700));
+    let first = start(folder, port, 0, 2, &args);
+    for process in [first, early] {
+        let output = output(process);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn processes_that_cannot_train_together_all_end_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

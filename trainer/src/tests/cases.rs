@@ -1,9 +1,9 @@
 //! Cases of a test with several factors: a covering array, in which every pair of values of two factors occurs in some case.
 //!
 //! Input: the number of values of each factor, and a rule that says which combinations exist. Idea: nearly all faults depend on one
-//! factor or on two (Kuhn, Wallace and Gallo, "Software fault interactions and implications for software testing", IEEE TSE 30(6),
-//! 2004), and a greedy array of all pairs has few more cases than the product of its two largest factors, where the full product has
-//! thousands. The rest of each case is random. Cost: cases × tries × pairs of a case.
+//! factor or on two. (Kuhn, Wallace and Gallo, "Software fault interactions and implications for software testing", 2004.) A greedy
+//! array of all pairs has few more cases than the product of its two largest factors. The full product has thousands. The rest of each
+//! case is random. Cost: cases × tries × pairs of a case.
 //!
 //! `GSPLIT_SEED=n` makes other cases, `GSPLIT_CASES=n` adds n random ones, and `GSPLIT_CASES=all` is the full product.
 

@@ -159,8 +159,8 @@ fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_other_half_of_
     loss_and_gradients_are_equal(1);
 }
 
-/// Every other case of pairs of: every model, column of weights, parallelism, number of groups and ranks, cut, size of a mini-batch, place of ranks and
-/// graph, and activation checkpointing.
+/// Tries every other case of a covering array. Its factors are the model, the columns of weights, the parallelism, the number of groups
+/// and ranks, the cut, the size of the mini-batch, activation checkpointing, and the place of the ranks and of the graph.
 fn loss_and_gradients_are_equal(half: usize) {
     let fixture = dataset(11, 200, 6);
     let dataset = &fixture.dataset;

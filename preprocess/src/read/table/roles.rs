@@ -1,7 +1,8 @@
 //! Roles of the columns of a table of vertices: ids, labels, splits, features, and those that are left out.
 //!
 //! Names and options decide first ([`of`]); what is left open is decided by the values that a survey saw ([`Roles::decide`]),
-//! or asked. The columns of splits have a [file of their own](splits).
+//! or asked. The columns of splits have a [file of their own](splits). The rest is one file, because each role depends on which columns the
+//! others leave.
 
 use std::collections::HashMap;
 use std::path::Path;
