@@ -195,9 +195,9 @@ impl Board {
         }
     }
 
-    /// Whether the store answers, soon.
-    pub fn answers(&self) -> bool {
-        self.add("is failed".to_string(), 0).is_ok()
+    /// Whether a rank has told of a failure; `None` if the store does not answer soon.
+    pub fn is_failed(&self) -> Option<bool> {
+        self.add("is failed".to_string(), 0).ok().map(|told| told > 0)
     }
 
     /// The failure that this process has told of or been told.

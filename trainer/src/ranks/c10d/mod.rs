@@ -39,6 +39,8 @@ const PIECE: usize = 1 << 30;
 const HEAD: usize = 16;
 /// In place of no limit; Gloo takes none for its own.
 const LONG: Duration = Duration::from_secs(86_400 * 365);
+/// Time between two looks at the store of a rank that waits without a limit; rank 0 stays for longer once it has failed.
+const LOOK: Duration = Duration::from_millis(300);
 /// Collectives, by what they are told apart.
 const COLLECTIVES: [&str; 7] = [
     "barrier",
@@ -117,17 +119,24 @@ impl C10d {
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 
-    /// Ends the waits of the exchange under way where the store, in the process of rank 0, does not answer for as long as a rank may wait.
+    /// Ends the waits of the exchange under way once a rank has told of a failure, or once the store, in the process of rank 0, has not
+    /// answered for as long as a rank may wait.
     fn watch_store(&self, exchange: u64) {
         let mut answered = Instant::now();
         while self.exchanges.load(Ordering::Acquire) == exchange {
-            thread::park_timeout(Duration::from_secs(1));
-            if self.board.answers() {
-                answered = Instant::now();
-            } else if answered.elapsed() > self.timeout {
-                self.board.failed(0, "its process does not answer");
-                return self.waits.give_up();
-            }
+            thread::park_timeout(LOOK);
+            let reason = match self.board.is_failed() {
+                Some(false) => {
+                    answered = Instant::now();
+                    continue;
+                }
+                Some(true) => "it has left",
+                None if answered.elapsed() > self.timeout => "its process does not answer",
+                None => continue,
+            };
+            // The failure that was told first counts.
+            self.board.failed(0, reason);
+            return self.waits.give_up();
         }
     }
 

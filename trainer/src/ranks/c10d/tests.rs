@@ -225,6 +225,30 @@ fn all_who_wait_name_the_rank_that_does_not_come() {
 }
 
 #[test]
+fn a_rank_that_waits_without_a_limit_names_the_rank_that_stopped() {
+    let (started, num_told) = (Instant::now(), AtomicU64::new(0));
+    let told = on_ranks((3, 1), Duration::from_secs(2), |_, [comm, _]| match Messages::rank(&comm) {
+        2 => {
+            while num_told.load(Ordering::Relaxed) < 2 && started.elapsed() < PATIENCE / 4 {
+                thread::sleep(Duration::from_millis(10));
+            }
+            None
+        }
+        rank => {
+            Communicator::suspend_timeout(&comm, rank == 1);
+            let error = comm.barrier().unwrap_err().to_string();
+            Communicator::fail(&comm, &error);
+            num_told.fetch_add(1, Ordering::Relaxed);
+            Some(error)
+        }
+    });
+    assert!(started.elapsed() < PATIENCE / 4, "{told:?}");
+    for line in told.iter().flatten() {
+        assert!(line.contains("rank 0 waited 2 s in barrier for rank 2"), "{told:?}");
+    }
+}
+
+#[test]
 fn a_rank_that_stops_while_gloo_connects_is_named_by_all() {
     let (port, patience) = (free_port(), Duration::from_secs(3));
     let start = |rank| {
