@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{command, community, content, fails, json, ok};
+use crate::support::{command, community, content, fails, gsplit, json, ok};
 
 const SMALL: &str = "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256 --presample-epochs 2";
 
@@ -84,30 +84,6 @@ fn systems_train_the_same_model_with_their_own_loads() {
     assert_eq!(key, "tried/multilevel-presampled-k2-f5-5_b200_e2_s0");
 }
 
-#[test]
-fn what_cannot_be_compared_is_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 600);
-    for (more, words) in [
-        ("--systems dgl,quiver", "Quiver cannot run here"),
-        ("--cache 1GiB", "--cache is for --device cuda"),
-        ("--over seeds=1", "expected an option and its values, as ranks=1,2,4"),
-    ] {
-        let output = crate::support::gsplit(folder, &of_two(more));
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && errors.contains(words), "{more}: {errors}");
-    }
-    assert!(fails(folder, &["compare", "ds", "--ranks", "0"], 2).contains("--ranks 0"));
-    if json(folder, &["doctor"])["gpus"].as_array().unwrap().is_empty() {
-        let line = fails(folder, &of_two("--device cuda"), 1);
-        assert!(line.contains("--device cpu"), "{line}");
-    }
-    assert!(!folder.join("ds/tried").exists(), "nothing was made for what is refused");
-    let text = ok(folder, &of_two("--systems dgl --rounds 1"));
-    assert!(!text.contains("Quiver") && !folder.join("ds/tried").exists(), "{text}");
-}
-
 /// `line`, word by word, with the options of a small run.
 fn small(line: &str) -> Vec<&str> {
     line.split_whitespace().chain(SMALL.split(' ')).collect()
@@ -176,15 +152,10 @@ fn a_table_is_made_for_each_value_of_an_option() {
         };
         told["tables"].as_array().unwrap().iter().flat_map(rows).collect::<Vec<_>>()
     };
-    let lines = |line: &str| of_systems("dgl,gsplit", line);
-    let of = |found: &[(u32, f64)]| found.iter().map(|line| line.0).collect::<Vec<_>>();
-    let ranks = lines("ranks=1,3");
-    assert_eq!(of(&ranks), [1, 1, 3, 3]);
+    let ranks = of_systems("dgl,gsplit", "ranks=1,3");
+    assert_eq!(ranks.iter().map(|line| line.0).collect::<Vec<_>>(), [1, 1, 3, 3]);
     // One rank repeats nothing, and what is split does not with several.
     assert!(ranks[0].1 == ranks[1].1 && ranks[1].1 == ranks[3].1 && ranks[2].1 > ranks[0].1, "{ranks:?}");
-    // Groups repeat what they share; two of one rank are data parallelism.
-    let groups = lines("groups=1,2 --ranks 1");
-    assert!(groups[0].1 == ranks[0].1 && groups[2].1 == groups[3].1 && groups[2].1 > groups[0].1, "{groups:?}");
     // Smaller mini-batches share less.
     let sizes = of_systems("gsplit", "batch-size=64,512 --ranks 2");
     assert!(sizes[0].1 > sizes[1].1, "{sizes:?}");
@@ -210,11 +181,14 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         ("compare ds --svg ds/x.svg", "lies in"),
         ("compare ds --over ranks=0", "--over ranks=0: --ranks 0"),
         ("compare ds --over ranks=1 --svg x.svg", "--svg draws one table"),
+        ("compare ds --over seeds=1", "expected an option and its values, as ranks=1,2,4"),
+        ("compare ds --systems dgl,quiver", "Quiver cannot run here"),
+        ("compare ds --cache 1GiB", "--cache is for --device cuda"),
+        ("compare ds --ranks 0", "--ranks 0"),
     ] {
-        let words_given: Vec<&str> = line.split(' ').collect();
-        // Options that all have need not be given, those of a log must not be.
-        let line = fails(folder, &words_given, 2);
-        assert!(line.contains(words), "{line}");
+        let output = gsplit(folder, &line.split(' ').collect::<Vec<_>>());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && told.contains(words), "{line}: {told}");
     }
     assert!(fails(folder, &["compare", "."], 1).contains("not a gsplit dataset"));
     assert!(!folder.join("ds/tried").exists(), "nothing was made for what is refused");

@@ -1,11 +1,11 @@
-//! `gsplit convert` from outside: killed, refused, within its budget, and the same bytes every time.
+//! `gsplit convert` from outside: killed, refused, and within its budget.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use crate::support::{command, content, fails, json, ok};
 
@@ -54,33 +54,6 @@ fn npy(path: &Path, descr: &str, shape: &str, numbers: impl Iterator<Item = [u8;
     file.flush().unwrap();
 }
 
-fn start(folder: &Path, args: &[&str]) -> Child {
-    command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-/// Starts the conversion, and kills it as soon as a stage is finished.
-fn kill_after_a_stage(folder: &Path) {
-    let mut child = start(folder, &CONVERT);
-    while !folder.join(".ds.partial/journal.json").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-/// The files of the dataset `ds` after an undisturbed conversion, which is removed; and how long that took.
-fn undisturbed(folder: &Path) -> (BTreeMap<String, Vec<u8>>, Duration) {
-    let started = Instant::now();
-    ok(folder, &CONVERT);
-    let taken = started.elapsed();
-    ok(folder, &["verify", "ds"]);
-    let files = content(&folder.join("ds"));
-    assert!(files.contains_key("nodes/feat.arrow") && files.contains_key("nodes/original_id.npy"));
-    fs::remove_dir_all(folder.join("ds")).unwrap();
-    (files, taken)
-}
-
 /// Which of the files differ.
 fn differences(files: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let names = files.keys().chain(expected.keys());
@@ -90,62 +63,35 @@ fn differences(files: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Ve
 }
 
 #[test]
-fn a_conversion_killed_at_any_moment_is_taken_up_and_gives_the_same_bytes() {
+fn a_conversion_that_is_killed_is_taken_up_and_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     medium_input(folder);
-    let (expected, taken) = undisturbed(folder);
-    for moment in [1, 4, 6] {
-        let mut child = start(folder, &CONVERT);
-        std::thread::sleep(taken * (2 * moment + 1) / 16);
+    ok(folder, &CONVERT);
+    ok(folder, &["verify", "ds"]);
+    let expected = content(&folder.join("ds"));
+    assert!(expected.contains_key("nodes/feat.arrow") && expected.contains_key("nodes/original_id.npy"));
+    fs::remove_dir_all(folder.join("ds")).unwrap();
+    // Before a stage is finished, and after one: then the rest is what remains to do.
+    for is_finished in [false, true] {
+        let mut child = command(folder, &CONVERT).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let journal = folder.join(".ds.partial/journal.json");
+        let begun = if is_finished { journal } else { folder.join(".ds.partial") };
+        while !begun.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
-        if folder.join("ds").exists() {
-            ok(folder, &["verify", "ds"]);
-        }
+        let written =
+            |of: &str| fs::metadata(folder.join(of).join("topology/indices.npy")).unwrap().modified().unwrap();
+        let left = is_finished.then(|| written(".ds.partial/dataset"));
         ok(folder, &CONVERT);
+        assert!(left.is_none_or(|left| left == written("ds")), "the graph was built again");
         let wrong = differences(&content(&folder.join("ds")), &expected);
-        assert!(wrong.is_empty(), "killed at moment {moment} of 8: {wrong:?} differ");
-        assert!(!folder.join(".ds.partial").exists(), "killed at moment {moment} of 8");
+        assert!(wrong.is_empty(), "killed after a stage: {is_finished}: {wrong:?} differ");
+        assert!(!folder.join(".ds.partial").exists());
         fs::remove_dir_all(folder.join("ds")).unwrap();
-    }
-    // After a stage, the rest is what remains to do.
-    kill_after_a_stage(folder);
-    let indices = folder.join(".ds.partial/dataset/topology/indices.npy");
-    let written = fs::metadata(&indices).unwrap().modified().unwrap();
-    ok(folder, &CONVERT);
-    assert_eq!(fs::metadata(folder.join("ds/topology/indices.npy")).unwrap().modified().unwrap(), written);
-    assert_eq!(differences(&content(&folder.join("ds")), &expected), Vec::<String>::new());
-}
-
-#[test]
-fn another_input_or_other_options_do_not_go_on_with_what_was_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    medium_input(folder);
-    kill_after_a_stage(folder);
-    let other = [&CONVERT[..], &["--symmetrise"]].concat();
-    ok(folder, &other);
-    ok(folder, &["verify", "ds"]);
-    let left = content(&folder.join("ds"));
-    fs::remove_dir_all(folder.join("ds")).unwrap();
-    ok(folder, &other);
-    assert_eq!(differences(&content(&folder.join("ds")), &left), Vec::<String>::new());
-}
-
-#[test]
-fn threads_and_memory_do_not_change_a_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    medium_input(folder);
-    let (expected, _) = undisturbed(folder);
-    for threads in ["1", "3"] {
-        for memory in [&["--memory", LITTLE][..], &[]] {
-            ok(folder, &[&CONVERT[..], &["--threads", threads], memory].concat());
-            let wrong = differences(&content(&folder.join("ds")), &expected);
-            assert!(wrong.is_empty(), "{threads} threads, {memory:?}: {wrong:?} differ");
-            fs::remove_dir_all(folder.join("ds")).unwrap();
-        }
     }
 }
 
@@ -219,9 +165,6 @@ fn a_file_that_grows_too_large_is_one_line() {
         assert!(errors.contains("ulimit -f"), "{blocks}: {errors}");
         assert!(!folder.join("ds").exists());
     }
-    // What was finished is taken up once there is room.
-    ok(folder, &CONVERT);
-    ok(folder, &["verify", "ds"]);
 }
 
 #[test]

@@ -35,25 +35,13 @@ fn a_budget_that_is_too_small_names_one_that_does() {
     };
     let usual = json(folder, &train("--load-features mapped"));
     // As much as a process of the same size holds, and the rows, which are small.
-    for more in ["", "--load-features disk"] {
-        let budget = format!("{}MiB", number + 32);
-        let arguments = [&train(more)[..], &["--memory", &budget]].concat();
-        let run = json(folder, &arguments);
-        assert_eq!(losses(&run), losses(&usual));
-        let kept = run["summary"]["epochs"][0]["rows_kept"].as_u64().unwrap();
-        assert_eq!(kept > 0, !more.is_empty(), "{run:#}");
-    }
-    let output = gsplit(folder, &train("--load-features disk"));
+    let budget = format!("{}MiB", number + 32);
+    assert_eq!(losses(&json(folder, &[&train("")[..], &["--memory", &budget]].concat())), losses(&usual));
+    let output = gsplit(folder, &[&train("--load-features disk")[..], &["--memory", &budget]].concat());
     let [told, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(notes.contains("feature rows are read from disk: 1500 of 1500 stay in memory"), "{notes}");
     assert!(notes.contains("feature rows are read by "), "{notes}");
     assert!(told.contains("from disk   MB read        kept"), "{told}");
-    ok(folder, &train("--checkpoint run --eval-every 0"));
-    let infer = |more: &[&str], out: &str| {
-        ok(folder, &[&["infer", "ds", "--checkpoint", "run", "--predict", "logits", "--out", out], more].concat());
-        std::fs::read(folder.join(out)).unwrap()
-    };
-    assert_eq!(infer(&["--load-features", "disk"], "a.npy"), infer(&["--load-features", "mapped"], "b.npy"));
 }
 
 #[test]
@@ -122,10 +110,10 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
 fn partitions_keep_to_a_budget_or_name_one() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    ok(folder, &words("generate rmat --vertices 2000000 --edges 60000 --out ds"));
+    ok(folder, &words("generate rmat --vertices 1300000 --edges 60000 --out ds"));
     let partition = |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
     let line = fails(folder, &words(&partition("--memory 64MiB")), 2);
-    assert!(line.starts_with("error: --memory: to partition 2000000 vertices takes"), "{line}");
+    assert!(line.starts_with("error: --memory: to partition 1300000 vertices takes"), "{line}");
     let number = named(&line);
     let output = gsplit(folder, &words(&partition(&format!("--memory {}MiB", number + 8))));
     let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -138,16 +126,18 @@ fn partitions_keep_to_a_budget_or_name_one() {
 fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    ok(folder, &words("generate community --vertices 50000 --edges 2500000 --feature-dim 4 --out ds"));
+    ok(folder, &words("generate community --vertices 50000 --edges 1500000 --feature-dim 4 --out ds"));
     let trial = train("--trial 3 --eval-fanouts 3,3");
     let line = fails(folder, &[&trial[..], &["--memory", "64MiB"]].concat(), 2);
     let budget = format!("{}MiB", named(&line) + 8);
     let within = [&trial[..], &["--memory", &budget]].concat();
-    let [usual, read] = [&trial, &within].map(|words| json(folder, words)["summary"]["epochs"].clone());
+    let usual = json(folder, &trial)["summary"]["epochs"].clone();
+    let output = command(folder, &[&within[..], &["--json"]].concat()).env("GSPLIT_PROGRESS", "1").output().unwrap();
+    let read = serde_json::from_slice::<Value>(&output.stdout).unwrap()["summary"]["epochs"].clone();
     for (usual, read) in usual.as_array().unwrap().iter().zip(read.as_array().unwrap()) {
         assert_eq!([&usual["loss"], &usual["valid"]], [&read["loss"], &read["valid"]]);
     }
-    let notes = String::from_utf8(gsplit(folder, &within).stderr).unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
     assert!(notes.contains("edges are read from disk as they are drawn: the graph takes "), "{notes}");
     // Links are learnt from a copy of the graph in memory, which has to fit.
     let line = fails(folder, &[&trial[..4], &["--task", "link", "--memory", "64MiB"]].concat(), 2);

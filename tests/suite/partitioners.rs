@@ -142,19 +142,8 @@ fn a_terminated_metis_ends_as_interrupted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 20_000);
-    let run = [
-        "partition",
-        "ds",
-        "--partitioner",
-        "metis",
-        "--weights",
-        "unit",
-        "--parts",
-        "64",
-        "--tries",
-        "1000",
-        "--json",
-    ];
+    let run = "partition ds --partitioner metis --weights unit --parts 64 --tries 1000 --json";
+    let run: Vec<&str> = run.split(' ').collect();
     for delay_ms in [50, 275, 500] {
         let started = Instant::now();
         let mut child = command(folder, &run);

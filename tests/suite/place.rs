@@ -8,7 +8,7 @@ use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split};
 
-use crate::support::{community, content, fails, gsplit, json, ok};
+use crate::support::{community, fails, gsplit, json, ok};
 
 const FANOUTS: &str = "6,4";
 const BATCH: usize = 128;
@@ -79,22 +79,6 @@ fn bandwidths_give_alpha_and_times() {
             let cost_bytes = cost * made["config"]["row_bytes"].as_f64().unwrap();
             assert!((cost_bytes - host - peer / 4.0).abs() <= 1e-6, "{rule}");
         }
-    }
-}
-
-#[test]
-fn the_files_do_not_depend_on_threads() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    prepare(folder, 1500, "2");
-    for more in [&["--parallelism", "split"][..], &["--parallelism", "data"], &["--rule", "peer"]] {
-        let mut found = Vec::new();
-        for threads in ["1", "4"] {
-            let place = ["place", "ds", "--cache", "5KiB", "--key", "p", "--force", "--threads", threads];
-            ok(folder, &[&place[..], more].concat());
-            found.push(content(&folder.join("ds/placement/p")));
-        }
-        assert_eq!(found[0], found[1], "{more:?}");
     }
 }
 

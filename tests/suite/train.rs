@@ -146,14 +146,15 @@ fn engines_of_dense_products_differ_in_rounding_alone() {
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
     let train = |args: &[&str]| losses(&json(folder, &[&["train", "ds", "--config", "run.toml"], args].concat()));
-    for dtype in ["f32", "bf16"] {
+    let of_types = ["f32", "bf16"].map(|dtype| {
         let [gemm, torch] = ["gemm", "torch"].map(|engine| train(&["--dtype", dtype, "--products", engine]));
         let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-3 * a.abs();
         assert!(gemm.iter().zip(&torch).all(near), "{dtype}: {gemm:?} {torch:?}");
         // Sums of so few products of rounded factors are exact in f32.
         assert_eq!(gemm == torch, dtype == "bf16");
-    }
-    assert_ne!(train(&["--dtype", "bf16"]), train(&[]));
+        gemm
+    });
+    assert_ne!(of_types[0], of_types[1]);
     let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "own"], 2);
     assert!(told.contains("--products own needs --dtype bf16"), "{told}");
     let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "gemm", "--device", "cuda"], 2);
@@ -175,17 +176,10 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    let torchrun = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500";
     let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
     for (variables, words, code, told) in [
         (srun, "", 2, "--rendezvous is missing: srun does not say where rank 0 is"),
         ("RANK=0 WORLD_SIZE=2", "--device cuda", 2, "set LOCAL_RANK"),
-        (
-            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0",
-            "--device cuda",
-            2,
-            "--rendezvous is missing",
-        ),
         ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
     ] {
         let args: Vec<&str> = ["train", "ds"].into_iter().chain(words.split_whitespace()).collect();
@@ -199,11 +193,6 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
     let alone = ["train", "ds", "--parallelism", "single", "--epochs", "1", "--hidden", "8", "--json"];
     let output = command(folder, &alone).envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
     assert!(output.status.success());
-    let no_gpu = json(folder, &["doctor"])["gpus"].as_array().unwrap().is_empty();
-    if no_gpu {
-        let line = launched(folder, torchrun, &["train", "ds", "--device", "cuda"], 1);
-        assert!(line.starts_with("error: ") && line.contains("--device cpu"), "{line}");
-    }
 }
 
 #[test]
@@ -220,19 +209,11 @@ fn placements_of_feature_rows_are_for_gpus() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    for placement in ["host", "replicated", "partitioned", "peer", "some-key"] {
-        let printed = ok(folder, &["train", "--placement", placement, "--print-config"]);
-        assert!(printed.contains(&format!("placement = \"{placement}\"")), "{printed}");
-        fs::write(folder.join("run.toml"), format!("parallelism = 'single'\n[run]\nplacement = '{placement}'\n"))
-            .unwrap();
-        if placement != "host" {
-            let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
-            assert!(
-                told.contains("run.toml:3: --placement: on --device cpu") && told.contains("--cache SIZE"),
-                "{told}"
-            );
-        }
-    }
+    let printed = ok(folder, &["train", "--placement", "some-key", "--print-config"]);
+    assert!(printed.contains("placement = \"some-key\""), "{printed}");
+    fs::write(folder.join("run.toml"), "parallelism = 'single'\n[run]\nplacement = 'peer'\n").unwrap();
+    let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+    assert!(told.contains("run.toml:3: --placement: on --device cpu") && told.contains("--cache SIZE"), "{told}");
     fs::write(folder.join("run.toml"), "[run]\nplacement = '../up'\n").unwrap();
     let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
     assert!(told.contains("run.toml:2: ") && told.contains("replicated, partitioned, peer, or the key"), "{told}");
@@ -247,8 +228,6 @@ fn a_preset_fills_in_what_is_left_open() {
         ok(folder, &words)
     };
     let intel = ["parallelism = \"split\"", "split_layers = 1", "partition = \"multilevel-degree-k2\""];
-    let text = printed("--preset intel --ranks 2");
-    assert!(intel.iter().all(|line| text.contains(line)) && !text.contains("placement"), "{text}");
     let text = printed("--preset intel --ranks 2 --device cuda");
     assert!(intel.iter().all(|line| text.contains(line)) && text.contains("placement = \"partitioned\""), "{text}");
     let text = printed("--preset intel --ranks 2 --split-layers 2 --partition mine");
@@ -256,7 +235,6 @@ fn a_preset_fills_in_what_is_left_open() {
     fs::write(folder.join("run.toml"), "split_layers = 0\n[run]\npreset = 'gsplit-edge'\n").unwrap();
     let text = printed("--config run.toml");
     assert!(text.contains("split_layers = 0") && text.contains("partition = \"multilevel-degree-k4\""), "{text}");
-    assert!(printed("--preset dgl").contains("parallelism = \"data\""));
     let text = printed("--preset p3 --hidden 16");
     let p3 =
         ["parallelism = \"push-pull\"", "fanouts = \"25,10\"", "hidden = 16", "batch_size = 1000", "staleness = 3"];
@@ -292,11 +270,6 @@ fn a_preset_fills_in_what_is_left_open() {
         ["place", "ds", "--parallelism", "data", "--rule", "song-jiang", "--cache", "20%", "--key", "song-jiang"];
     ok(folder, &place);
     let common = ["--hidden", "16", "--batch-size", "64", "--epochs", "2"];
-    let told = ok(folder, &[&song_jiang[..], &common].concat());
-    assert!(
-        told.contains("placement song-jiang: ") && told.contains("of the rows loaded would have been in"),
-        "{told}"
-    );
     let run = json(folder, &[&song_jiang[..], &common].concat());
     let (epochs, cache) = (&run["summary"]["epochs"], &run["summary"]["cache"]);
     assert_eq!((&epochs[0]["draw_factor"], &epochs[1]["draw_factor"]), (&1.0.into(), &2.0.into()));

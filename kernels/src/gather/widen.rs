@@ -6,6 +6,14 @@ use half::{bf16, f16};
 pub trait Widen: bytemuck::Pod + Send + Sync {
     /// The same number as `f32`.
     fn widen(self) -> f32;
+
+    /// Writes `row` to `dst`, which has as many places.
+    #[inline(always)]
+    fn widen_row(row: &[Self], dst: &mut [f32]) {
+        for (place, &value) in dst.iter_mut().zip(row) {
+            *place = value.widen();
+        }
+    }
 }
 
 /// A stored feature row, wherever it lies.
@@ -40,9 +48,7 @@ impl<T: Widen> StoredRow for &[T] {
     #[inline(always)]
     fn write_to(self, dst: &mut [f32]) {
         assert_eq!(self.len(), dst.len(), "a row of as many values as there are places");
-        for (place, &value) in dst.iter_mut().zip(self) {
-            *place = value.widen();
-        }
+        T::widen_row(self, dst);
     }
 
     #[inline(always)]
@@ -95,6 +101,11 @@ impl Widen for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    fn widen_row(row: &[Self], dst: &mut [f32]) {
+        dst.copy_from_slice(row);
     }
 }
 
