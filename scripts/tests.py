@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,6 +26,8 @@ FIRST = ("gsplit_trainer", "tests::fake::tensors_without_room_are_errors")
 # Some tests wait, for a time-out or for a process: one more of them runs than there are cores. Threads of OpenMP that have nothing to
 # do sleep, as in `gsplit train`.
 SETTINGS = {"RUST_TEST_THREADS": str((os.cpu_count() or 1) + 1), "OMP_WAIT_POLICY": "passive"}
+# These tests wait for time-outs, and run beside the others of their program.
+WAITING = ("gsplit_trainer", "ranks::c10d")
 ALL = {"GSPLIT_WATCH": "1", "GSPLIT_MUTATIONS": "500", "GSPLIT_CASES": "1000"}
 
 
@@ -41,18 +44,37 @@ def built():
     return [(each["target"]["name"], each["executable"], Path(each["manifest_path"]).parent) for each in programs]
 
 
-def run(executable, folder, words):
-    """Runs a test program, and shows what it prints. Returns whether it passed, and [(seconds, test)]."""
+def start(executable, folder, words, stdout):
+    """Starts a test program."""
     # Only with unstable options do test programs print the time of a test.
     environment = {"LIBTORCH": str(ROOT / "libtorch"), **SETTINGS, **os.environ, "RUSTC_BOOTSTRAP": "1"}
     command = [executable, "-Z", "unstable-options", "--report-time", *words]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=stdout, text=True, errors="replace")
+
+
+def shown(lines):
+    """Prints the lines of a test program. Returns [(seconds, test)]."""
     times = []
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, errors="replace") as tests:
-        for line in tests.stdout:
-            print(line, end="", flush=True)
-            if found := re.match(r"test (.+?) (?:- should panic )?\.\.\. .*<([0-9.]+)s>", line):
-                times.append((float(found[2]), found[1]))
-    return tests.returncode == 0, times
+    for line in lines:
+        print(line, end="", flush=True)
+        if found := re.match(r"test (.+?) (?:- should panic )?\.\.\. .*<([0-9.]+)s>", line):
+            times.append((float(found[2]), found[1]))
+    return times
+
+
+def run(name, executable, folder, words):
+    """Runs a test program, and shows what it prints. Returns whether it passed, and [(seconds, test)]."""
+    if name != WAITING[0]:
+        with start(executable, folder, words, subprocess.PIPE) as tests:
+            times = shown(tests.stdout)
+        return tests.returncode == 0, times
+    with tempfile.TemporaryFile("w+", errors="replace") as printed:
+        beside = start(executable, folder, [WAITING[1], *words], printed)
+        with start(executable, folder, ["--skip", WAITING[1], *words], subprocess.PIPE) as tests:
+            times = shown(tests.stdout)
+        beside.wait()
+        printed.seek(0)
+        return tests.returncode == beside.returncode == 0, times + shown(printed)
 
 
 def main():
@@ -73,7 +95,7 @@ def main():
     for name, executable, folder in programs:
         print(f"\ntests: {name}", flush=True)
         begun = time.monotonic()
-        passed, times = run(executable, folder, words)
+        passed, times = run(name, executable, folder, words)
         rows.append((time.monotonic() - begun, len(times), name))
         all_times += [(seconds, f"{name}: {test}") for seconds, test in times]
         failed += [] if passed else [name]

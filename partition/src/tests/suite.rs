@@ -197,7 +197,7 @@ fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
         let dataset = graph.dataset();
         let presample = graph.presample(&dataset);
         let n = dataset.num_vertices() as u32;
-        for parts in [1, 2, 3, 4, 7, 10].into_iter().filter(|&parts| parts <= n) {
+        for parts in [1, 2, 4, 7].into_iter().filter(|&parts| parts <= n) {
             for options in choices_for(parts) {
                 let made = check_made(&graph, &dataset, &presample, &options);
                 if parts == 2 {
@@ -210,7 +210,7 @@ fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
 
 #[test]
 fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
-    for seed in 0..60 {
+    for seed in 0..40 {
         let graph = random_graph(seed);
         let dataset = graph.dataset();
         let presample = graph.presample(&dataset);

@@ -279,9 +279,9 @@ fn oracle_edges_wait_on_disk_and_hubs_do_not_fit() {
     for options in all_options() {
         for values in [false, true] {
             for (ids, spread) in [(Ids::Dense(None), 1), (Ids::Sparse, 7)] {
-                let edges = random_edges(5, 30_000, 3000, spread);
+                let edges = random_edges(5, 12_000, 1200, spread);
                 let listed = EdgesInMemory { edges, values, strings: false, per_piece: 700, first: Some((spread, 0)) };
-                compare(&listed, ids, options, Some(10_000), "spilled");
+                compare(&listed, ids, options, Some(6_000), "spilled");
             }
         }
     }

@@ -75,7 +75,8 @@ fn losses_and_gradients_of_numbers_and_weighted_classes_are_equal_for_every_para
 
 #[test]
 fn runs_on_processes_shards_and_gpus_learn_and_score_the_same() {
-    for (i, (fixture, task)) in tasks().into_iter().enumerate() {
+    // One task for each kind of labels: losses of the others are compared above.
+    for (i, (fixture, task)) in tasks().into_iter().step_by(2).enumerate() {
         let key = store_partition(&fixture.dataset, Cut::Random, 2);
         let groups = 1 + i % 2;
         let config = changed(&config(ModelKind::Sage, Parallelism::Split, 2 * groups), |config| {

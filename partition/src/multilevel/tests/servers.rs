@@ -82,7 +82,7 @@ fn oracle_promises_are_kept_on_servers_with_all_weights() {
 
 /// Each graph with `ways` of three weights and qualities, and one of every `step` numbers of parts and servers.
 fn promises_are_kept_on_servers(ways: usize, step: usize) {
-    let shapes = large_shapes().into_iter().chain(graphs()).chain((0..40).map(random_graph));
+    let shapes = large_shapes().into_iter().chain(graphs()).chain((0..20).map(random_graph));
     for (i, graph) in shapes.enumerate() {
         let dataset = graph.dataset();
         let presample = graph.presample(&dataset);

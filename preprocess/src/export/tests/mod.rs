@@ -218,7 +218,7 @@ const ALL: [ExportFormat; 5] =
 #[test]
 fn differential_one_and_many_threads() {
     for kind in [Kind::Single, Kind::Multi] {
-        let example = example(kind, 3000, 300_000, 4);
+        let example = example(kind, 3000, 150_000, 4);
         for format in ALL {
             let run = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// From one sign of life to the next, while ranks meet.
 const SIGN: Duration = Duration::from_millis(500);
 /// Without a sign of life for so long a rank that meets others has died or hangs.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 10 });
 
 /// One process of a run that has met the others.
 pub struct Meeting {
