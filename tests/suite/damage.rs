@@ -219,30 +219,6 @@ fn killing_a_stage_at_any_moment_leaves_the_state_before_or_after() {
     assert_ne!(fs::read(folder.join("ds/dataset.json")).unwrap(), first);
 }
 
-#[test]
-fn a_second_writer_is_refused_at_once_and_a_killed_one_is_not_in_the_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let long = ["generate", "rmat", "--vertices", "2000000", "--edges", "30000000", "--out", "ds"];
-    let mut first = command(folder, &long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let own = first.id().to_string();
-    while !fs::read_to_string(folder.join(".ds.partial/lock")).unwrap_or_default().ends_with(&format!("\n{own}")) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let short = ["generate", "rmat", "--vertices", "100", "--edges", "300", "--out", "ds"];
-    let line = fails(folder, &short, 1);
-    assert_eq!(line, format!("error: ds: another gsplit is writing it (process {own}): wait for it, or stop it"));
-    // The number of a process that is there and does not write, as a container's or another host's would be.
-    let lock = folder.join(".ds.partial/lock");
-    let mark = fs::read_to_string(&lock).unwrap().replace(&own, "");
-    fs::write(&lock, format!("{mark}{}", std::process::id())).unwrap();
-    assert_eq!(fails(folder, &short, 1), "error: ds: another gsplit is writing it: wait for it, or stop it");
-    first.kill().unwrap();
-    first.wait().unwrap();
-    ok(folder, &short);
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
-}
-
 /// Whether the process has set its handler for SIGINT; true too when it is gone, so that nobody waits for it.
 fn catches_interrupts(process: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { return true };

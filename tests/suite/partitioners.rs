@@ -91,53 +91,6 @@ fn partitions_of_other_partitioners_are_read() {
 }
 
 #[test]
-fn options_of_one_partitioner_are_refused_for_another() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 300);
-    for (args, words) in [
-        (&["--parts", "4", "--partitioner", "range", "--tries", "2"][..], "--tries 2: --partitioner range"),
-        (&["--parts", "4", "--partitioner", "hash", "--balance", "edges"], "--balance: --partitioner hash"),
-        (&["--import", "x", "--by-original-id", "--parts", "70000"], "--parts 70000"),
-    ] {
-        let line = fails(folder, &[&["partition", "ds"], args].concat(), 2);
-        assert!(line.contains(words), "{line}");
-    }
-    // Those that clap knows of: no number of parts, and an import beside what would make another.
-    for args in [
-        &[][..],
-        &["--parts", "4", "--by-original-id"],
-        &["--import", "x", "--weights", "unit"],
-        &["--import", "x", "--partitioner", "metis"],
-        &["--import", "x", "--seed", "1"],
-    ] {
-        fails(folder, &[&["partition", "ds"], args].concat(), 2);
-    }
-}
-
-#[test]
-fn keys_and_reuse_know_the_new_options() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 300);
-    let metis = ["--parts", "3", "--partitioner", "metis", "--weights", "unit"];
-    for (more, key) in [
-        (&[][..], "metis-unit-k3"),
-        (&["--tries", "3"], "metis_t3-unit-k3"),
-        (&["--balance", "vertices,edges,targets"], "metis-unit-vertices-edges-targets-k3"),
-    ] {
-        let all = [&metis[..], more].concat();
-        let made = partition(folder, &all);
-        assert_eq!((&made["key"], &made["reused"]), (&key.into(), &false.into()));
-        assert_eq!(partition(folder, &all)["reused"], true);
-        // The other options' map is not taken for this one.
-        if !more.is_empty() {
-            fails(folder, &[&["partition", "ds", "--key", "metis-unit-k3"], &all[..]].concat(), 1);
-        }
-    }
-}
-
-#[test]
 fn a_terminated_metis_ends_as_interrupted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -98,21 +98,6 @@ fn processes_train_as_threads_and_as_one_rank_do() {
 }
 
 #[test]
-fn two_runs_at_once_do_not_disturb_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 900);
-    let runs = [1, 2].map(|seed| format!("{TRAIN} --parallelism data --epochs 3 --seed {seed} --json"));
-    let started = runs.clone().map(|run| start_in(&[folder; 2], &format!("{run} --threads 1")));
-    for (run, processes) in runs.iter().zip(started) {
-        let found: Vec<Output> = processes.into_iter().map(output).collect();
-        let threads = json(folder, &words(&run.replace("--json", "--threads 2 --ranks 2")));
-        assert_eq!(losses(&printed(&found[0])), losses(&threads));
-        assert!(found[1].status.success(), "{found:?}");
-    }
-}
-
-#[test]
 fn processes_go_on_after_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -67,29 +65,6 @@ fn a_file_says_what_flags_say_and_flags_win() {
     let sgd = ["train", "--config", "printed.toml", "--optimizer", "sgd", "--epochs", "9", "--print-config"];
     let sgd = ok(folder, &sgd);
     assert!(sgd.contains("# momentum = 0.9") && sgd.contains("# decay_epochs = 9") && !sgd.contains("beta1"), "{sgd}");
-}
-
-#[test]
-fn two_runs_into_one_checkpoint_folder_do_not_mix() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 1500);
-    fs::write(folder.join("run.toml"), SMALL).unwrap();
-    let endless = ["train", "ds", "--config", "run.toml", "--checkpoint", "run", "--epochs", "100000"];
-    let mut first = command(folder, &endless).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !Path::new(&folder.join("run/epoch-00001")).exists() {
-        assert!(first.try_wait().unwrap().is_none(), "the run ended before another could be tried");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    for more in [&["--resume"][..], &[]] {
-        let told = fails(folder, &[&endless[..], more].concat(), 1);
-        assert!(told.contains(&format!("another gsplit is writing it (process {})", first.id())), "{told}");
-    }
-    first.kill().unwrap();
-    first.wait().unwrap();
-    // The lock went with its process.
-    let told = fails(folder, &endless, 2);
-    assert!(told.contains("pass --resume"), "{told}");
 }
 
 #[test]
