@@ -1,4 +1,5 @@
-//! `gsplit evaluate` from outside: the theorem on fresh mini-batches, columns side by side, the picture, bad input.
+//! `gsplit evaluate` from outside: the theorem on fresh mini-batches (GSplit, section 4: the expected number of cross edges is the
+//! weighted cut divided by the number of pre-sampled mini-batches), columns side by side, the picture, bad input.
 
 use std::fs;
 use std::path::Path;

@@ -48,7 +48,6 @@ mod shard;
 mod support;
 #[cfg(feature = "train")]
 mod tables;
-mod theorem;
 #[cfg(feature = "train")]
 mod train;
 mod trust;

@@ -16,7 +16,7 @@ fn prepare(folder: &Path) {
 const TRAIN: &str = "train ds --layers 2 --fanouts 5,5 --hidden 32 --batch-size 256 --lr 0.01 --dropout 0.2";
 
 /// The words of [`TRAIN`] and `more`.
-fn train<'a>(more: &'a str) -> Vec<&'a str> {
+fn train(more: &str) -> Vec<&str> {
     TRAIN.split(' ').chain(more.split(' ')).collect()
 }
 
@@ -117,33 +117,6 @@ fn real_graph_amazon_computers_reaches_its_accuracy() {
     let test = last_epoch(&run)["test"].as_f64().unwrap();
     assert!((0.87..0.93).contains(&test), "test accuracy {test}");
     ok(folder, &["verify", "ds"]);
-}
-
-#[test]
-fn a_trained_model_predicts_for_every_vertex() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 1500);
-    let run = json(folder, &train("--parallelism single --epochs 1 --checkpoint run"));
-    let (last, metric) = (last_epoch(&run), &run["summary"]["metric"]);
-    let infer = ["infer", "ds", "--checkpoint", "run"];
-    let mut files = Vec::new();
-    for threads in ["1", "4"] {
-        let out = ["--out", "p.parquet", "--embeddings", "e.npy", "--force", "--threads", threads];
-        let found = json(folder, &[&infer[..], &out].concat());
-        assert_eq!(&found["summary"]["metric"], metric);
-        let scores = found["summary"]["scores"].as_array().unwrap();
-        assert_eq!([&scores[1][1], &scores[2][1]], [&last["valid"], &last["test"]], "{found}");
-        files.push(["p.parquet", "e.npy", "e.ids.npy"].map(|name| fs::read(folder.join(name)).unwrap()));
-    }
-    assert!(files.windows(2).all(|pair| pair[0] == pair[1]), "the bytes depend on the threads");
-    let tight = [&infer[..], &["--split", "test", "--out", "t.npy", "--memory", "64MiB", "--scratch", "."]].concat();
-    assert!(ok(folder, &tight).contains("test"));
-    let mut left: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    left.sort();
-    let expected = "ds e.ids.npy e.npy p.parquet run t.ids.npy t.npy";
-    assert_eq!(left.join(" "), expected);
 }
 
 #[test]

@@ -99,16 +99,3 @@ fn processes_with_fake_gpus_train_on_their_shards() {
     let cases = [(2, 2, "--model gcn --norm batch"), (2, 2, "--preset intel --placement host"), (4, 2, "--model gat")];
     train_on_shards(folder, train, &cases, &as_torchrun);
 }
-
-#[test]
-fn processes_that_see_their_own_columns_alone_train_as_on_the_whole_dataset() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 900);
-    let train = format!("{TRAIN} --epochs 2 --threads 1 --json --parallelism push-pull --eval-every 0");
-    let whole = printed(&outputs_in(&[folder; 2], &train)[0]);
-    let homes = homes(folder, (2, 2), "--columns");
-    let outputs = without_the_whole(folder, || outputs_in(&paths(&homes), &train));
-    assert_eq!(losses(&printed(&outputs[0])), losses(&whole));
-    assert!(outputs[1].status.success(), "{outputs:?}");
-}

@@ -129,37 +129,6 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
 }
 
 #[test]
-fn predictions_of_a_gpu_are_those_of_the_host() {
-    let fixture = dataset(72, 400, 6);
-    for kind in [ModelKind::Sage, ModelKind::Gatv2] {
-        let (checkpoint, summary) = trained(&fixture, kind);
-        let last = summary.best.as_ref().unwrap();
-        let to = |name: &str| Some(fixture.folder.path().join(name));
-        let with = |order: Option<u32>, name: &str| InferConfig {
-            checkpoint: checkpoint.clone(),
-            predict: Some(Predict::Logits),
-            out: to(&format!("{name}.npy")),
-            embeddings: to(&format!("{name}-hidden.npy")),
-            force: true,
-            places: order.and_then(emulated),
-            ..InferConfig::default()
-        };
-        let read = |name: &str| {
-            ["", "-hidden"].map(|part| {
-                let file = ColumnFile::open(fixture.folder.path().join(format!("{name}{part}.npy"))).unwrap();
-                file.as_slice::<f32>().unwrap().to_vec()
-            })
-        };
-        run(&fixture, &with(None, "host"), 1 << 30).unwrap();
-        let found = run(&fixture, &with(Some(1), "gpu"), 1 << 30).unwrap();
-        assert_close(&read("gpu"), &read("host"), 2e-5, &format!("{kind:?}"));
-        let valid = found.scores[1].1.unwrap();
-        assert!((valid - last.valid.unwrap()).abs() <= 0.02, "{valid} and {:?}", last.valid);
-        std::fs::remove_dir_all(checkpoint).unwrap();
-    }
-}
-
-#[test]
 fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let fixture = dataset(73, 300, 20);
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
