@@ -5,6 +5,7 @@
     scripts/tests.py --all     every test in every combination (`make test-all`)
 
 The test programs run one after the other, each in the folder of its crate as under `cargo test`, and all of them whether or not one fails.
+Tests that mostly wait run beside the others of their program.
 """
 
 import argparse
