@@ -248,6 +248,9 @@ void fake_cuda_copied() {
     state.counts["by_torch"]++;
 }
 
+// The calling thread does from now on what a kernel of torch's would, or no longer does.
+void fake_cuda_compute(bool begins) { computes = begins; }
+
 // What torch keeps between its tensors goes back to all devices.
 void fake_cuda_empty() {
     std::lock_guard<std::recursive_mutex> lock(state.lock);

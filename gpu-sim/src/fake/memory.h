@@ -50,15 +50,27 @@ inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, si
     Device &device = *context.device;
     const u64 taken = (bytes + 511) / 512 * 512;
     u64 &kept = is_torchs ? device.torch_kept : device.kept;
-    if (taken > kept) {
+    // What the host knows to be free, and what this very stream has freed.
+    const u64 seen = is_torchs ? kept : kept - unseen(device);
+    u64 own = 0;
+    for (const auto &freed : stream->unseen) own += is_torchs ? 0 : freed.second;
+    if (taken > seen + own) {
         if (is_torchs && device.free() < taken) kept = 0;
         if (device.free() < taken) return OUT_OF_MEMORY;
     } else {
         kept -= taken;
+        for (u64 rest = taken - std::min(taken, seen); rest > 0;) {
+            const auto oldest = stream->unseen.begin();
+            const u64 part = std::min(rest, oldest->second);
+            rest -= part;
+            if ((oldest->second -= part) == 0) stream->unseen.erase(oldest);
+        }
     }
     void *start = emulate_alloc((bytes + 15) / 16 * 16);
     if (!start) return OUT_OF_MEMORY;
     device.used += taken;
+    u64 &most = state.counts["most"];
+    most = std::max(most, device.used + device.kept + device.torch_kept);
     Part part(new Memory{Memory::DEVICE, (u64)start, (bytes + 15) / 16 * 16, &context});
     part->exists = false;
     part->is_torchs = is_torchs;
@@ -102,7 +114,7 @@ inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
         const u64 taken = (part->bytes + 511) / 512 * 512;
         device.used -= taken;
         (part->is_torchs ? device.torch_kept : device.kept) += taken;
-        if (!part->is_torchs) on.lock()->unseen += taken;
+        if (!part->is_torchs) on.lock()->unseen[on.lock()->done + 1] += taken;
         state.remembered.push_back(part);
         forget(REMEMBERED);
         return true;

@@ -74,14 +74,21 @@ inline void launch(const std::shared_ptr<Stream> &stream, Operation operation) {
     hurry();
 }
 
-// What the pool keeps beyond its threshold goes back to the device, but for what the host does not know to be free.
-inline void trim(Device &device, u64 keep) {
-    u64 unseen = 0;
+// Bytes of the pool of `device` that a stream has freed without the host's knowledge.
+inline u64 unseen(const Device &device) {
+    u64 bytes = 0;
     for (const Context &context : state.contexts) {
         if (context.device != &device) continue;
-        for (const auto &stream : context.streams) unseen += stream->unseen;
+        for (const auto &stream : context.streams) {
+            for (const auto &freed : stream->unseen) bytes += freed.second;
+        }
     }
-    keep = std::max(keep, unseen);
+    return bytes;
+}
+
+// What the pool keeps beyond its threshold goes back to the device, but for what the host does not know to be free.
+inline void trim(Device &device, u64 keep) {
+    keep = std::max(keep, unseen(device));
     if (device.kept > keep) device.kept = keep;
 }
 
@@ -98,7 +105,10 @@ inline Code wait(const std::vector<Point> &points) {
             state.lock.lock();
         }
     }
-    for (const Point &point : points) point.stream->unseen = 0;
+    for (const Point &point : points) {
+        auto &unseen = point.stream->unseen;
+        if (!computes) unseen.erase(unseen.begin(), unseen.upper_bound(point.at));
+    }
     const Context &context = *points.front().stream->context;
     trim(*context.device, context.device->threshold);
     return context.failed;

@@ -18,7 +18,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Registry.h>
-#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
 #include <dlfcn.h>
@@ -246,12 +245,19 @@ void store(const Tensor& tensor, const Tensor& values) {
   CALL(cuMemcpyHtoDAsync_v2, address(tensor), host.data_ptr(), host.storage().nbytes(), nullptr);
 }
 
-// Whether a kernel runs, which the host does here: what it copies it would not.
-thread_local bool in_kernel = false;
+// While a kernel runs, which the host does here: what it copies and waits for it would not.
+struct Kernel {
+  static thread_local int running;
+  Kernel() { if (running++ == 0) driver<void (*)(bool)>("fake_cuda_compute")(true); }
+  ~Kernel() { if (--running == 0) driver<void (*)(bool)>("fake_cuda_compute")(false); }
+};
+thread_local int Kernel::running = 0;
 
 Tensor& copy(Tensor& self, const Tensor& source, bool) {
   if (self.numel() == 0) return self;
-  if (self.is_cuda() != source.is_cuda() && !in_kernel) driver<void (*)()>("fake_cuda_copied")();
+  if (self.is_cuda() != source.is_cuda() && !Kernel::running) driver<void (*)()>("fake_cuda_copied")();
+  std::optional<Kernel> kernel;
+  if (self.is_cuda() == source.is_cuda()) kernel.emplace();
   const Tensor values = on_host(source);
   if (self.is_cuda()) store(self, values.expand(self.sizes()));
   else self.copy_(values);
@@ -312,6 +318,7 @@ Tensor mm_dtype(const Tensor& a, const Tensor& b, at::ScalarType dtype) {
           dtype == at::kFloat,
       "mm.dtype: from ", a.scalar_type(), " and ", b.scalar_type(), " to ", dtype);
   TORCH_CHECK(a.is_cuda() && a.device() == b.device(), "mm.dtype: tensors of several devices");
+  const Kernel kernel;
   const Tensor product = on_host(a).to(dtype).mm(on_host(b).to(dtype));
   return product.to(a.device());
 }
@@ -340,8 +347,8 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_devices(op, *stack);
   // A number that is asked for is copied.
-  in_kernel = op.schema().name() != "aten::_local_scalar_dense";
-  const auto over = c10::make_scope_exit([] { in_kernel = false; });
+  std::optional<Kernel> kernel;
+  if (op.schema().name() != "aten::_local_scalar_dense") kernel.emplace();
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 

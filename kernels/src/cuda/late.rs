@@ -63,7 +63,8 @@ impl InSlot {
         while !self.event.is_over()? {
             thread::yield_now();
         }
-        Ok(())
+        // A look alone does not tell the driver's pool what the stream has freed, and the pool would grow by a mini-batch at each step.
+        self.event.wait()
     }
 }
 

@@ -4,14 +4,16 @@
 use std::process::Command;
 
 use gsplit_gpu_sim::{give_fake_gpus, happened};
+use gsplit_store::NoProgress;
 use tch::{Kind, Tensor};
 
+use super::fixture::{build, changed, config, emulated};
 use super::waits::{one_step, three_layers};
-use crate::Error;
 use crate::config::{ModelKind, Parallelism};
 use crate::model::Model;
 use crate::operator::{Place, from_rows, to_rows};
 use crate::optimizer::Optimizer;
+use crate::{Error, RunOptions, train};
 
 /// Tests that between them call what training calls of torch and the driver; no whole trainings.
 const REPRESENTATIVES: [&str; 9] = [
@@ -135,4 +137,23 @@ fn no_step_copies_from_memory_that_is_not_pinned() {
             assert!(seen.iter().flatten().all(|[before, after]| before == after), "{parallelism}: {seen:?}");
         }
     }
+}
+
+/// Memory that one stream frees is another's once the host has waited for it. With mini-batches made ahead on a stream of their own, a
+/// GPU's memory grew by the rows of one at every step, until it was full.
+#[test]
+fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
+    if !alone("mini_batches_made_ahead_take_the_memory_of_earlier_ones", &[("GSPLIT_TEST_GPU", "1")]) {
+        return;
+    }
+    let fixture = build(97, 3000, 6, 128, false);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.batch_size, config.epochs, config.eval_every) = (100, 1, 0);
+    });
+    let [alone, ahead] = [0, 1].map(|prefetch| {
+        let options = RunOptions { places: emulated(0), prefetch, ..RunOptions::default() };
+        train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+        happened("most")
+    });
+    assert!(alone < ahead && ahead < 3 * alone, "{alone} bytes, {ahead} with mini-batches made ahead");
 }
