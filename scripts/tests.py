@@ -24,8 +24,8 @@ LIMIT_S = 20
 SLOWEST = 10
 # This test compiles the kernels that every test with the fake GPU loads. It runs once before the others, which then find them compiled.
 FIRST = ("gsplit_trainer", "tests::fake::tensors_without_room_are_errors")
-# Some tests wait, for a time-out or for a process: one more of them runs than there are cores. Threads of OpenMP that have nothing to
-# do sleep, as in `gsplit train`.
+# Some tests wait for a time-out or for a process, so one test more than there are cores runs at a time. OpenMP's idle threads sleep, as
+# they do in `gsplit train`.
 SETTINGS = {"RUST_TEST_THREADS": str((os.cpu_count() or 1) + 1), "OMP_WAIT_POLICY": "passive"}
 # These tests wait for time-outs, and run beside the others of their program.
 WAITING = ("gsplit_trainer", "ranks::c10d")

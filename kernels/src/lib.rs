@@ -63,7 +63,7 @@ pub use error::{CommError, KernelError};
 pub use forest::Forest;
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
-    ScaledRow, StoredRow, Widen, aggregate_f32, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
+    ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
 };
 pub use machine::{cache_folder, has_avx512, processor};
 pub use norm::{

@@ -64,8 +64,8 @@ fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
     let mut program = with_gpus(folder, 1, &format!("{train} gpu --device cuda")).unwrap();
     let on_gpu = printed(&program.env("FAKE_CUDA_COUNTS", folder.join("counts")).output().unwrap());
     assert_close(&losses(&on_gpu), &losses(&on_cpu), "one GPU");
-    // torch has its own allocator, and a GPU that waits for no rank loads torch's kernels when it needs them.
-    assert_eq!(["pooled", "eager"].map(|what| happened(&folder.join("counts"), what)), [0, 0]);
+    // A GPU that does not wait for a rank loads torch's kernels when it needs them.
+    assert_eq!(happened(&folder.join("counts"), "eager"), 0);
     let infer = |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
     let by_cpu = json(folder, &words(&infer("cpu")));
     let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());

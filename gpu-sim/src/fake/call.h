@@ -51,12 +51,6 @@ struct Call {
 // Whether the driver registers host memory that must not be written; many machines' cannot.
 inline int read_only_is_registered() { return number("FAKE_CUDA_READ_ONLY", 0) != 0; }
 
-// Whether torch allocates as cudaMallocAsync does, from the device's pool.
-inline bool torch_uses_the_pool() {
-    const char *conf = getenv("PYTORCH_ALLOC_CONF");
-    return conf && strstr(conf, "backend:cudaMallocAsync");
-}
-
 inline Device *device(int at) { return at >= 0 && at < (int)state.devices.size() ? &state.devices[at] : nullptr; }
 
 // How two devices reach each other.

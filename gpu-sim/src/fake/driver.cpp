@@ -232,14 +232,13 @@ int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
 // As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {
     CALL("fake_cuda_allocate", CONTEXT);
-    state.counts["pooled"] += torch_uses_the_pool();
-    return allocate(*current, current->null, bytes, address, !torch_uses_the_pool());
+    return allocate(*current, current->null, bytes, address, true);
 }
 
-// Whether what torch keeps has room for so much, or it takes none for itself.
+// Whether the memory that torch keeps has room for `bytes`.
 int fake_cuda_has_room(size_t bytes) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
-    return torch_uses_the_pool() || (bytes + 511) / 512 * 512 <= current->device->torch_kept;
+    return (bytes + 511) / 512 * 512 <= current->device->torch_kept;
 }
 
 // Torch copies between the host and a device by itself: from and to memory that is not pinned.
@@ -248,7 +247,7 @@ void fake_cuda_copied() {
     state.counts["by_torch"]++;
 }
 
-// The calling thread does from now on what a kernel of torch's would, or no longer does.
+// From now on the calling thread stands in for a kernel of torch's, or no longer does.
 void fake_cuda_compute(bool begins) { computes = begins; }
 
 // What torch keeps between its tensors goes back to all devices.
@@ -262,8 +261,8 @@ void fake_cuda_empty() {
 // How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
 // that read host memory on all of a device beside its null stream; "pageable", copies from host memory that is not pinned, those of
 // torch's kernels as they are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something
-// was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their module; "pooled",
-// tensors of torch's in the pool. And "threads" of all kernels.
+// was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their module. Also
+// "threads" of all kernels, and "most", the largest number of bytes that were allocated on a device or kept for later.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];

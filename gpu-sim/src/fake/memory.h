@@ -50,16 +50,14 @@ inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, si
     Device &device = *context.device;
     const u64 taken = (bytes + 511) / 512 * 512;
     u64 &kept = is_torchs ? device.torch_kept : device.kept;
-    // What the host knows to be free, and what this very stream has freed.
-    const u64 seen = is_torchs ? kept : kept - unseen(device);
-    u64 own = 0;
-    for (const auto &freed : stream->unseen) own += is_torchs ? 0 : freed.second;
-    if (taken > seen + own) {
+    // Only memory that the host knows to be free, or that this stream has freed itself, is allocated again.
+    const u64 of_others = is_torchs ? 0 : unseen(device) - unseen(*stream);
+    if (taken > kept - of_others) {
         if (is_torchs && device.free() < taken) kept = 0;
         if (device.free() < taken) return OUT_OF_MEMORY;
     } else {
         kept -= taken;
-        for (u64 rest = taken - std::min(taken, seen); rest > 0;) {
+        for (u64 rest = is_torchs ? 0 : taken; rest > 0 && !stream->unseen.empty();) {
             const auto oldest = stream->unseen.begin();
             const u64 part = std::min(rest, oldest->second);
             rest -= part;

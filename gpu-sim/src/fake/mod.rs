@@ -74,7 +74,7 @@ unsafe extern "C" {
 }
 
 /// How often something happened in this process, which has the fake driver, that a real GPU does slowly: `staged`, `crowded`,
-/// `pageable`, `by_torch`, `loading`, `registering`, `eager`, `pooled`; and `threads` of kernels (`driver.cpp`).
+/// `pageable`, `by_torch`, `loading`, `registering`, `eager`; and `threads` of kernels, and the `most` bytes in use (`driver.cpp`).
 ///
 /// # Panics
 /// Without the fake driver.

@@ -91,8 +91,8 @@ struct Stream {
     u64 queued = 0, done = 0;
     // Times in a row that somebody asked whether it is done.
     unsigned asked = 0;
-    // Bytes of the pool that it has freed, by the number of the operation, and the host has not waited for: no trim gives them back, and
-    // no other stream is given them. (The driver may find out by itself that a free is over, but does not say when.)
+    // Bytes of the pool that it has freed, by the number of the operation, until the host has waited for that operation. Until then no trim
+    // gives them back, and no other stream gets them. (The driver may also notice by itself that a free has ended; when is not documented.)
     std::map<u64, u64> unseen = {};
 };
 
@@ -161,7 +161,7 @@ struct State {
 inline State state;
 inline thread_local Context *current = nullptr;
 inline thread_local const char *calling = "";
-// Whether the thread does on the host what a kernel of torch's does on a device: its waits would be none.
+// Whether the thread stands in for a kernel of torch's, which would not wait.
 inline thread_local bool computes = false;
 
 inline u64 number(const char *variable, u64 otherwise) {

@@ -74,19 +74,24 @@ inline void launch(const std::shared_ptr<Stream> &stream, Operation operation) {
     hurry();
 }
 
-// Bytes of the pool of `device` that a stream has freed without the host's knowledge.
+// Bytes of the pool that `stream` has freed and the host does not know to be free.
+inline u64 unseen(const Stream &stream) {
+    u64 bytes = 0;
+    for (const auto &freed : stream.unseen) bytes += freed.second;
+    return bytes;
+}
+
+// Bytes of the pool that any stream of `device` has freed and the host does not know to be free.
 inline u64 unseen(const Device &device) {
     u64 bytes = 0;
     for (const Context &context : state.contexts) {
         if (context.device != &device) continue;
-        for (const auto &stream : context.streams) {
-            for (const auto &freed : stream->unseen) bytes += freed.second;
-        }
+        for (const auto &stream : context.streams) bytes += unseen(*stream);
     }
     return bytes;
 }
 
-// What the pool keeps beyond its threshold goes back to the device, but for what the host does not know to be free.
+// Memory that the pool keeps beyond `keep` bytes goes back to the device, except memory that the host does not know to be free.
 inline void trim(Device &device, u64 keep) {
     keep = std::max(keep, unseen(device));
     if (device.kept > keep) device.kept = keep;

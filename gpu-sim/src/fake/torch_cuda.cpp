@@ -245,7 +245,7 @@ void store(const Tensor& tensor, const Tensor& values) {
   CALL(cuMemcpyHtoDAsync_v2, address(tensor), host.data_ptr(), host.storage().nbytes(), nullptr);
 }
 
-// While a kernel runs, which the host does here: what it copies and waits for it would not.
+// Exists while the host stands in for a kernel. Its copies and waits are not ones that CUDA would make.
 struct Kernel {
   static thread_local int running;
   Kernel() { if (running++ == 0) driver<void (*)(bool)>("fake_cuda_compute")(true); }

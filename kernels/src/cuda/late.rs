@@ -63,7 +63,8 @@ impl InSlot {
         while !self.event.is_over()? {
             thread::yield_now();
         }
-        // A look alone does not tell the driver's pool what the stream has freed, and the pool would grow by a mini-batch at each step.
+        // Only a wait lets the driver's pool give memory that this stream has freed to another stream. Without it the pool grows by a
+        // mini-batch at every step.
         self.event.wait()
     }
 }

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 use super::StoredRow;
 use crate::error::KernelError;
 use crate::simd::{Prefetch, ahead, vectorised};
-use crate::spmm::Aggregation;
 
 /// Rows in one parallel task.
 const ROWS: usize = 512;
@@ -62,23 +61,6 @@ pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -
             out.copy_from_slice(row(position).ok_or(KernelError::RowOutOfRange { position, rows })?);
             Ok(())
         },
-    )
-}
-
-/// [`Aggregation::forward`] of the rows of `src` (any number of rows × `dim`). It is not generic, so it is optimised with this
-/// crate where tests do not optimise the crate that calls it.
-///
-/// # Errors
-/// As [`Aggregation::forward`].
-///
-/// # Panics
-/// If `src` has not a row for each source.
-pub fn aggregate_f32(op: &Aggregation<'_>, src: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
-    op.forward(
-        #[inline(always)]
-        |source| &src[source as usize * dim..][..dim],
-        dim,
-        out,
     )
 }
 

@@ -13,7 +13,7 @@ mod value;
 mod widen;
 
 pub use cached::{CacheHits, DeviceCache, DeviceHits, DeviceTable};
-pub use cpu::{aggregate_f32, gather_f32, gather_rows, scatter_add_f32};
+pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
 pub use cuda::gather_on_device;
 pub use scatter::DeviceScatter;
 pub use store::{RowHandles, RowStore};

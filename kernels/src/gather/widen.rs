@@ -7,7 +7,7 @@ pub trait Widen: bytemuck::Pod + Send + Sync {
     /// The same number as `f32`.
     fn widen(self) -> f32;
 
-    /// Writes `row` to `dst`, which has as many places.
+    /// Writes the values of `row` to `dst`, which has the same length.
     #[inline(always)]
     fn widen_row(row: &[Self], dst: &mut [f32]) {
         for (place, &value) in dst.iter_mut().zip(row) {

@@ -34,6 +34,23 @@ pub struct Aggregation<'a> {
 }
 
 impl Aggregation<'_> {
+    /// [`Aggregation::forward`] for the rows of a matrix, each of `dim` values. It is not generic, so it is optimised with this crate
+    /// where the tests do not optimise the crate that calls it.
+    ///
+    /// # Errors
+    /// As [`Aggregation::forward`].
+    ///
+    /// # Panics
+    /// If `rows` does not have a row for each source.
+    pub fn forward_f32(&self, rows: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+        self.forward(
+            #[inline(always)]
+            |source| &rows[source as usize * dim..][..dim],
+            dim,
+            out,
+        )
+    }
+
     /// Row `t` of `out` (targets × [`Aggregation::out_dim`]) becomes the aggregate of `rows(source)` over the edges into
     /// `t`, widened to `f32`. `rows` gives row `source`, `dim` values wherever they lie.
     ///

@@ -1,7 +1,7 @@
 //! Rows that a layer reads: hidden ones, or features where they are stored.
 
 use bytemuck::cast_slice;
-use gsplit_kernels::{Aggregation, KernelError, ScaledRow, StoredRow, aggregate_f32, gather_rows};
+use gsplit_kernels::{Aggregation, KernelError, ScaledRow, StoredRow, gather_rows};
 use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
 use tch::Tensor;
@@ -116,7 +116,7 @@ impl Rows<'_> {
         let (rows, dim) = self.shape()?;
         gsplit_kernels::KernelError::check_len("rows to aggregate", op.edges.num_sources(), rows)?;
         match *self {
-            Self::Hidden(tensor) => aggregate_f32(op, values(tensor)?, dim, out)?,
+            Self::Hidden(tensor) => op.forward_f32(values(tensor)?, dim, out)?,
             Self::Stored { features, vertices } => {
                 with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
             }

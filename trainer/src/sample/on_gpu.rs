@@ -14,8 +14,9 @@
 //! * What it makes is its own memory, in its stream's order, never torch's: torch gives the memory of a tensor that was dropped
 //!   to the next one while kernels of the computing stream may still read it.
 //! * A mini-batch is handed over when it is done: the preparing thread waits for its stream
-//!   ([`hand_over`](crate::residence::source::hand_over)), then the buffers are the computing stream's, which alone uses and frees
-//!   them. The driver gives freed memory to another stream once the stream that freed it has got there.
+//!   ([`hand_over`](crate::residence::source::hand_over)), then only the computing stream uses the buffers and frees
+//!   them. The driver gives this stream their memory again once the host has waited for the computing stream, as it does for the loss of
+//!   each step.
 
 use std::sync::Arc;
 

@@ -195,7 +195,7 @@ impl Board {
         }
     }
 
-    /// Whether a rank has told of a failure; `None` if the store does not answer soon.
+    /// Whether a rank has reported a failure; `None` if the store does not answer soon.
     pub fn is_failed(&self) -> Option<bool> {
         self.add("is failed".to_string(), 0).ok().map(|told| told > 0)
     }

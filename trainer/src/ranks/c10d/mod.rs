@@ -39,7 +39,7 @@ const PIECE: usize = 1 << 30;
 const HEAD: usize = 16;
 /// In place of no limit; Gloo takes none for its own.
 const LONG: Duration = Duration::from_secs(86_400 * 365);
-/// Time between two looks at the store of a rank that waits without a limit; rank 0 stays for longer once it has failed.
+/// A rank that waits without a limit asks the store this often whether a rank has failed. Rank 0 stays longer than this after a failure.
 const LOOK: Duration = Duration::from_millis(300);
 /// Collectives, by what they are told apart.
 const COLLECTIVES: [&str; 7] = [
@@ -119,8 +119,8 @@ impl C10d {
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 
-    /// Ends the waits of the exchange under way once a rank has told of a failure, or once the store, in the process of rank 0, has not
-    /// answered for as long as a rank may wait.
+    /// Ends the waits of the exchange under way once a rank has reported a failure, or once the store, in the process of rank 0, has not
+    /// answered for `timeout`.
     fn watch_store(&self, exchange: u64) {
         let mut answered = Instant::now();
         while self.exchanges.load(Ordering::Acquire) == exchange {
@@ -134,7 +134,7 @@ impl C10d {
                 None if answered.elapsed() > self.timeout => "its process does not answer",
                 None => continue,
             };
-            // The failure that was told first counts.
+            // The failure that was reported first counts.
             self.board.failed(0, reason);
             return self.waits.give_up();
         }
