@@ -38,7 +38,7 @@ dist: $(if $(GSPLIT),,build) $(python_env)/ready ## pack both programs, libtorch
 demo: build ## prepare, partition, train and compare on a generated graph, or on a real one (DATA=path)
 	@DATA="$(DATA)" scripts/demo.sh
 
-test: setup ## compile the tests (8 minutes on two cores, the first time), run them (7), and print the slowest
+test: setup ## compile the tests (8 minutes on two cores, the first time), run them (6), and print the slowest
 	@python3 scripts/tests.py
 
 test-all: setup ## run every test in every combination (make test has representatives of the longest)
