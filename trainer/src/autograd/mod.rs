@@ -23,8 +23,9 @@ pub use memory::{Buffer, Pool, most_values_held};
 #[cfg(test)]
 pub use raw::rounds_to_tf32;
 pub use raw::{
-    TensorValue, adopt, device_values, device_values_mut, device_values_mut_of, device_values_of, extended,
-    forget_gradient, gemm, give_back_memory, round_to_tf32, share_memory, upload, values, values_mut, values_of,
+    TensorValue, adopt, adopt_on_device, device_values, device_values_mut, device_values_mut_of, device_values_of,
+    extended, forget_gradient, gemm, give_back_memory, round_to_tf32, share_memory, upload, values, values_mut,
+    values_of,
 };
 
 /// Arguments of a backward function.

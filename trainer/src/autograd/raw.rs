@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
 use bytemuck::Pod;
-use gsplit_kernels::{DeviceSlice, DeviceSliceMut, Gpu, MatrixView, make_room};
+use gsplit_kernels::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, MatrixView, make_room};
 use half::{bf16, f16};
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -69,6 +69,16 @@ unsafe extern "C" {
     fn gsplit_adopt(
         data: *mut f32,
         room: i64,
+        shape: *const i64,
+        dims: usize,
+        owner: *mut c_void,
+        drop: Drop,
+        tensor: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_adopt_like(
+        data: *mut c_void,
+        like: *const c_void,
         shape: *const i64,
         dims: usize,
         owner: *mut c_void,
@@ -420,6 +430,26 @@ pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Resul
     // SAFETY: the memory holds the shape and, on the heap of `owner`, stays where it is until C++ frees it.
     checked(|error| unsafe {
         gsplit_adopt(values, room as i64, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
+    })?;
+    // SAFETY: made with `new` by the shim, for us.
+    Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
+}
+
+/// A tensor of `shape` on the memory of `owner`, which is on the GPU that torch calls `device`, or on the host where that is emulated.
+/// `owner` is dropped with the tensor's storage.
+pub fn adopt_on_device<T: TensorValue + Send>(device: Device, owner: DeviceBuffer<T>, shape: &[i64]) -> Result<Tensor> {
+    let needed = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
+    if needed != Some(owner.len()) {
+        return Err(Error::Torch(TchError::Shape(format!("a tensor of shape {shape:?} on {} values", owner.len()))));
+    }
+    let like = Tensor::f_empty([0], (T::KIND, device))?;
+    let (address, mut tensor) = (owner.slice().address() as *mut c_void, null_mut());
+    let owner = Box::into_raw(Box::new(owner)).cast();
+    // SAFETY: the memory holds the shape and stays where it is until C++ drops `owner`; what is launched on it runs in the order of the
+    // calls on the stream that frees it.
+    checked(|error| unsafe {
+        let (like, shape, dims) = (like.as_ptr().cast(), shape.as_ptr(), shape.len());
+        gsplit_adopt_like(address, like, shape, dims, owner, free::<DeviceBuffer<T>>, &mut tensor, error)
     })?;
     // SAFETY: made with `new` by the shim, for us.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })

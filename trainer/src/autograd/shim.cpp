@@ -163,6 +163,20 @@ int gsplit_adopt(
   });
 }
 
+// The same of memory where `like` is, of values of its type. It has no room for `gsplit_extend`.
+int gsplit_adopt_like(
+    void* data, const Tensor* like, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
+  return guarded(error, [&] {
+    auto owned = std::unique_ptr<Owned>(new Owned{owner, drop});
+    const auto free = [](void* owner) { delete static_cast<Owned*>(owner); };
+    *tensor = new Tensor(at::for_blob(data, at::IntArrayRef(shape, dims))
+                             .context(owned.release(), free)
+                             .target_device(like->device())
+                             .options(like->options())
+                             .make_tensor());
+  });
+}
+
 // A matrix of `rows` rows that starts with those of `matrix`, on the same memory. Leaves `extended` null where that is not all of an
 // adopted memory's first tensor, or has no room.
 int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* error) {

@@ -201,8 +201,8 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let batch = load(&source, sampled, &input, true, &Solo).unwrap();
         hand_over(&batch, place.gpu()).unwrap();
         assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
-        let InputRows::Gathered(rows) = &batch.input_rows else { panic!("they were not brought ahead") };
-        let rows = rows.tensor(gpu, place.device(), job.features.dim()).unwrap();
+        let InputRows::Gathered(rows) = batch.input_rows else { panic!("they were not brought ahead") };
+        let rows = rows.tensor(place.device(), job.features.dim()).unwrap();
         assert_eq!(to_rows(&rows).unwrap(), expected.unwrap());
     }
 }

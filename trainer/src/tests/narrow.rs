@@ -111,7 +111,7 @@ fn features_arrive_in_the_type_of_the_run() {
             for found in [
                 reached.rows(&vertices, input, 0).unwrap(),
                 reached.rows_on_gpu(gpu, on_gpu.slice(), input).unwrap(),
-                ahead.tensor(gpu, place.device(), features.dim()).unwrap(),
+                ahead.tensor(place.device(), features.dim()).unwrap(),
                 by_host.rows(&vertices, input, 0).unwrap(),
             ] {
                 assert_eq!(found.kind(), place.row_kind());

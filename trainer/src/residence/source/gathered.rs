@@ -11,6 +11,7 @@ use gsplit_kernels::{
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
+use crate::autograd::adopt_on_device;
 use crate::model::Input;
 use crate::operator::{Row, filled_of};
 
@@ -18,11 +19,12 @@ use crate::operator::{Row, filled_of};
 pub trait Gathered: Send {
     /// Gives them to another stream ([`DeviceBuffer::give_to`]).
     fn give_to(&self, gpu: &Gpu);
-    /// Tensor of the rows, `[rows, dim]`: a copy within the GPU, which torch calls `device`.
+    /// Tensor of the rows, `[rows, dim]`, on the same memory of the GPU, which torch calls `device`. They were given to the stream of torch,
+    /// or were gathered there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
-    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor>;
+    /// [`Error::OutOfMemory`] where they become rows of another type.
+    fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor>;
 }
 
 impl<O: Row> Gathered for DeviceBuffer<O> {
@@ -30,9 +32,9 @@ impl<O: Row> Gathered for DeviceBuffer<O> {
         DeviceBuffer::give_to(self, gpu);
     }
 
-    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
+    fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor> {
         let rows = self.len().checked_div(dim).unwrap_or(0);
-        filled_of::<O>(device, &[rows, dim], |out| Ok(out.copy_from(gpu, self.slice())?))
+        adopt_on_device(device, *self, &[rows as i64, dim as i64])
     }
 }
 
@@ -47,8 +49,8 @@ impl Gathered for Unrounded {
         self.rows.give_to(gpu);
     }
 
-    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
-        Ok(Gathered::tensor(&self.rows, gpu, device, dim)?.f_to_kind(self.kind)?)
+    fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor> {
+        Ok(Box::new(self.rows).tensor(device, dim)?.f_to_kind(self.kind)?)
     }
 }
 

@@ -5,9 +5,9 @@
 //! before use, and where they are read from a file.
 //!
 //! A GPU that reaches the rows gathers them by the vertices in its memory, makes of them what is asked for, and counts which were in caches.
-//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
-//! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
-//! without waiting for all that it was told to do.
+//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and torch's tensor
+//! is that memory; so it is with rows that the host gathers ahead, which are copied on a stream of their own. Memory of torch's own cannot be
+//! written by another stream than its own without waiting for all that it was told to do.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
@@ -66,7 +66,7 @@ impl InputRows {
             (Self::Stored, _) => return Ok(None),
             (Self::Read(rows), _) => return Ok(Some(rows)),
             (Self::Here(rows), _) => Some(rows),
-            (Self::Gathered(rows), Some(gpu)) => Some(rows.tensor(gpu, place.device(), dim)?),
+            (Self::Gathered(rows), Some(_)) => Some(rows.tensor(place.device(), dim)?),
             (Self::Gathered(_), None) => None,
         };
         bottom.exchange.forward_at(place, comm, loaded, dim).map(Some)

@@ -151,11 +151,10 @@ impl<'a> FeatureSource<'a> {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
         }
         match (&self.mixed, self.place.gpu()) {
-            (Some(mixed), Some(gpu)) => self.gather_mixed(mixed.as_ref(), gpu, vertices, input)?.tensor(
-                gpu,
-                self.place.device(),
-                self.table.dim(),
-            ),
+            (Some(mixed), Some(gpu)) => {
+                let rows = self.gather_mixed(mixed.as_ref(), gpu, vertices, input)?;
+                rows.tensor(self.place.device(), self.table.dim())
+            }
             _ => self.place.bring(&self.on_host(vertices, input, room)?),
         }
     }
