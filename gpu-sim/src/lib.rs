@@ -11,5 +11,5 @@ mod emulated;
 mod fake;
 
 pub use by_host::ByHost;
-pub use emulated::{Emulation, GpuCounts, counts, emulated, under_test};
+pub use emulated::{Emulation, GpuCounts, accesses, counts, emulated, under_test};
 pub use fake::{LIBRARIES, give_fake_cuda, give_fake_gpus, give_late_gpus, happened};

@@ -81,6 +81,11 @@ UNWATCHED void emulate_completed(uint32_t stream) {
     }
 }
 
+// Loads and stores of device memory, and their bytes, since the calling thread last asked.
+void emulate_accesses(uint64_t *found) {
+    for (int i = 0; i < 2; i++) found[i] = emulate::accesses[i], emulate::accesses[i] = 0;
+}
+
 // The sizes of a kernel's arguments; null where there is none of this name.
 const size_t *emulate_sizes(const char *name, size_t *count) {
     const auto found = emulate::kernels().find(name);

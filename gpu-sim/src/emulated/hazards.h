@@ -237,6 +237,8 @@ static thread_local SharedMemory dynamic_memory, static_memory;
 static thread_local bool watching = false;
 // Whether it ever does.
 static bool watched = true;
+// Loads and stores of device memory by the kernels that the calling thread launched and watched, each of at most 16 bytes; and their bytes.
+static thread_local uint64_t accesses[2] = {0, 0};
 
 // In brackets, who that was; nothing of nobody.
 UNWATCHED inline void describe(const Access &then, char *text, size_t size) {
@@ -255,6 +257,7 @@ UNWATCHED inline void watch(const void *at, size_t bytes, bool writes, bool read
     Granule *granule = arena_granule(at);
     const bool shared = !granule;
     if (shared && !(granule = static_memory.of(at)) && !(granule = dynamic_memory.of(at))) return;
+    if (!shared) accesses[0] += (bytes + 15) / 16, accesses[1] += bytes;
     watching = false;
     Here where = here(kind);
     where.shared = shared;

@@ -31,6 +31,7 @@ unsafe extern "C" {
     fn emulate_stream() -> u32;
     fn emulate_wait(stream: u32, other: u32);
     fn emulate_completed(stream: u32);
+    fn emulate_accesses(found: *mut u64);
     fn emulate_order(order: u32);
     fn emulate_watch(is: c_int);
     fn emulate_alloc(bytes: usize) -> *mut c_void;
@@ -90,6 +91,15 @@ pub fn counts(gpu: &Gpu) -> GpuCounts {
     let [taken, freed, launches, waits, bytes_down] =
         [taken, freed, launches, waits, bytes_down].map(|counter| counter.load(Ordering::Relaxed));
     GpuCounts { taken, freed, launches, waits, bytes_down }
+}
+
+/// How many loads and stores of device memory kernels needed, each of at most 16 bytes, and their bytes, since this thread last asked;
+/// of kernels that this thread launched while they were watched.
+pub fn accesses() -> [u64; 2] {
+    let mut found = [0; 2];
+    // SAFETY: two numbers are written.
+    unsafe { emulate_accesses(found.as_mut_ptr()) };
+    found
 }
 
 /// Counts of what the host did with one stream of an emulated GPU.

@@ -33,41 +33,84 @@ static __device__ __forceinline__ void apply(const float *rows, u64 count, u32 d
     if (at >= count) return;
     const u32 column = (u32)(at - divide(at, dim) * dim);
     const Packed<float, W> values = *(const Packed<float, W> *)(rows + at);
+    Packed<float, W> biases = {};
+    if (bias) biases = *(const Packed<float, W> *)(bias + column);
     Packed<O, W> to;
 #pragma unroll
     for (int k = 0; k < W; k++) {
-        float value = values.value[k];
-        if (bias) value = __fadd_rn(value, bias[column + k]);
+        const float value = bias ? __fadd_rn(values.value[k], biases.value[k]) : values.value[k];
         to.value[k] = narrow<O>(activate(activation, value));
     }
     *(Packed<O, W> *)(out + at) = to;
 }
 
-// The same with dropout. One thread takes the eight features that one group of random words decides, 16 columns apart; sixteen
-// neighbouring threads take the groups of 128 columns.
-template <typename O>
-static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) {
-    const u32 groups = (dim + 127) / 128;
-    const u64 item = thread_id() / 16, row = divide(item, groups);
-    if (row >= num_rows) return;
-    const u32 lane = threadIdx.x % 16, group = (u32)(item - row * groups);
-    const u32 first = group * 128 + lane;
-    if (first >= dim) return;
-    const float *at = rows + row * dim + first;
-    O *to = out + row * dim + first;
-    float values[8];
+// Eight values of a row, as sixteen neighbouring threads share out 128 columns: side by side where a load takes PART of them, else 16 columns
+// apart, so that these threads read and write what is side by side.
+template <int PART> struct Eight {
+    u64 row;
+    u32 group, lane, first, dim;
+    bool any;
+
+    __device__ __forceinline__ Eight(u64 num_rows, u32 dim) : dim(dim) {
+        const u32 groups = (dim + 127) / 128;
+        const u64 item = thread_id() / 16;
+        row = divide(item, groups);
+        lane = threadIdx.x % 16, group = (u32)(item - row * groups);
+        first = group * 128 + lane * (PART == 1 ? 1 : 8);
+        any = row < num_rows && first < dim;
+    }
+
+    template <typename T> __device__ __forceinline__ Packed<T, 8> load(const T *row) const {
+        Packed<T, 8> values = {};
+        if (PART > 1) load_parts<PART>(values, row + first, dim - first);
 #pragma unroll
-    for (u32 k = 0; k < 8; k++)
-        if (first + 16 * k < dim) values[k] = at[16 * k];
-    const Words words = philox(key, ids[row], group * 16 + lane);
+        for (u32 k = 0; k < 8; k++)
+            if (PART == 1 && first + 16 * k < dim) values.value[k] = row[first + 16 * k];
+        return values;
+    }
+
+    template <typename T> __device__ __forceinline__ void store(T *row, const Packed<T, 8> &values) const {
+        if (PART > 1) store_parts<PART>(row + first, values, dim - first);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++)
+            if (PART == 1 && first + 16 * k < dim) row[first + 16 * k] = values.value[k];
+    }
+
+    // Bit k says whether dropout keeps the k-th value. A group of random words decides about values that are 16 columns apart, so threads whose
+    // values are side by side ask those that made their words. All threads of a warp call this.
+    __device__ __forceinline__ u32 kept(u64 num_rows, const u32 *ids, u32 threshold, Key key) const {
+        u32 own = 0, asked = 0;
+        if (row < num_rows) {
+            const Words words = philox(key, ids[row], group * 16 + lane);
+#pragma unroll
+            for (u32 k = 0; k < 8; k++) own |= (u32)((words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu) >= threshold) << k;
+        }
+        if (PART == 1) return own;
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            const u32 of_warp = __ballot_sync(FULL, own >> k & 1);
+            if (k == lane / 2) asked = of_warp;
+        }
+        return asked >> (threadIdx.x % WARP / 16 * 16 + lane % 2 * 8) & 0xFFu;
+    }
+};
+
+// The same with dropout.
+template <int PART, typename O>
+static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) {
+    const Eight<PART> at(num_rows, dim);
+    Packed<float, 8> values = {}, biases = {};
+    if (at.any) values = at.load(rows + at.row * dim);
+    if (at.any && bias) biases = at.load(bias);
+    const u32 kept = at.kept(num_rows, ids, threshold, key);
+    if (!at.any) return;
+    Packed<O, 8> to;
 #pragma unroll
     for (u32 k = 0; k < 8; k++) {
-        if (first + 16 * k >= dim) continue;
-        float value = values[k];
-        if (bias) value = __fadd_rn(value, bias[first + 16 * k]);
-        const u32 bits = words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu;
-        to[16 * k] = narrow<O>(__fmul_rn(activate(activation, value), bits >= threshold ? keep : 0.0f));
+        const float value = bias ? __fadd_rn(values.value[k], biases.value[k]) : values.value[k];
+        to.value[k] = narrow<O>(__fmul_rn(activate(activation, value), kept >> k & 1 ? keep : 0.0f));
     }
+    at.store(out + at.row * dim, to);
 }
 
 // Without dropout but for ReLU, whose derivative is 0 where the value is, dropped or not; `keep` is what dropout multiplied with.
@@ -79,61 +122,67 @@ static __device__ __forceinline__ float backward(float value, float gradient, u3
     return __fmul_rn(slope, gradient);
 }
 
-template <int W, typename O>
-static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, float keep, float *out) {
+// To the gradient of the product, of type G.
+template <int W, typename O, typename G>
+static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, float keep, G *out) {
     const u64 at = thread_id() * W;
     if (at >= count) return;
     const Packed<O, W> values = *(const Packed<O, W> *)(rows + at), given = *(const Packed<O, W> *)(gradient + at);
-    Packed<float, W> to;
+    Packed<G, W> to;
 #pragma unroll
-    for (int k = 0; k < W; k++) to.value[k] = backward(widen(values.value[k]), widen(given.value[k]), activation, keep);
-    *(Packed<float, W> *)(out + at) = to;
+    for (int k = 0; k < W; k++) to.value[k] = narrow<G>(backward(widen(values.value[k]), widen(given.value[k]), activation, keep));
+    *(Packed<G, W> *)(out + at) = to;
 }
 
-// The same with dropout, for all but ReLU. Threads have what they have in apply_dropout.
-template <typename O>
-static __device__ __forceinline__ void backward_dropout(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, float *out) {
-    const u32 groups = (dim + 127) / 128;
-    const u64 item = thread_id() / 16, row = divide(item, groups);
-    if (row >= num_rows) return;
-    const u32 lane = threadIdx.x % 16, group = (u32)(item - row * groups);
-    const u32 first = group * 128 + lane;
-    if (first >= dim) return;
-    const u64 at = row * dim + first;
-    float values[8];
-#pragma unroll
-    for (u32 k = 0; k < 8; k++)
-        if (first + 16 * k < dim) values[k] = backward(widen(rows[at + 16 * k]), widen(gradient[at + 16 * k]), activation, keep);
-    const Words words = philox(key, ids[row], group * 16 + lane);
+// The same with dropout, for all but ReLU.
+template <int PART, typename O, typename G>
+static __device__ __forceinline__ void backward_dropout(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, G *out) {
+    const Eight<PART> at(num_rows, dim);
+    Packed<O, 8> values = {}, given = {};
+    if (at.any) values = at.load(rows + at.row * dim), given = at.load(gradient + at.row * dim);
+    const u32 kept = at.kept(num_rows, ids, threshold, key);
+    if (!at.any) return;
+    Packed<G, 8> to;
 #pragma unroll
     for (u32 k = 0; k < 8; k++) {
-        if (first + 16 * k >= dim) continue;
-        const u32 bits = words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu;
-        out[at + 16 * k] = __fmul_rn(values[k], bits >= threshold ? keep : 0.0f);
+        const float slope = backward(widen(values.value[k]), widen(given.value[k]), activation, keep);
+        to.value[k] = narrow<G>(__fmul_rn(slope, kept >> k & 1 ? keep : 0.0f));
     }
+    at.store(out + at.row * dim, to);
 }
 
 // For finished rows of O.
-#define EPILOGUE(O, applied, dropped, backwards, dropped_backwards)                                                    \
-    KERNEL_ENTRY void applied(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 wide) { \
-        if (wide) apply<4>(rows, count, dim, bias, activation, out);                                                   \
+#define FORWARD(NAME, O)                                                                                               \
+    KERNEL_ENTRY void epilogue_apply_##NAME(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 part) { \
+        if (part == 8) apply<8>(rows, count, dim, bias, activation, out);                                              \
+        else if (part == 4) apply<4>(rows, count, dim, bias, activation, out);                                         \
         else apply<1>(rows, count, dim, bias, activation, out);                                                        \
     }                                                                                                                  \
-    KERNEL(applied)                                                                                                    \
-    KERNEL_ENTRY void dropped(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) { \
-        apply_dropout(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);                          \
+    KERNEL(epilogue_apply_##NAME)                                                                                      \
+    KERNEL_ENTRY void epilogue_dropout_##NAME(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out, u32 part) { \
+        if (part == 8) apply_dropout<8>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);        \
+        else if (part == 4) apply_dropout<4>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);   \
+        else apply_dropout<1>(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);                  \
     }                                                                                                                  \
-    KERNEL(dropped)                                                                                                    \
-    KERNEL_ENTRY void backwards(const O *rows, const O *gradient, u64 count, u32 activation, float keep, float *out, u32 wide) { \
-        if (wide) backward<4>(rows, gradient, count, activation, keep, out);                                           \
+    KERNEL(epilogue_dropout_##NAME)
+FOR_ROW_TYPES(FORWARD)
+
+// From the gradient of finished rows of O to that of the product in G.
+#define BACKWARD(NAME, O, G)                                                                                           \
+    KERNEL_ENTRY void epilogue_backward_##NAME(const O *rows, const O *gradient, u64 count, u32 activation, float keep, G *out, u32 part) { \
+        if (part == 8) backward<8>(rows, gradient, count, activation, keep, out);                                      \
+        else if (part == 4) backward<4>(rows, gradient, count, activation, keep, out);                                 \
         else backward<1>(rows, gradient, count, activation, keep, out);                                                \
     }                                                                                                                  \
-    KERNEL(backwards)                                                                                                  \
-    KERNEL_ENTRY void dropped_backwards(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, float *out) { \
-        backward_dropout(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out);                   \
+    KERNEL(epilogue_backward_##NAME)                                                                                   \
+    KERNEL_ENTRY void epilogue_dropout_backward_##NAME(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, G *out, u32 part) { \
+        if (part == 8) backward_dropout<8>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out); \
+        else if (part == 4) backward_dropout<4>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out); \
+        else backward_dropout<1>(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out);           \
     }                                                                                                                  \
-    KERNEL(dropped_backwards)
-
-EPILOGUE(float, epilogue_apply, epilogue_dropout, epilogue_backward, epilogue_dropout_backward)
-EPILOGUE(Bfloat16, epilogue_apply_bf16, epilogue_dropout_bf16, epilogue_backward_bf16, epilogue_dropout_backward_bf16)
-EPILOGUE(Half, epilogue_apply_f16, epilogue_dropout_f16, epilogue_backward_f16, epilogue_dropout_backward_f16)
+    KERNEL(epilogue_dropout_backward_##NAME)
+BACKWARD(f32, float, float)
+BACKWARD(bf16, Bfloat16, float)
+BACKWARD(f16, Half, float)
+BACKWARD(bf16_to_bf16, Bfloat16, Bfloat16)
+BACKWARD(f16_to_f16, Half, Half)

@@ -2,13 +2,14 @@
 //!
 //! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Column sums alone are taken
 //! in another order than the host's. Input: matrices of matching sizes on the device. Cost: one read and one write of
-//! the rows; backwards two reads and one write; with dropout a Philox call for eight values.
+//! the rows, of eight values at a time where rows are 16-bit and have a multiple of them; backwards two reads and one write; with dropout
+//! a Philox call for eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::dropout::RowMask;
 use crate::error::KernelError;
-use crate::gather::DeviceRow;
+use crate::gather::{DeviceRow, values_at_once};
 use crate::philox::StreamKey;
 
 use super::Activation;
@@ -72,23 +73,23 @@ impl DeviceEpilogue<'_> {
         let bias = self.bias.map_or(0, |bias| bias.address());
         let activation = self.activation as u32;
         let kernel = |names| Kernel { module: &MODULE, name: O::of(names) };
+        let part =
+            values_at_once(&[dim], &[(to, size_of::<O>())], &[(from, size_of::<f32>()), (bias, size_of::<f32>())]);
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
             let shape = [(count as u64).into(), (dim as u32).into()];
             let mask = [ids.into(), threshold.into(), keep.into(), (&key).into(), to.into()];
             let rest = [bias.into(), activation.into()];
-            let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask].concat();
-            let kernel = kernel(["epilogue_dropout", "epilogue_dropout_bf16", "epilogue_dropout_f16"]);
+            let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask, &[(part as u32).into()]].concat();
+            let kernel = kernel(["epilogue_dropout_f32", "epilogue_dropout_bf16", "epilogue_dropout_f16"]);
             return gpu.launch(kernel, shape_of_masks(count, dim), &arguments);
         }
-        let wide = dim.is_multiple_of(4) && from.is_multiple_of(16) && to.is_multiple_of(4 * size_of::<O>() as u64);
         let sizes = [(len as u64).into(), (dim as u32).into()];
-        let rest = [bias.into(), activation.into(), to.into(), u32::from(wide).into()];
+        let rest = [bias.into(), activation.into(), to.into(), (part as u32).into()];
         let arguments = [&[from.into(), sizes[0], sizes[1]], &rest[..]].concat();
-        let threads = if wide { len / 4 } else { len };
-        let kernel = kernel(["epilogue_apply", "epilogue_apply_bf16", "epilogue_apply_f16"]);
-        gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
+        let kernel = kernel(["epilogue_apply_f32", "epilogue_apply_bf16", "epilogue_apply_f16"]);
+        gpu.launch(kernel, Shape::per_item(len / part, THREADS), &arguments)
     }
 
     /// `out` becomes the gradient of the product, where `gradient` is that of what [`DeviceEpilogue::apply`] made of it, `rows`.
@@ -104,11 +105,53 @@ impl DeviceEpilogue<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
+        let names = [
+            O::of(["epilogue_backward_f32", "epilogue_backward_bf16", "epilogue_backward_f16"]),
+            O::of(["epilogue_dropout_backward_f32", "epilogue_dropout_backward_bf16", "epilogue_dropout_backward_f16"]),
+        ];
+        self.launch_backward(gpu, names, [rows, gradient], dim, out)
+    }
+
+    /// The same, where the gradient of the product is rounded to the type of the rows.
+    ///
+    /// # Errors
+    /// As [`DeviceEpilogue::apply`].
+    pub fn backward_to<O: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, O>,
+        gradient: DeviceSlice<'_, O>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, O>,
+    ) -> Result<(), GpuError> {
+        let names = [
+            O::of(["epilogue_backward_f32", "epilogue_backward_bf16_to_bf16", "epilogue_backward_f16_to_f16"]),
+            O::of([
+                "epilogue_dropout_backward_f32",
+                "epilogue_dropout_backward_bf16_to_bf16",
+                "epilogue_dropout_backward_f16_to_f16",
+            ]),
+        ];
+        self.launch_backward(gpu, names, [rows, gradient], dim, out)
+    }
+
+    /// Runs the kernel of the first name, or with dropout that of the second.
+    fn launch_backward<O: DeviceRow, G: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        names: [&'static str; 2],
+        [rows, gradient]: [DeviceSlice<'_, O>; 2],
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, G>,
+    ) -> Result<(), GpuError> {
         let count = rows.len().checked_div(dim).unwrap_or(0);
         KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let activation = self.activation as u32;
+        let [of_rows, given] = [rows, gradient].map(|matrix| (matrix.address(), size_of::<O>()));
+        let part = |columns| values_at_once(&[columns], &[of_rows, given], &[(out.address(), size_of::<G>())]);
+        let [plain, dropped] = names.map(|name| Kernel { module: &MODULE, name });
         if let (Some((ids, rate, key)), 1.., Activation::Identity | Activation::Elu) =
             (self.dropout, dim, self.activation)
         {
@@ -116,17 +159,12 @@ impl DeviceEpilogue<'_> {
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
             let matrices = [rows.into(), gradient.into(), (count as u64).into(), (dim as u32).into()];
             let mask = [ids.into(), threshold.into(), keep.into(), (&key).into()];
-            let arguments = [&matrices[..], &[activation.into()], &mask, &[(&*out).into()]].concat();
-            let names =
-                ["epilogue_dropout_backward", "epilogue_dropout_backward_bf16", "epilogue_dropout_backward_f16"];
-            let kernel = Kernel { module: &MODULE, name: O::of(names) };
-            return gpu.launch(kernel, shape_of_masks(count, dim), &arguments);
+            let rest = [(&*out).into(), (part(dim) as u32).into()];
+            let arguments = [&matrices[..], &[activation.into()], &mask, &rest].concat();
+            return gpu.launch(dropped, shape_of_masks(count, dim), &arguments);
         }
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        let four = 4 * size_of::<O>() as u64;
-        let aligned = [rows.address(), gradient.address()].iter().all(|address| address.is_multiple_of(four));
-        let wide = aligned && out.address().is_multiple_of(16) && rows.len().is_multiple_of(4);
-        let threads = if wide { rows.len() / 4 } else { rows.len() };
+        let part = part(rows.len());
         let arguments = [
             rows.into(),
             gradient.into(),
@@ -134,10 +172,9 @@ impl DeviceEpilogue<'_> {
             activation.into(),
             keep.into(),
             (&*out).into(),
-            u32::from(wide).into(),
+            (part as u32).into(),
         ];
-        let name = O::of(["epilogue_backward", "epilogue_backward_bf16", "epilogue_backward_f16"]);
-        gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(threads, THREADS), &arguments)
+        gpu.launch(plain, Shape::per_item(rows.len() / part, THREADS), &arguments)
     }
 }
 
@@ -146,13 +183,13 @@ fn shape_of_masks(rows: usize, dim: usize) -> Shape {
     Shape::per_item(rows * dim.div_ceil(GROUP.0) * GROUP.1, THREADS)
 }
 
-/// `out` becomes the sum of the rows of `values`, which are as wide.
+/// `out` becomes the sum of the rows of `values`, which are as wide, in f32.
 ///
 /// # Errors
 /// [`KernelError::Length`] if `values` is not made of such rows; errors of the GPU.
-pub fn column_sums_on_device(
+pub fn column_sums_on_device<T: DeviceRow>(
     gpu: &Gpu,
-    values: DeviceSlice<'_, f32>,
+    values: DeviceSlice<'_, T>,
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let dim = out.len();
@@ -245,9 +282,65 @@ mod tests {
                     device.backward(&gpu, held.slice(), wide_gradient.slice(), dim, &mut expected.slice_mut()).unwrap();
                     let (out, expected) = (out.to_vec().unwrap(), expected.to_vec().unwrap());
                     assert_eq!(bits::<f32>(&out), bits::<f32>(&expected), "gradient");
+                    let mut narrow = gpu.alloc::<T>(product.len()).unwrap();
+                    device.backward_to(&gpu, found.slice(), gradient.slice(), dim, &mut narrow.slice_mut()).unwrap();
+                    let narrow = narrow.to_vec().unwrap();
+                    assert_eq!(bits::<T>(&narrow), bits(&rounded::<T>(&expected)), "rounded gradient");
                 }
             }
         }
+    }
+
+    /// Rows of every width, from where loads of any width can start to where none but single values can: the same bits.
+    #[test]
+    fn rows_have_the_same_bits_whatever_a_load_takes() {
+        rows_from_anywhere::<f32>();
+        rows_from_anywhere::<bf16>();
+        rows_from_anywhere::<f16>();
+    }
+
+    fn rows_from_anywhere<T: Rounded>() {
+        let (gpu, rows) = (Gpu::under_test(3), 3);
+        let ids = gpu.upload(&[5u32, 1, 9]).unwrap();
+        for (dim, rate) in (1..=33).chain([136, 140, 260]).flat_map(|dim| [(dim, None), (dim, Some(0.4))]) {
+            let (product, gradient, bias) = (values(1, rows * dim), values(3, rows * dim), values(2, dim));
+            let of_values = |start: usize| {
+                let padded = |values: &[f32]| [&vec![0.0; start], values].concat();
+                let [product, bias] = [&product, &bias].map(|values| gpu.upload(&padded(values)).unwrap());
+                let given = gpu.upload(&rounded::<T>(&padded(&gradient))).unwrap();
+                let (end, dropout) = (start + rows * dim, rate.map(|rate| (ids.slice(), rate, KEY)));
+                let bias = Some(bias.slice().part(start, start + dim).unwrap());
+                let device = DeviceEpilogue { bias, activation: Activation::Elu, dropout };
+                let [mut out, mut rounded_back] = [0, 1].map(|_| gpu.zeros::<T>(end).unwrap());
+                let mut back = gpu.zeros(end).unwrap();
+                let from = product.slice().part(start, end).unwrap();
+                device.apply_to(&gpu, from, dim, &mut out.slice_mut().part(start, end).unwrap()).unwrap();
+                let [finished, given] = [&out, &given].map(|values| values.slice().part(start, end).unwrap());
+                device.backward(&gpu, finished, given, dim, &mut back.slice_mut().part(start, end).unwrap()).unwrap();
+                let to = &mut rounded_back.slice_mut().part(start, end).unwrap();
+                device.backward_to(&gpu, finished, given, dim, to).unwrap();
+                let [out, rounded_back] = [out, rounded_back].map(|out| bits(&out.to_vec().unwrap()[start..]));
+                [out, rounded_back, bits(&back.to_vec().unwrap()[start..])]
+            };
+            let expected = of_values(1);
+            for start in [0, 4, 8] {
+                assert_eq!(of_values(start), expected, "{dim} columns from {start}, dropout {rate:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn masks_are_drawn_while_rows_are_read_16_bytes_at_a_time() {
+        let (gpu, ids) = (Gpu::emulated(0), [3u32; 2]);
+        let (product, ids) = (gpu.upload(&values(1, 2 * 256)).unwrap(), gpu.upload(&ids).unwrap());
+        let (mut out, mut back) = (gpu.alloc::<bf16>(2 * 256).unwrap(), gpu.alloc::<bf16>(2 * 256).unwrap());
+        let device = DeviceEpilogue { bias: None, activation: Activation::Elu, dropout: Some((ids.slice(), 0.5, KEY)) };
+        Gpu::accesses();
+        device.apply_to(&gpu, product.slice(), 256, &mut out.slice_mut()).unwrap();
+        // Of eight values 32 bytes of f32 and 16 of bf16, and the vertex.
+        assert_eq!(Gpu::accesses()[0], 64 * (3 + 1));
+        device.backward_to(&gpu, out.slice(), out.slice(), 256, &mut back.slice_mut()).unwrap();
+        assert_eq!(Gpu::accesses()[0], 64 * (3 + 1));
     }
 
     #[test]
@@ -276,6 +369,12 @@ mod tests {
             let mut out = gpu.alloc(dim).unwrap();
             column_sums_on_device(&gpu, gpu.upload(&matrix).unwrap().slice(), &mut out.slice_mut()).unwrap();
             assert_close(&out.to_vec().unwrap(), &expected, &format!("{rows} rows of {dim}"));
+            let narrow: Vec<bf16> = rounded(&matrix);
+            let widened = gpu.upload(&widened(&narrow)).unwrap();
+            column_sums_on_device(&gpu, widened.slice(), &mut out.slice_mut()).unwrap();
+            let expected = out.to_vec().unwrap();
+            column_sums_on_device(&gpu, gpu.upload(&narrow).unwrap().slice(), &mut out.slice_mut()).unwrap();
+            assert_eq!(out.to_vec().unwrap(), expected, "{rows} rows of {dim}, bf16");
         }
     }
 

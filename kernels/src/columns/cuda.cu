@@ -2,15 +2,17 @@
 #include "columns.cuh"
 #include "device.cuh"
 
-struct Plain {
+template <typename T> struct Plain {
     typedef float Sum;
     static constexpr int SUMS = 1;
-    const float *values;
+    const T *values;
     u64 dim;
-    __device__ __forceinline__ void add(u64 row, u32 column, float (&sums)[1]) const { sums[0] += values[row * dim + column]; }
+    __device__ __forceinline__ void add(u64 row, u32 column, float (&sums)[1]) const { sums[0] += widen(values[row * dim + column]); }
 };
 
-KERNEL_ENTRY void columns_f32(u64 rows, u32 dim, u32 tile, float *out, const float *values) {
-    sum_columns(Plain{values, dim}, rows, dim, tile, out);
-}
-KERNEL(columns_f32)
+#define COLUMNS(NAME, T)                                                                                               \
+    KERNEL_ENTRY void columns_##NAME(u64 rows, u32 dim, u32 tile, float *out, const T *values) {                       \
+        sum_columns(Plain<T>{values, dim}, rows, dim, tile, out);                                                      \
+    }                                                                                                                  \
+    KERNEL(columns_##NAME)
+FOR_ROW_TYPES(COLUMNS)

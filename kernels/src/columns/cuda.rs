@@ -5,6 +5,7 @@
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
+use crate::gather::DeviceRow;
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
 
@@ -22,13 +23,14 @@ pub(crate) struct ColumnSums {
 
 impl ColumnSums {
     /// `out` becomes the sums of each column of `values`.
-    pub(crate) fn of(
+    pub(crate) fn of<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        values: DeviceSlice<'_, f32>,
+        values: DeviceSlice<'_, T>,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        self.run_into(gpu, Kernel { module: &MODULE, name: "columns_f32" }, 1, &[values.into()], out)
+        let name = T::of(["columns_f32", "columns_bf16", "columns_f16"]);
+        self.run_into(gpu, Kernel { module: &MODULE, name }, 1, &[values.into()], out)
     }
 
     /// `out` becomes `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its

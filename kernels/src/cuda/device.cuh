@@ -194,6 +194,27 @@ template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) :
     T value[W];
 };
 
+// The first `count` of W values, PART to a load or store, where `count` is a multiple of PART.
+template <int PART, typename T, int W> __device__ __forceinline__ void load_parts(Packed<T, W> &values, const T *at, u32 count) {
+#pragma unroll
+    for (u32 k = 0; k < W; k += PART) {
+        if (k > 0 && k >= count) continue;
+        const Packed<T, PART> part = *(const Packed<T, PART> *)(at + k);
+#pragma unroll
+        for (int i = 0; i < PART; i++) values.value[k + i] = part.value[i];
+    }
+}
+template <int PART, typename T, int W> __device__ __forceinline__ void store_parts(T *at, const Packed<T, W> &values, u32 count) {
+#pragma unroll
+    for (u32 k = 0; k < W; k += PART) {
+        if (k > 0 && k >= count) continue;
+        Packed<T, PART> part;
+#pragma unroll
+        for (int i = 0; i < PART; i++) part.value[i] = values.value[k + i];
+        *(Packed<T, PART> *)(at + k) = part;
+    }
+}
+
 // A stored value as one of another type, times a factor; of the same type it stays as it is.
 template <typename T, typename O> struct Converted {
     static __device__ __forceinline__ O of(T value) { return narrow<O>(widen(value)); }

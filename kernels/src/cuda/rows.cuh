@@ -1,6 +1,6 @@
 // Sums over the edges of rows: how they are shared out among threads, whatever is summed.
 //
-// A chunk of a row, one column or four, belongs to one thread, which adds up its terms in the order of the edges, as the host
+// A chunk of a row, one column or several, belongs to one thread, which adds up its terms in the order of the edges, as the host
 // does; the loads of several edges are under way at a time. Neighbouring threads own neighbouring chunks, so a row is read
 // in one go: by a part of a warp where it is narrow, by several warps where it is wide. A row of more edges than a
 // piece holds would keep the others waiting: its pieces are summed by threads of their own, in a second launch, and added up in
@@ -101,9 +101,7 @@ template <class Op> __device__ __forceinline__ void for_rows(const Rows &rows, O
 
 // --- W columns of a row ---
 
-template <int W> struct alignas(4 * W) Chunk {
-    float value[W];
-};
+template <int W> using Chunk = Packed<float, W>;
 
 template <int W> __device__ __forceinline__ Chunk<W> filled(float value) {
     Chunk<W> chunk;
@@ -115,19 +113,22 @@ template <int W> __device__ __forceinline__ Chunk<W> filled(float value) {
 template <int W> __device__ __forceinline__ Chunk<W> load_chunk(const float *at) { return *(const Chunk<W> *)at; }
 template <int W> __device__ __forceinline__ void store_chunk(float *at, const Chunk<W> &chunk) { *(Chunk<W> *)at = chunk; }
 
-// The same from and to rows of another type.
-template <int W, typename T> __device__ __forceinline__ Chunk<W> load_widened(const T *at) {
-    const Packed<T, W> values = *(const Packed<T, W> *)at;
+// The same from and to values of another type.
+template <typename T, int W> __device__ __forceinline__ Chunk<W> widened(const Packed<T, W> &values) {
     Chunk<W> chunk;
 #pragma unroll
     for (int k = 0; k < W; k++) chunk.value[k] = widen(values.value[k]);
     return chunk;
 }
-template <int W, typename T> __device__ __forceinline__ void store_narrowed(T *at, const Chunk<W> &chunk) {
+template <typename T, int W> __device__ __forceinline__ Packed<T, W> narrowed(const Chunk<W> &chunk) {
     Packed<T, W> values;
 #pragma unroll
     for (int k = 0; k < W; k++) values.value[k] = narrow<T>(chunk.value[k]);
-    *(Packed<T, W> *)at = values;
+    return values;
+}
+template <int W, typename T> __device__ __forceinline__ Chunk<W> load_widened(const T *at) { return widened(*(const Packed<T, W> *)at); }
+template <int W, typename T> __device__ __forceinline__ void store_narrowed(T *at, const Chunk<W> &chunk) {
+    *(Packed<T, W> *)at = narrowed<T>(chunk);
 }
 
 // Adds factor × chunk, rounding twice as the host does.

@@ -197,7 +197,8 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
         }
         // Caches are memory of their own, which every load may start at.
-        let width = values_at_once::<T, O>(dim, &[table.values.address()], out.address());
+        let width =
+            values_at_once(&[dim], &[(table.values.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
             let arguments: [Argument; 13] = [
                 values.into(),

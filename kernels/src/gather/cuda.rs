@@ -34,7 +34,7 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     if let Some(scales) = scales {
         KernelError::check_len("scales of the rows", rows, scales.len())?;
     }
-    let width = values_at_once::<T, O>(dim, &[table.address()], out.address());
+    let width = values_at_once(&[dim], &[(table.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
     let arguments: [Argument; 8] = [
         table.into(),
         (rows as u64).into(),

@@ -66,17 +66,18 @@ macro_rules! row {
 value! { f32, "f32"; bf16, "bf16"; f16, "f16"; i8, "i8"; }
 row! { f32, "f32", 0; bf16, "bf16", 1; f16, "f16", 2; }
 
-/// How many values one thread takes from rows of `dim` values of `T` and writes as `O`: 16 bytes of `T` at most, so that the threads of a warp
-/// read without gaps, where rows have a multiple of them and all `addresses`, of `T`, and that of the output allow it.
-pub(super) fn values_at_once<T, O>(dim: usize, addresses: &[u64], out: u64) -> usize {
-    let fits = |address: u64, bytes: usize| address.is_multiple_of(bytes.min(16) as u64);
+/// How many values a thread loads and stores at once, 8, 4 or 1: all `columns` (widths of rows, first columns) are multiples of it, and the
+/// arrays, each an address and the bytes of a value, are aligned to it. Of a `narrow` array it takes at most 16 bytes; of `others`
+/// it may take more, in several loads.
+pub(crate) fn values_at_once(columns: &[usize], narrow: &[(u64, usize)], others: &[(u64, usize)]) -> usize {
+    let aligned =
+        |&(address, bytes): &(u64, usize), width: usize| address.is_multiple_of((width * bytes).min(16) as u64);
     let fits = |&width: &usize| {
-        dim.is_multiple_of(width)
-            && addresses.iter().all(|&address| fits(address, width * size_of::<T>()))
-            && fits(out, width * size_of::<O>())
+        columns.iter().all(|columns| columns.is_multiple_of(width))
+            && narrow.iter().all(|(_, bytes)| width * bytes <= 16)
+            && narrow.iter().chain(others).all(|array| aligned(array, width))
     };
-    let widths: &[usize] = if size_of::<T>() < size_of::<f32>() { &[8, 4] } else { &[4] };
-    widths.iter().copied().find(fits).unwrap_or(1)
+    [8, 4].into_iter().find(fits).unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -85,8 +86,10 @@ mod tests {
 
     #[test]
     fn a_thread_reads_16_bytes_at_most() {
-        assert_eq!([values_at_once::<f32, bf16>(8, &[0], 0), values_at_once::<f32, f32>(8, &[0], 0)], [4, 4]);
-        assert_eq!([values_at_once::<f16, f32>(8, &[0], 0), values_at_once::<f16, f16>(8, &[0], 0)], [8, 8]);
-        assert_eq!([values_at_once::<f16, f32>(4, &[0], 0), values_at_once::<f32, f32>(8, &[4], 0)], [4, 1]);
+        let width = |dim, from, to| values_at_once(&[8, dim], &[from], &[to]);
+        assert_eq!([width(8, (0, 4), (0, 2)), width(8, (0, 4), (0, 4))], [4, 4]);
+        assert_eq!([width(8, (0, 2), (0, 4)), width(8, (16, 2), (32, 2)), width(16, (8, 1), (0, 2))], [8, 8, 8]);
+        assert_eq!([width(4, (0, 2), (0, 4)), width(8, (8, 2), (0, 2)), width(8, (0, 2), (8, 2))], [4, 4, 4]);
+        assert_eq!([width(8, (4, 4), (0, 4)), width(8, (4, 2), (0, 2)), width(3, (0, 2), (0, 2))], [1, 1, 1]);
     }
 }

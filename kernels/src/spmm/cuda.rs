@@ -3,7 +3,8 @@
 //! Returns and takes what the functions for the host do, in memory of the device. Idea: `rows.cuh`; each column of a row is
 //! summed in the order of its edges, so that results are the host's bit for bit, but for rows of more than 512 edges,
 //! which are summed in pieces. Rows of bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written:
-//! half the bytes. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
+//! half the bytes. A load takes 16 bytes of a row where its width and address are multiples of that; in rows of 16-bit values of which only
+//! four are aligned (100 columns, for example) a thread still sums eight columns, by two loads. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
 //! one write of each output row; the host does not wait.
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};

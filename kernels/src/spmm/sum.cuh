@@ -10,7 +10,7 @@ struct Table {
     u64 rows;
     const float *scales;
     const u32 *vertices;
-    u64 count, stride, offset, unused;
+    u64 count, stride, offset, dim;
 };
 
 // What a row's own row is to its sum.
@@ -28,15 +28,33 @@ struct Factors {
     u32 unused[3];
 };
 
-// From rows of T, summed in f32, to rows of O. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
-template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
+// W values as they are stored, in words of 32 bits. As values of 16 bits they would take a register each.
+template <typename T, int W> struct Raw {
+    u32 word[(W * sizeof(T) + 3) / 4];
+
+    template <int PART> __device__ __forceinline__ void load(const T *at, u32 count) {
+        Packed<T, W> values = {};
+        load_parts<PART>(values, at, count);
+        memcpy(word, values.value, sizeof values.value);
+    }
+    __device__ __forceinline__ Packed<T, W> all() const {
+        Packed<T, W> values;
+        memcpy(values.value, word, sizeof values.value);
+        return values;
+    }
+};
+
+// From rows of T, summed in f32, to rows of O: W columns of a row at once, PART of them to a load or store. Rows of a multiple of PART
+// columns may end within a chunk. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> struct Sum {
     typedef Chunk<W> Acc;
     struct Found {
         u32 position, edge;
     };
+    // As stored: widened values of 16 bits would take twice the registers while their loads are under way.
     struct Term {
-        Chunk<W> values;
-        float factor;
+        Raw<T, W> values;
+        float scale, factor;
     };
     const Table &table;
     const Factors &factors;
@@ -44,7 +62,7 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
     O *out;
     u64 out_stride, out_offset;
     u64 row;
-    u32 column, head, edges;
+    u32 column, columns, head, edges;
     float scale;
 
     __device__ Sum(const Table &table, const Factors &factors, const u32 *list, O *out, u64 out_stride, u64 out_offset)
@@ -55,24 +73,39 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
     __device__ __forceinline__ void begin(u64 row, u32 chunk, u32 edges) {
         this->row = row;
         column = chunk * W;
+        columns = (u32)table.dim - column;
         head = factors.heads > 1 ? column / factors.head_dim : 0;
         this->edges = edges;
         scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
     }
 
-    // W columns of a row, from a column of the table's rows on.
-    __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
+    // Loads W columns of a row, from a column of the table's rows on, for `value_of`. The term's factor becomes NaN if there is no row.
+    __device__ __forceinline__ void fetch(Term &term, u64 position, u64 column) const {
+        if (!PLAIN && !table.values) return;
+        const bool known = position < table.count;
+        const u64 at = !PLAIN && known && table.vertices ? table.vertices[position] : position;
+        if (!known || (!PLAIN && at >= table.rows)) {
+            term.factor = not_a_number();
+            return;
+        }
+        term.values.template load<PART>((const T *)table.values + at * table.stride + column, columns);
+        if (!PLAIN && table.scales) term.scale = table.scales[at];
+    }
+
+    __device__ __forceinline__ Chunk<W> value_of(const Term &term) const {
         if (!PLAIN && !table.values) return filled<W>(1.0f);
-        if (position >= table.count) return filled<W>(not_a_number());
-        const u64 at = !PLAIN && table.vertices ? table.vertices[position] : position;
-        if (!PLAIN && at >= table.rows) return filled<W>(not_a_number());
-        Chunk<W> chunk = load_widened<W>((const T *)table.values + at * table.stride + column);
+        Chunk<W> chunk = widened(term.values.all());
         if (!PLAIN && table.scales) {
-            const float scale = table.scales[at];
 #pragma unroll
-            for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(scale, chunk.value[k]);
+            for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(term.scale, chunk.value[k]);
         }
         return chunk;
+    }
+
+    __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
+        Term term = {};
+        fetch(term, position, column);
+        return term.factor == 0.0f ? value_of(term) : filled<W>(not_a_number());
     }
 
     __device__ __forceinline__ float weight(u64 at) const {
@@ -88,7 +121,11 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
     __device__ __forceinline__ void start(Acc &acc) const {
         zero(acc);
         if (untouched()) return;
-        if (factors.own == ONTO) acc = load_widened<W>(out + row * out_stride + out_offset + column);
+        if (factors.own == ONTO) {
+            Packed<O, W> before = {};
+            load_parts<PART>(before, out + row * out_stride + out_offset + column, columns);
+            acc = widened(before);
+        }
         if (row >= factors.num_own) return;
         if (!PLAIN && factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
         if (factors.own == BESIDE && BY_SOURCE) acc = read(row, column);
@@ -99,7 +136,7 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
     }
 
     __device__ __forceinline__ Term load(const Found &found) const {
-        Term term;
+        Term term = {};
         const u64 target = BY_SOURCE ? found.position : row;
         term.factor = scale;
         if (BY_SOURCE && factors.mean) term.factor = one_over(factors.indptr[target + 1] - factors.indptr[target]);
@@ -107,25 +144,28 @@ template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum 
             const u64 before = factors.own == SELF_LOOP ? target + 1 : 0;
             term.factor = __fmul_rn(term.factor, weight(found.edge + before));
         }
-        term.values = read(found.position, table.offset + column);
+        fetch(term, found.position, table.offset + column);
         return term;
     }
 
-    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.factor, term.values); }
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.factor, value_of(term)); }
     __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
 
     __device__ __forceinline__ void finish(const Acc &acc) const {
         if (untouched()) return;
         O *to = out + row * out_stride + column;
-        store_narrowed(to + out_offset, acc);
-        if (factors.own == BESIDE && !BY_SOURCE) store_narrowed(to, read(row, table.offset + column));
+        store_parts<PART>(to + out_offset, narrowed<O>(acc), columns);
+        if (factors.own == BESIDE && !BY_SOURCE) store_parts<PART>(to, narrowed<O>(read(row, table.offset + column)), columns);
     }
 };
 
+// The registers of a thread are limited, so that a multiprocessor holds three blocks of sums of f32 rows without weights, and two of others.
 #define SUM(name, T, O, BY_SOURCE, PLAIN)                                                                                     \
-    KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 wide) { \
-        if (wide) for_rows(rows, Sum<T, O, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));          \
-        else for_rows(rows, Sum<T, O, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));               \
+    KERNEL_ENTRY void __launch_bounds__(256, PLAIN && sizeof(T) == 4 ? 3 : 2) name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 part) { \
+        constexpr int W = sizeof(T) < 4 ? 8 : 4;                                                                              \
+        if (part == W) for_rows(rows, Sum<T, O, W, W, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));  \
+        else if (part == 4) for_rows(rows, Sum<T, O, W, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset)); \
+        else for_rows(rows, Sum<T, O, 1, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));            \
     }                                                                                                                  \
     KERNEL(name)
 

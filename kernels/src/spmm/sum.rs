@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
 use crate::edges::cuda::{DeviceBySource, DeviceSegments};
-use crate::gather::DeviceRow;
+use crate::gather::{DeviceRow, values_at_once};
 
 use super::cuda::{MODULE, NARROW};
 
@@ -33,9 +33,9 @@ impl RowTable {
         Self { values: values.address(), value_bytes, rows, count: rows, stride: dim, ..Self::default() }
     }
 
-    fn words(&self) -> [u64; 8] {
+    fn words(&self, dim: usize) -> [u64; 8] {
         let [rows, count, stride, offset] = [self.rows, self.count, self.stride, self.offset].map(|n| n as u64);
-        [self.values, rows, self.scales, self.vertices, count, stride, offset, 0]
+        [self.values, rows, self.scales, self.vertices, count, stride, offset, dim as u64]
     }
 }
 
@@ -103,17 +103,21 @@ impl SumRows<'_> {
         };
         let heads = factors.heads.max(1);
         let head_dim = dim / heads;
-        let columns = [dim, head_dim, table.stride, table.offset, stride, offset];
-        let wide = columns.iter().all(|columns| columns.is_multiple_of(4))
-            && table.values % (4 * table.value_bytes.max(1)) as u64 == 0
-            && out.address().is_multiple_of(4 * size_of::<O>() as u64);
+        let value_bytes = if table.value_bytes == 0 { size_of::<f32>() } else { table.value_bytes };
+        // Columns of a chunk, which has one head. Rows of a multiple of four 16-bit values alone are loaded in parts of that many.
+        let wide = if value_bytes < size_of::<f32>() { 8 } else { 4 };
+        let columns = [dim, table.stride, table.offset, stride, offset];
+        let part = match heads == 1 || head_dim.is_multiple_of(wide) {
+            true => values_at_once(&columns, &[(table.values, value_bytes)], &[(out.address(), size_of::<O>())]),
+            false => 1,
+        };
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
         let keep = u64::from(factors.keep.to_bits());
         let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, 0];
         let place = [(stride as u64).into(), (offset as u64).into()];
-        let rest =
-            [table.words().into(), words.into(), list.into(), out.into(), place[0], place[1], u32::from(wide).into()];
-        let width = if wide { 4 } else { 1 };
+        let matrices = [table.words(dim).into(), words.into(), list.into(), out.into()];
+        let rest = [&matrices[..], &place, &[(part as u32).into()]].concat();
+        let width = if part == 1 { 1 } else { wide };
         let plain = table.values != 0 && [table.vertices, table.scales, factors.weights] == [0; 3];
         let name = match self.kernel {
             "sum_f32_to_f32" if plain => "sum_f32_to_f32_plain",
@@ -125,7 +129,7 @@ impl SumRows<'_> {
             other => other,
         };
         let kernel = Kernel { module: O::of([&MODULE, &NARROW, &NARROW]), name };
-        rows.sum(gpu, kernel, dim / width, width * size_of::<f32>(), &rest)
+        rows.sum(gpu, kernel, dim.div_ceil(width), width * size_of::<f32>(), &rest)
     }
 }
 

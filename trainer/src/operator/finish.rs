@@ -102,6 +102,11 @@ impl Finish {
 
     /// From the gradient of finished rows, `rows`, to that of the unfinished ones, f32.
     pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+        self.backward_as(place, rows, gradient, false)
+    }
+
+    /// The same as a factor of products, `rounded` to the type of the finished rows.
+    pub(super) fn backward_as(&self, place: &Place, rows: &Tensor, gradient: &Tensor, rounded: bool) -> Result<Tensor> {
         if self.is_none() {
             return Ok(gradient.contiguous());
         }
@@ -115,10 +120,14 @@ impl Finish {
         };
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let epilogue = self.epilogue_on_gpu(None, ids);
-        with_row!(rows.kind(), |O| filled_on(*device, &shape, |out| {
+        with_row!(rows.kind(), |O| {
             let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
-            Ok(epilogue.backward(gpu, rows?, given?, dim, out)?)
-        }))
+            let (rows, given) = (rows?, given?);
+            match rounded {
+                true => filled_of(*device, &shape, |out| Ok(epilogue.backward_to::<O>(gpu, rows, given, dim, out)?)),
+                false => filled_on(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, dim, out)?)),
+            }
+        })
     }
 }
 
@@ -159,7 +168,9 @@ pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
     match place {
         Place::Host(_) => filled(&[columns], |out| Ok(host_column_sums(values(rows)?, out)?)),
         Place::Device(gpu, device, ..) => {
-            filled_on(*device, &[columns], |out| Ok(column_sums_on_device(gpu, device_values(*device, rows)?, out)?))
+            with_row!(rows.kind(), |T| filled_on(*device, &[columns], |out| {
+                Ok(column_sums_on_device(gpu, device_values_of::<T>(*device, rows)?, out)?)
+            }))
         }
     }
 }

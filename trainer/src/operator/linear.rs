@@ -125,11 +125,9 @@ fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradie
 /// As [`in_tiles`], by torch; that of the input is of its type, `kind`.
 fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
-    let needs_bias = gradient.needed.get(2) == Some(&true);
-    // What is rounded already, and stays as it is, need not be widened to be rounded again.
-    let of_product = match finish.only_rounds() && !needs_bias {
+    let of_product = match finish.only_rounds() {
         true => gradient.output.contiguous(),
-        false => finish.backward(place, y, &gradient.output)?,
+        false => finish.backward_as(place, y, &gradient.output, true)?,
     };
     tch::no_grad(|| {
         let given = factor(place, &of_product)?;

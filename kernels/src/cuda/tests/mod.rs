@@ -16,6 +16,11 @@ impl Gpu {
         emulated::under_test(order)
     }
 
+    /// Loads and stores of emulated kernels since this was last asked, and their bytes.
+    pub(crate) fn accesses() -> [u64; 2] {
+        emulated::accesses()
+    }
+
     /// Counts of what the host did with this stream, if it is emulated.
     pub(crate) fn counts(&self) -> emulated::GpuCounts {
         emulated::counts(self)

@@ -134,6 +134,57 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
     }
 }
 
+/// Rows of every width, from where loads of any width can start to where none but single values can: the same bits.
+#[test]
+fn sums_have_the_same_bits_whatever_a_load_takes() {
+    sums_from_anywhere::<f32, bf16>();
+    sums_from_anywhere::<bf16, bf16>();
+    sums_from_anywhere::<f16, f32>();
+}
+
+fn sums_from_anywhere<T: Rounded, O: Rounded>() {
+    let (gpu, edges) = (Gpu::under_test(1), edges(7, 9, 12, 11, 0));
+    let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+    let weights = gpu.upload(&values(2, edges.num_edges())).unwrap();
+    for dim in 1..=33 {
+        let (reduce, beside_own) = (Reduce::Mean, dim % 3 == 0);
+        let weights = (dim % 2 == 0).then_some(weights.slice());
+        let op = DeviceAggregation { edges: &on_device, reduce, weights, beside_own };
+        let len = edges.num_targets() * op.out_dim(dim);
+        let (rows, given) = (values(1, edges.num_sources() * dim), values(3, len));
+        let of_values = |start: usize| {
+            let place = |values: &[f32]| gpu.upload(&rounded::<T>(&[&vec![0.0; start], values].concat())).unwrap();
+            let (held, held_gradient) = (place(&rows), place(&given));
+            let (mut out, mut back) =
+                (gpu.zeros::<O>(start + len).unwrap(), gpu.zeros::<O>(start + rows.len()).unwrap());
+            let rows_there = held.slice().part(start, held.len()).unwrap();
+            op.forward(&gpu, rows_there, dim, &mut out.slice_mut().part(start, start + len).unwrap()).unwrap();
+            let given_there = held_gradient.slice().part(start, held_gradient.len()).unwrap();
+            let to = &mut back.slice_mut().part(start, start + rows.len()).unwrap();
+            op.backward(&gpu, given_there, dim, to).unwrap();
+            [out, back].map(|out| bits(&out.to_vec().unwrap()[start..]))
+        };
+        let expected = of_values(1);
+        [0, 4, 8].into_iter().for_each(|start| assert_eq!(of_values(start), expected, "{dim} columns from {start}"));
+    }
+}
+
+/// Half of the loads and stores that 8 bytes at a time would take. (The host's compiler splits loads of four values, so only those of eight
+/// are counted.)
+#[test]
+fn rows_of_16_bit_values_are_read_16_bytes_at_a_time() {
+    let edges = HostEdges::new((0..=20).map(|target| target * 6).collect(), (0..120).collect(), 120).unwrap();
+    let (gpu, dim) = (Gpu::emulated(0), 64);
+    let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+    let op = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, beside_own: false };
+    let rows = gpu.upload(&rounded::<bf16>(&values(1, 120 * dim))).unwrap();
+    let mut out = gpu.alloc::<bf16>(20 * dim).unwrap();
+    Gpu::accesses();
+    op.forward(&gpu, rows.slice(), dim, &mut out.slice_mut()).unwrap();
+    // For eight columns of a target: where its edges start and end, the position and the values of each of six edges, and the sum.
+    assert_eq!(Gpu::accesses()[0], 20 * 8 * (2 + 6 * 2 + 1));
+}
+
 #[test]
 fn maxima_and_gradients_are_those_of_the_host() {
     for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
