@@ -22,6 +22,8 @@ pub(crate) fn sync_tree(path: &Path) -> Result<()> {
 
 /// Flushes one file or directory to disk.
 pub(crate) fn sync(path: &Path) -> Result<()> {
+    #[cfg(test)]
+    super::tests::faults::flushed(path);
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path))
 }
 

@@ -64,7 +64,7 @@ fn a_process_with_a_gpu_that_is_killed_ends_the_other_at_once() {
     let ranks = start_with_gpus(&[folder; 2], &args);
     logged(folder, 2);
     let (said, took) = others_after(ranks, 1, "-KILL");
-    assert!(took < Duration::from_secs(45), "{took:?}");
+    assert!(took < Duration::from_secs(45), "{took:?}: {said:?}");
     assert!(said[0].contains("rank 1 left the group: its process has ended"), "{said:?}");
 }
 
@@ -138,7 +138,7 @@ fn a_second_run_at_the_port_of_one_is_refused_and_all_end_at_once_when_a_process
     logged(folder, epochs + 2);
     assert!(first.iter_mut().all(|rank| rank.try_wait().unwrap().is_none()));
     let (said, took) = others_after(first, 0, "-KILL");
-    assert!(took < Duration::from_secs(45), "{took:?}");
+    assert!(took < Duration::from_secs(45), "{took:?}: {said:?}");
     for line in &said {
         assert!(line.contains("rank 0 left the group: its process has ended"), "{said:?}");
     }

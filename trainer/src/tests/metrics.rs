@@ -101,14 +101,14 @@ fn golden_one_class_of_five() {
     let mut g = Lcg(7);
     let classes: Vec<i32> = (0..VERTICES).map(|_| g.below(5) as i32 - 1).collect();
     let (mut labels, _folder) = labels(|writer| writer.add_labels(&classes).unwrap());
-    // No vertex has class 4, which some are predicted to have.
+    // No vertex has class 4, which some are predicted to have, and none has or is predicted to have class 5.
     if let Labels::One { classes, .. } = &mut labels {
-        assert_eq!(std::mem::replace(classes, 5), 4);
+        assert_eq!(std::mem::replace(classes, 6), 4);
     }
-    let logits = g.logits(12, 5);
-    equal(score("accuracy", &labels, &logits, 5), 0.15217391304347827);
-    equal(score("micro-f1", &labels, &logits, 5), 0.15217391304347827);
-    equal(score("macro-f1", &labels, &logits, 5), 0.13262032085561498);
+    let logits: Vec<f32> = g.logits(12, 5).chunks(5).flat_map(|row| [row, &[-100.0]].concat()).collect();
+    equal(score("accuracy", &labels, &logits, 6), 0.15217391304347827);
+    equal(score("micro-f1", &labels, &logits, 6), 0.15217391304347827);
+    equal(score("macro-f1", &labels, &logits, 6), 0.13262032085561498);
 }
 
 #[test]

@@ -11,10 +11,18 @@ thread_local! {
     /// Calls made, and those among them that fail.
     static CALLS: RefCell<(u32, Range<u32>)> = const { RefCell::new((0, 0..0)) };
     static HAS_FLAGS: Cell<bool> = const { Cell::new(true) };
+    /// In order: the path of each flush, `None` for each counted call.
+    static EVENTS: RefCell<Vec<Option<PathBuf>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Records that the file or folder at `path` is flushed.
+pub fn flushed(path: &Path) {
+    EVENTS.with_borrow_mut(|events| events.push(Some(path.to_path_buf())));
 }
 
 /// Counts a call, and says whether it fails.
 pub fn next() -> Result<(), Errno> {
+    EVENTS.with_borrow_mut(|events| events.push(None));
     CALLS.with_borrow_mut(|(made, failing)| {
         *made += 1;
         if failing.contains(made) { Err(Errno::IO) } else { Ok(()) }
@@ -65,6 +73,11 @@ impl Case {
 
     /// Everything that a command does.
     fn make(&self, text: &str) -> Result<()> {
+        commit_all(self.staged(text)?)
+    }
+
+    /// Everything that a command does before its artifacts become visible.
+    fn staged(&self, text: &str) -> Result<Vec<Staging>> {
         recover(&self.targets)?;
         let begin = |target: &Target| Staging::begin(target.clone(), self.replace);
         let stagings = self.targets.iter().map(begin).collect::<Result<Vec<_>>>()?;
@@ -72,7 +85,7 @@ impl Case {
             let file = if staging.target.is_folder() { staging.path("x") } else { staging.file() };
             fs::write(file, text).unwrap();
         }
-        commit_all(stagings)
+        Ok(stagings)
     }
 
     fn text(path: &Path) -> Option<String> {
@@ -147,6 +160,22 @@ fn for_each_fault(may_be_unsettled: bool, check: impl Fn(&Case, Error, &[Option<
         assert!(first > 5, "calls are counted");
     }
     HAS_FLAGS.set(true);
+}
+
+#[test]
+fn contents_are_on_disk_before_they_are_visible() {
+    for are_files in [true, false] {
+        let case = Case::new(2, are_files, false);
+        let stagings = case.staged("new").unwrap();
+        let contents: Vec<PathBuf> = stagings.iter().map(Staging::file).collect();
+        EVENTS.take();
+        commit_all(stagings).unwrap();
+        let events = EVENTS.take();
+        let shown = events.iter().position(Option::is_none).expect("the artifacts are renamed");
+        for content in contents {
+            assert!(events[..shown].contains(&Some(content)), "{events:?}");
+        }
+    }
 }
 
 #[test]
