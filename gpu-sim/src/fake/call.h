@@ -54,9 +54,8 @@ inline int read_only_is_registered() { return number("FAKE_CUDA_READ_ONLY", 0) !
 inline Device *device(int at) { return at >= 0 && at < (int)state.devices.size() ? &state.devices[at] : nullptr; }
 
 // How two devices reach each other.
-inline std::string link_of(int from, int to) {
+inline std::string peer_link() {
     const char *link = getenv("FAKE_CUDA_LINK");
-    if (link && !strcmp(link, "pairs")) return from / 2 == to / 2 ? "nvlink" : "none";
     return link ? link : "nvlink";
 }
 

@@ -161,7 +161,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int at) {
 int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
     CALL("cuDeviceGetP2PAttribute", INITIALISED);
     if (!device(from) || !device(to) || from == to) return refuse(INVALID_DEVICE, "devices %d and %d", from, to);
-    const std::string by = link_of(from, to);
+    const std::string by = peer_link();
     // Access, and atomic operations.
     if (attribute != 2 && attribute != 3) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     *value = attribute == 2 ? by != "none" : by == "nvlink";
@@ -223,7 +223,7 @@ int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
     Context *other = nullptr;
     for (Context &context : state.contexts) other = &context == peer && context.retained ? &context : other;
     if (!other || other == current || flags) return refuse(INVALID_CONTEXT, "no other context, or flags");
-    if (link_of(current->device->ordinal, other->device->ordinal) == "none") return refuse(PEER_ACCESS_UNSUPPORTED, "the devices do not reach each other");
+    if (peer_link() == "none") return refuse(PEER_ACCESS_UNSUPPORTED, "the devices do not reach each other");
     return current->peers.insert(other).second ? SUCCESS : PEER_ACCESS_ALREADY_ENABLED;
 }
 

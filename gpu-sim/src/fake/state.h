@@ -46,8 +46,8 @@ struct Context;
 
 // A range that the driver knows.
 struct Memory {
-    // On a device of its pool, on its own (ipc.cpp), and of another process; on the host.
-    enum Kind { DEVICE, ALLOCATED, OPENED, PINNED, REGISTERED } kind;
+    // On a device of its pool, on its own (ipc.cpp); on the host.
+    enum Kind { DEVICE, ALLOCATED, PINNED, REGISTERED } kind;
     u64 start;
     size_t bytes;
     Context *context;
@@ -58,10 +58,7 @@ struct Memory {
     bool freed = false;
     // In the order of a stream, and yet not of the pool: the pool's readers do not read it.
     bool is_torchs = false;
-    // Of what processes share: the file, its number among all, how often it was opened, whether others may have it open.
-    int file = -1;
-    u64 unique = 0;
-    unsigned opened = 0;
+    // Whether other processes may have it open.
     bool shown = false;
     bool on_device() const { return kind < PINNED; }
     bool holds(u64 at, size_t length) const { return start <= at && at + length <= start + bytes; }

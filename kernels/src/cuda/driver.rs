@@ -64,8 +64,7 @@ impl Driver {
     /// Memory, if there is as much.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
         // SAFETY: the stream is the context's.
-        let take = |bytes| unsafe { result::malloc_async(self.stream, bytes) };
-        match take(rounded(bytes)).or_else(|_| take(bytes)) {
+        match unsafe { result::malloc_async(self.stream, bytes) } {
             Ok(address) => Ok(Some(address)),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(refused("cuMemAllocAsync")(error)),
@@ -440,14 +439,6 @@ fn at_once(start: usize, bytes: usize) -> usize {
         (Some(first), Some(size)) if first <= start && start < first + size => bytes.min(first + size - start),
         _ => bytes,
     }
-}
-
-/// Bytes that are taken from the pool for `bytes`: much the same for arrays of much the same length, so that those of the next mini-batch find
-/// the memory of an earlier one. At most an eighth more, and 32 MiB.
-fn rounded(bytes: usize) -> usize {
-    const SMALL: usize = 1 << 20;
-    const MOST: usize = 32 << 20;
-    if bytes <= SMALL { bytes } else { bytes.next_multiple_of((bytes.next_power_of_two() / 16).min(MOST)) }
 }
 
 /// Ends a registration by `map_host` of memory that no stream reads any more. The context is the calling thread's.

@@ -2,7 +2,7 @@
 
 use super::{LIBRARIES, alone};
 use crate::cuda::module::MODULES;
-use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu, GpuError, Kernel, Shape, compile};
+use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu, GpuError, IpcHandle, Kernel, Shape, compile};
 use crate::scan;
 
 /// A kernel that fails: it reads where nothing is.
@@ -194,4 +194,27 @@ fn every_kernel_is_in_its_cubin_with_the_same_arguments() {
         }
     }
     assert!(kernels > 50, "{kernels}");
+}
+
+#[test]
+fn memory_that_is_not_shared_or_not_reached_is_refused() {
+    if !alone("failures::memory_that_is_not_shared_or_not_reached_is_refused", &[]) {
+        return;
+    }
+    let refused = |call, reason: &str| GpuError::Call { call, reason: reason.into() };
+    let gpu = Gpu::open(0).unwrap();
+    let of_pool = gpu.upload(&[1u32, 2]).unwrap();
+    assert_eq!(of_pool.ipc_handle().unwrap_err(), refused("cuIpcGetMemHandle", "invalid argument"));
+    let shown = DeviceBuffer::<u32>::exported(&gpu, 2).unwrap();
+    let open = |handle: &IpcHandle| DeviceBuffer::<u32>::imported(&gpu, handle, 2).unwrap_err();
+    assert!(matches!(open(&bytemuck::Zeroable::zeroed()), GpuError::Input(_)), "it has other bytes");
+    let own = shown.ipc_handle().unwrap();
+    assert_eq!(open(&own), refused("cuIpcOpenMemHandle", "invalid device context"));
+    let mut bytes = bytemuck::bytes_of(&own).to_vec();
+    bytes[0] ^= 1;
+    let of_another = bytemuck::pod_read_unaligned(&bytes);
+    assert_eq!(open(&of_another), refused("cuIpcOpenMemHandle", "mapping of buffer object failed"));
+    let free = gpu.memory().unwrap().0;
+    drop(DeviceBuffer::<u32>::exported(&gpu, 2).unwrap());
+    assert_eq!(gpu.memory().unwrap().0, free, "nobody was shown this one");
 }

@@ -42,24 +42,6 @@ fn memory_that_is_kept_for_later_is_found_when_it_is_needed() {
     assert_eq!(gpu.memory().unwrap().0, 100 << 20);
 }
 
-/// Frontiers differ a little from mini-batch to mini-batch.
-#[test]
-fn memory_of_an_earlier_array_is_found_for_one_of_much_the_same_length() {
-    if !alone("order::memory_of_an_earlier_array_is_found_for_one_of_much_the_same_length", &[]) {
-        return;
-    }
-    let gpu = Gpu::open(0).unwrap();
-    let side = gpu.side_stream().unwrap();
-    let mut least = u64::MAX;
-    for len in [57 * MIB, 58 * MIB, 60 * MIB, 59 * MIB + 5] {
-        drop(side.alloc::<u8>(len).unwrap());
-        side.synchronise().unwrap();
-        let free = gpu.memory().unwrap().0;
-        assert!(least == u64::MAX || free == least, "{len}");
-        least = free;
-    }
-}
-
 /// torch asks for room, from any stream, whenever it is about to take memory.
 #[test]
 fn memory_that_is_kept_for_later_is_given_up_where_less_is_free() {

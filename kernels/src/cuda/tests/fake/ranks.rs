@@ -195,3 +195,12 @@ fn ranks_that_share_a_gpu_are_refused_by_nccl() {
         assert!(error.contains("Duplicate GPU detected") && (own || is_told), "{error}");
     });
 }
+
+#[test]
+fn ranks_that_are_threads_copy_from_gpu_to_gpu() {
+    for (devices, link, haste) in [("2", "none", ""), ("3", "nvlink", ""), ("3", "pcie", "5")] {
+        let mut variables = vec![("FAKE_CUDA_DEVICES", devices), ("FAKE_CUDA_LINK", link)];
+        variables.extend((!haste.is_empty()).then_some(("FAKE_CUDA_HASTE", haste)));
+        start(&["real_gpus_copy"], &variables, 1);
+    }
+}
