@@ -212,25 +212,19 @@ fn halve<P: Parts>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::philox::{Draws, Stream, StreamKey};
+    use crate::spmm::tests::edges;
 
     #[test]
     fn oracle_both_orders_hold_the_same_edges() {
-        let mut draws = Draws::new(&StreamKey::new(3, Stream::Generate), 0);
         for (targets, sources, degree) in [(1, 1, 0), (5, 9, 3), (200, 70, 12), (3, 5000, 4000)] {
-            let mut indptr = vec![0u32];
-            for _ in 0..targets {
-                indptr.push(indptr[indptr.len() - 1] + draws.below(degree + 1));
-            }
-            let list: Vec<u32> = (0..indptr[targets]).map(|_| draws.below(sources)).collect();
-            let edges = HostEdges::new(indptr, list, sources as usize).unwrap();
+            let edges = edges(3, targets, sources, degree, 0);
             let mut expected = Vec::new();
             for target in 0..targets {
                 expected.extend(edges.of(target).map(|edge| (edges.sources()[edge], target as u32, edge as u32)));
             }
             expected.sort();
             let by_source = edges.by_source();
-            let found: Vec<(u32, u32, u32)> = (0..sources)
+            let found: Vec<(u32, u32, u32)> = (0..sources as u32)
                 .flat_map(|s| by_source.of(s as usize).map(move |i| (s, by_source.targets[i], by_source.edges[i])))
                 .collect();
             assert_eq!(found, expected);

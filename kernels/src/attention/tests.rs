@@ -1,9 +1,8 @@
-//! Attention against its formula in f64, gradients against finite differences of the formula, and any number of threads.
+//! Attention of both forms against its formula in f64, gradients against finite differences of the formula, and any number of threads.
 
 mod counts;
 mod device;
 mod dropout;
-mod dynamic;
 
 use super::*;
 use crate::edges::HostEdges;
@@ -20,43 +19,107 @@ fn vertices(targets: usize) -> Vec<u32> {
     (0..targets as u32).map(|target| 3 + 17 * target).collect()
 }
 
-/// Dropout's factors of a target's attention weights, edge after edge, head after head.
-fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
-    let mut factors = vec![1.0; edges * op.heads];
-    if let Some((vertices, rate, key)) = op.dropout {
-        crate::dropout_mask(&vertices[target..][..1], factors.len(), rate, &key, &mut factors).unwrap();
-    }
-    wide(&factors)
+/// Attention without self-loops, dropout and factors.
+fn plain(edges: &HostEdges, heads: usize, head_dim: usize) -> Attention<'_> {
+    let (slope, dropout, factors) = (SLOPE as f32, None, None);
+    Attention { edges, heads, head_dim, shares_rows: false, slope, self_loops: false, dropout, factors }
 }
 
-/// The formula; inputs: rows, the sources' and the targets' part of the scores.
-fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> Vec<f64> {
-    let (heads, dim) = (op.heads, op.heads * op.head_dim);
-    let mut out = vec![0.0; op.edges.num_targets() * dim];
-    for target in 0..op.edges.num_targets() {
-        let own = op.self_loops.then_some(target);
-        let sources: Vec<usize> =
-            own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
-        let factors = factors(op, target, sources.len());
-        for head in 0..heads {
-            let raised = |source: usize| {
-                let sum = from_source[source * heads + head] + from_target[target * heads + head];
-                (if sum > 0.0 { sum } else { SLOPE * sum }).exp()
-            };
-            let total: f64 = sources.iter().map(|&source| raised(source)).sum();
-            for (edge, &source) in sources.iter().enumerate() {
-                let weight = raised(source) / total * factors[edge * heads + head];
-                for column in head * op.head_dim..(head + 1) * op.head_dim {
-                    let of_row = if op.shares_rows { column % op.head_dim } else { column };
-                    out[target * dim + column] += weight * rows[source * op.row_dim() + of_row];
+/// A form of attention, by the two inputs beside the rows of the sources.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    /// The sources' and the targets' part of the scores.
+    Static,
+    /// Rows of the targets, and the vector.
+    Dynamic,
+}
+
+use Form::{Dynamic, Static};
+
+impl Form {
+    fn inputs(self, op: &Attention<'_>) -> [Vec<f32>; 3] {
+        let (sources, targets) = (op.edges.num_sources(), op.edges.num_targets());
+        let times = |by: f32, seed, len| values(seed, len).iter().map(|value| by * value).collect();
+        let rows = values(1, sources * op.row_dim());
+        match self {
+            Static => [rows, times(6.0, 2, sources * op.heads), times(6.0, 3, targets * op.heads)],
+            Dynamic => [rows, values(2, targets * op.dim()), times(4.0, 3, op.dim())],
+        }
+    }
+
+    /// The formula.
+    fn naive(self, op: &Attention<'_>, [rows, second, third]: [&[f64]; 3]) -> Vec<f64> {
+        let (heads, dim) = (op.heads, op.dim());
+        let leaky = |sum: f64| if sum > 0.0 { sum } else { SLOPE * sum };
+        let score = |target: usize, source: usize, head: usize| match self {
+            Static => leaky(second[source * heads + head] + third[target * heads + head]),
+            Dynamic => (head * op.head_dim..(head + 1) * op.head_dim)
+                .map(|column| third[column] * leaky(rows[source * dim + column] + second[target * dim + column]))
+                .sum(),
+        };
+        let mut out = vec![0.0; op.edges.num_targets() * dim];
+        for target in 0..op.edges.num_targets() {
+            let own = op.self_loops.then_some(target);
+            let sources: Vec<usize> =
+                own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+            let mut factors = vec![1.0; sources.len() * heads];
+            if let Some((vertices, rate, key)) = op.dropout {
+                crate::dropout_mask(&vertices[target..][..1], factors.len(), rate, &key, &mut factors).unwrap();
+            }
+            for head in 0..heads {
+                let raised: Vec<f64> = sources.iter().map(|&source| score(target, source, head).exp()).collect();
+                let total: f64 = raised.iter().sum();
+                for (edge, (&source, raised)) in sources.iter().zip(&raised).enumerate() {
+                    let weight = raised / total * f64::from(factors[edge * heads + head]);
+                    for column in head * op.head_dim..(head + 1) * op.head_dim {
+                        let of_row = if op.shares_rows { column % op.head_dim } else { column };
+                        out[target * dim + column] += weight * rows[source * op.row_dim() + of_row];
+                    }
                 }
             }
         }
+        out
     }
-    out
+
+    /// The result, and the weights.
+    fn forward(self, op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
+        let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
+        let mut weights = vec![f32::NAN; op.num_weights()];
+        let [rows, second, third] = inputs.each_ref().map(|values| &values[..]);
+        match self {
+            Static => op.forward(rows, [second, third], &mut out, &mut weights),
+            Dynamic => op.forward_dynamic(dynamic([rows, second, third]), &mut out, &mut weights),
+        }
+        .unwrap();
+        (out, weights)
+    }
+
+    /// The gradients of the inputs; of the vector, each target's part of it.
+    fn backward(self, op: &Attention<'_>, inputs: &[Vec<f32>; 3], weights: &[f32], gradient: &[f32]) -> [Vec<f32>; 3] {
+        let [rows, second, third] = inputs.each_ref().map(|values| &values[..]);
+        let of_third = if self == Dynamic { gradient.len() } else { third.len() };
+        let mut found = [rows.len(), second.len(), of_third].map(|len| vec![f32::NAN; len]);
+        let (mut scratch, [a, b, c]) = (vec![f32::NAN; weights.len()], &mut found);
+        match self {
+            Static => {
+                let into = AttentionGradient { rows: a, from_source: b, from_target: c };
+                op.backward(rows, [second, third], weights, gradient, &mut scratch, into)
+            }
+            Dynamic => {
+                let into = DynamicGradient { sources: a, targets: b, vector: c };
+                op.backward_dynamic(dynamic([rows, second, third]), weights, gradient, &mut scratch, into)
+            }
+        }
+        .unwrap();
+        found
+    }
 }
 
-fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
+fn dynamic([sources, targets, vector]: [&[f32]; 3]) -> DynamicRows<'_> {
+    DynamicRows { sources, targets, vector }
+}
+
+fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention<'_>)) {
     let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
         let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));
@@ -64,84 +127,65 @@ fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention
             for (self_loops, rate) in [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))] {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
                 for &shares_rows in rows_are_shared {
-                    let op = Attention {
-                        edges: &edges,
-                        heads,
-                        head_dim,
-                        shares_rows,
-                        slope: SLOPE as f32,
-                        self_loops,
-                        dropout,
-                        factors: None,
-                    };
-                    let scores =
-                        |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
-                    let inputs = [values(1, sources * op.row_dim()), scores(2, sources), scores(3, targets)];
-                    let heads = format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
-                    let name = format!("case {case}, {heads}, self-loops {self_loops}, dropout {rate:?}");
-                    body(&name, &op, inputs);
+                    let heads_of = format!("{heads} heads of {head_dim}, shared rows {shares_rows}");
+                    let name = format!("case {case}, {heads_of}, self-loops {self_loops}, dropout {rate:?}");
+                    body(&name, &Attention { shares_rows, self_loops, dropout, ..plain(&edges, heads, head_dim) });
                 }
             }
         }
     }
 }
 
-fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
-    let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
-    let mut weights = vec![f32::NAN; op.num_weights()];
-    op.forward(&inputs[0], [&inputs[1], &inputs[2]], &mut out, &mut weights).unwrap();
-    (out, weights)
-}
-
-/// Finite differences of Σ `gradient` · `formula(inputs)` by about `count` values of input `which`, moved by `step`; with the place of
-/// each.
-fn slopes(
-    formula: impl Fn([&[f64]; 3]) -> Vec<f64>,
-    inputs: &[Vec<f64>; 3],
-    which: usize,
-    gradient: &[f32],
-    count: usize,
-    step: f64,
-) -> Vec<(usize, f64)> {
-    let moved = |at: usize, by: f64| -> f64 {
-        let mut inputs = inputs.clone();
-        inputs[which][at] += by;
-        let out = formula(inputs.each_ref().map(|values| &values[..]));
-        out.iter().zip(gradient).map(|(out, g)| out * f64::from(*g)).sum()
-    };
-    let len = inputs[which].len();
-    let places = (0..len).step_by((len / count).max(1));
-    places.map(|at| (at, (moved(at, step) - moved(at, -step)) / (2.0 * step))).collect()
+/// Every case of both forms; heads share rows in static attention alone.
+fn for_each_form(body: impl Fn(Form, &str, &Attention<'_>)) {
+    for_each_case(&[false, true], |name, op| body(Static, name, op));
+    for_each_case(&[false], |name, op| body(Dynamic, &format!("dynamic, {name}"), op));
 }
 
 #[test]
 fn oracle_forward_is_the_formula() {
-    for_each_case(&[false, true], |name, op, inputs| {
-        let (out, _) = on_any_threads(|| forward(op, &inputs));
+    for_each_form(|form, name, op| {
+        let inputs = form.inputs(op);
+        let (out, _) = on_any_threads(|| form.forward(op, &inputs));
         let wide = inputs.each_ref().map(|values| wide(values));
-        assert_close(&out, &naive(op, wide.each_ref().map(|values| &values[..])), name);
+        assert_close(&out, &form.naive(op, wide.each_ref().map(|values| &values[..])), name);
     });
 }
 
+/// Finite differences by some values of each input.
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_formula() {
-    for_each_case(&[false, true], |name, op, inputs| {
-        let (out, weights) = forward(op, &inputs);
+    const STEP: f64 = 1e-6;
+    for_each_form(|form, name, op| {
+        let inputs = form.inputs(op);
+        let (out, weights) = form.forward(op, &inputs);
         let gradient = values(4, out.len());
         let found = on_any_threads(|| {
-            let mut found = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
-            let mut scratch = vec![f32::NAN; weights.len()];
-            let [rows, from_source, from_target] = &mut found;
-            let out = AttentionGradient { rows, from_source, from_target };
-            op.backward(&inputs[0], [&inputs[1], &inputs[2]], &weights, &gradient, &mut scratch, out).unwrap();
+            let mut found = form.backward(op, &inputs, &weights, &gradient);
+            if form == Dynamic {
+                let parts = std::mem::replace(&mut found[2], vec![f32::NAN; op.dim()]);
+                crate::column_sums(&parts, &mut found[2]).unwrap();
+            }
             found
         });
+        // In dynamic attention a target of one edge has the weight 1, and gradients are sums that cancel.
+        let (count, least) = if form == Static { (25, 1e-3) } else { (7, 0.1) };
         let inputs = inputs.each_ref().map(|values| wide(values));
         for (which, found) in found.iter().enumerate() {
-            let slopes = slopes(|inputs| naive(op, inputs), &inputs, which, &gradient, 25, 1e-5);
-            let (some, expected): (Vec<f32>, Vec<f64>) =
-                slopes.into_iter().map(|(at, slope)| (found[at], slope)).unzip();
-            assert_close(&some, &expected, &format!("{name}, input {which}"));
+            let moved = |at: usize, by: f64| -> f64 {
+                let mut inputs = inputs.clone();
+                inputs[which][at] += by;
+                let out = form.naive(op, inputs.each_ref().map(|values| &values[..]));
+                out.iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
+            };
+            let places: Vec<usize> = (0..found.len()).step_by((found.len() / count).max(1)).collect();
+            let slopes: Vec<f64> =
+                places.iter().map(|&at| (moved(at, STEP) - moved(at, -STEP)) / (2.0 * STEP)).collect();
+            let scale = slopes.iter().fold(least, |largest: f64, slope| largest.max(slope.abs()));
+            for (at, slope) in places.into_iter().zip(slopes) {
+                let off = (f64::from(found[at]) - slope).abs();
+                assert!(off <= 1e-5 * scale, "{name}, input {which}: {}, expected {slope}", found[at]);
+            }
         }
     });
 }
@@ -173,30 +217,31 @@ fn oracle_products_of_heads() {
 #[test]
 fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op = Attention {
-        edges: &edges,
-        heads: 1,
-        head_dim: 2,
-        slope: 0.2,
-        shares_rows: false,
-        self_loops: false,
-        dropout: None,
-        factors: None,
-    };
-    let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
-    op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights).unwrap();
-    assert_eq!((out, weights), ([0.0, 0.0, 1.0, 2.0], [1.0]));
-    let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
-    assert!(length(op.forward(&[1.0; 3], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights)));
-    assert!(length(op.forward(&[1.0; 4], [&[0.0; 1], &[0.0; 2]], &mut out, &mut weights)));
-    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out[1..], &mut weights)));
-    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut [])));
-    let unfit = Attention { factors: Some(&[1.0; 2]), ..op };
-    assert!(length(unfit.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut weights)));
     let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
-    let looped = Attention { edges: &few, self_loops: true, ..op };
-    let refused = looped.forward(&[1.0; 2], [&[0.0; 1], &[0.0; 2]], &mut out, &mut [0.0; 3]);
-    assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));
+    let op = plain(&edges, 1, 2);
+    let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+    let rows: &[f32] = &[1.0, 2.0, 3.0, 4.0];
+    for (form, inputs) in [(Static, [rows, &[0.0; 2], &[0.0; 2]]), (Dynamic, [rows, &[0.0; 4], &[1.0; 2]])] {
+        let run = |op: Attention<'_>, inputs: [&[f32]; 3], out: &mut [f32], weights: &mut [f32]| match form {
+            Static => op.forward(inputs[0], [inputs[1], inputs[2]], out, weights),
+            Dynamic => op.forward_dynamic(dynamic(inputs), out, weights),
+        };
+        let (mut out, mut weights) = ([f32::NAN; 4], [f32::NAN; 1]);
+        run(op, inputs, &mut out, &mut weights).unwrap();
+        assert_eq!((out, weights), ([0.0, 0.0, 1.0, 2.0], [1.0]));
+        for which in 0..3 {
+            let mut short = inputs;
+            short[which] = &inputs[which][1..];
+            assert!(length(run(op, short, &mut out, &mut weights)), "{form:?}, input {which}");
+        }
+        assert!(length(run(op, inputs, &mut out[1..], &mut weights)));
+        assert!(length(run(op, inputs, &mut out, &mut [])));
+        assert!(length(run(Attention { factors: Some(&[1.0; 2]), ..op }, inputs, &mut out, &mut weights)));
+        let looped = Attention { edges: &few, self_loops: true, ..op };
+        let of_few = [&rows[..2], if form == Static { &inputs[1][..1] } else { inputs[1] }, inputs[2]];
+        let refused = run(looped, of_few, &mut out, &mut [0.0; 3]);
+        assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));
+    }
     assert!(length(head_products(&[0.0; 5], &[0.0; 2], 2, &mut [0.0; 2])));
     assert!(length(head_products_backward(&[0.0; 4], &[0.0; 3], 2, &mut [0.0; 2])));
 }

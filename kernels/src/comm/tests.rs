@@ -59,19 +59,6 @@ fn groups_are_numbered() {
 }
 
 #[test]
-fn a_negative_zero_survives_the_sum() {
-    for size in SIZES {
-        for bits in run(size, |comm| {
-            let mut values = [-0.0];
-            comm.all_reduce_sum_f32(&mut values).unwrap();
-            values[0].to_bits()
-        }) {
-            assert_eq!(bits, (-0.0f32).to_bits());
-        }
-    }
-}
-
-#[test]
 fn differential_solo_and_a_group_of_one_refuse_alike() {
     type Call = fn(&dyn Communicator) -> Result<(), CommError>;
     let calls: [Call; 5] = [

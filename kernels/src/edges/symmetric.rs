@@ -94,17 +94,7 @@ fn check([targets, sources, edges]: [usize; 3]) -> Result<usize, KernelError> {
 mod tests {
     use super::*;
     use crate::philox::{Draws, Stream, StreamKey};
-
-    /// Edges into `targets` of `sources` rows, up to `most` each.
-    fn random(seed: u32, targets: usize, sources: u32, most: u32) -> HostEdges {
-        let mut draws = Draws::new(&StreamKey::new(9, Stream::Generate), seed);
-        let (mut indptr, mut list) = (vec![0u32], Vec::new());
-        for _ in 0..targets {
-            list.extend((0..draws.below(most + 1)).map(|_| draws.below(sources)));
-            indptr.push(list.len() as u32);
-        }
-        HostEdges::new(indptr, list, sources as usize).unwrap()
-    }
+    use crate::spmm::tests::{bits, edges};
 
     #[test]
     fn oracle_the_formula() {
@@ -146,7 +136,7 @@ mod tests {
                 .enumerate()
         {
             let gpu = Gpu::under_test(case as u32 % 4);
-            let edges = random(case as u32, targets, sources, most);
+            let edges = edges(case as u32, targets, sources, most, 0);
             let mut draws = Draws::new(&StreamKey::new(10, Stream::Generate), case as u32);
             // Beyond 2^24 not every integer is an f32.
             let degrees: Vec<u64> = (0..sources).map(|row| u64::from(draws.below(9)) << (row % 7 * 5)).collect();
@@ -159,15 +149,14 @@ mod tests {
             assert_eq!(found.indptr().to_vec(&gpu).unwrap(), expected.indptr(), "case {case}");
             assert_eq!(found.sources().to_vec(&gpu).unwrap(), expected.sources(), "case {case}");
             assert_eq!(found.num_sources(), expected.num_sources());
-            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&weights.to_vec().unwrap()), bits(&expected_weights), "case {case}");
+            assert_eq!(bits::<f32>(&weights.to_vec().unwrap()), bits(&expected_weights), "case {case}");
         }
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
         let gpu = Gpu::under_test(1);
-        let edges = random(3, 4, 6, 3);
+        let (few, edges) = (edges(3, 4, 3, 3, 0), edges(3, 4, 6, 3, 0));
         let edges_on_gpu = DeviceEdges::upload(&gpu, &edges).unwrap();
         let total = edges.num_edges() + 4;
         let length = |error| matches!(error, Err(KernelError::Length { .. }));
@@ -179,7 +168,6 @@ mod tests {
         assert!(
             [(3, 6, count), (4, 5, count), (4, 6, count + 1)].iter().all(|&(d, s, f)| length(on_host(&edges, d, s, f)))
         );
-        let few = random(3, 4, 3, 3);
         assert!(length(on_host(&few, 4, 3, few.num_edges())));
         let on_gpu = |degrees: usize, weights: usize| {
             let (degrees, mut weights) = (gpu.zeros(degrees).unwrap(), gpu.alloc(weights).unwrap());

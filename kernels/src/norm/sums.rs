@@ -71,7 +71,7 @@ pub fn divide_by_row_sums_on_device(gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spmm::tests::values;
+    use crate::spmm::tests::{bits, values};
 
     #[test]
     fn rows_are_divided_by_their_sums_alike_on_both() {
@@ -85,8 +85,7 @@ mod tests {
             let mut on_gpu = gpu.upload(&rows).unwrap();
             divide_by_row_sums_on_device(&gpu, &mut on_gpu.slice_mut(), dim).unwrap();
             divide_by_row_sums(&mut rows, dim).unwrap();
-            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&on_gpu.to_vec().unwrap()), bits(&rows), "{count} rows of {dim}");
+            assert_eq!(bits::<f32>(&on_gpu.to_vec().unwrap()), bits(&rows), "{count} rows of {dim}");
             for (row, given) in rows.chunks(dim.max(1)).zip(given.chunks(dim.max(1))).skip(1) {
                 let sum: f64 = given.iter().map(|value| f64::from(value.abs())).sum();
                 for (found, value) in row.iter().zip(given) {

@@ -1,11 +1,11 @@
 //! Dropout of weights: what it leaves on average, where nothing is left, targets of very many weights, and what is refused.
 
 use super::device::on_device;
-use super::{KEY, forward, vertices};
+use super::{Form::Static, KEY, plain, vertices};
 use crate::edges::HostEdges;
 use crate::philox::StreamKey;
 use crate::spmm::tests::values;
-use crate::{Attention, AttentionGradient, DeviceEdges, DynamicRows, Gpu, GpuError, KernelError, MAX_DROPOUT_DIM};
+use crate::{Attention, DeviceEdges, DynamicRows, Gpu, GpuError, KernelError, MAX_DROPOUT_DIM};
 
 /// Three targets: without edges, with two, with two parallel ones.
 fn few() -> HostEdges {
@@ -13,7 +13,7 @@ fn few() -> HostEdges {
 }
 
 fn over<'a>(edges: &'a HostEdges, dropout: Option<(&'a [u32], f32, StreamKey)>) -> Attention<'a> {
-    Attention { edges, heads: 2, head_dim: 3, slope: 0.2, shares_rows: false, self_loops: true, dropout, factors: None }
+    Attention { self_loops: true, dropout, ..plain(edges, 2, 3) }
 }
 
 fn inputs() -> [Vec<f32>; 3] {
@@ -24,12 +24,12 @@ fn inputs() -> [Vec<f32>; 3] {
 fn on_average_nothing_changes_and_parallel_edges_are_dropped_apart() {
     const SEEDS: u64 = 4000;
     let (edges, inputs, vertices) = (few(), inputs(), vertices(3));
-    let (expected, plain) = forward(&over(&edges, None), &inputs);
+    let (expected, plain) = Static.forward(&over(&edges, None), &inputs);
     let mut sums = vec![0f64; expected.len()];
     let mut apart = 0;
     for seed in 0..SEEDS {
         let key = StreamKey { seed, ..KEY };
-        let (out, weights) = forward(&over(&edges, Some((&vertices, 0.6, key))), &inputs);
+        let (out, weights) = Static.forward(&over(&edges, Some((&vertices, 0.6, key))), &inputs);
         assert!(weights.iter().zip(&plain).all(|(weight, plain)| weight.abs() == *plain));
         sums.iter_mut().zip(&out).for_each(|(sum, &value)| *sum += f64::from(value));
         // The first head of the third target's edges; four edges with their loops stand before them.
@@ -48,16 +48,12 @@ fn on_average_nothing_changes_and_parallel_edges_are_dropped_apart() {
 fn where_all_is_dropped_rows_and_gradients_are_zero() {
     let (edges, inputs, vertices) = (few(), inputs(), vertices(3));
     let key = (0..u64::MAX).map(|seed| StreamKey { seed, ..KEY }).find(|&key| {
-        forward(&over(&edges, Some((&vertices, 0.95, key))), &inputs).1.iter().all(|&weight| weight < 0.0)
+        Static.forward(&over(&edges, Some((&vertices, 0.95, key))), &inputs).1.iter().all(|&weight| weight < 0.0)
     });
     let op = over(&edges, Some((&vertices, 0.95, key.unwrap())));
-    let (out, weights) = forward(&op, &inputs);
+    let (out, weights) = Static.forward(&op, &inputs);
     assert!(out.iter().all(|&value| value == 0.0));
-    let mut of = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
-    let [rows, from_source, from_target] = &mut of;
-    let (into, mut scratch) = (AttentionGradient { rows, from_source, from_target }, vec![f32::NAN; weights.len()]);
-    let [rows, from_source, from_target] = &inputs;
-    op.backward(rows, [from_source, from_target], &weights, &values(4, out.len()), &mut scratch, into).unwrap();
+    let of = Static.backward(&op, &inputs, &weights, &values(4, out.len()));
     assert!(of.iter().flatten().all(|&value| value == 0.0));
 }
 
@@ -66,18 +62,9 @@ fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
     let edges = MAX_DROPOUT_DIM as u32 / 8 + 100;
     let host = HostEdges::new(vec![0, edges, edges + 2], vec![0; edges as usize + 2], 1).unwrap();
     let ids = vertices(2);
-    let op = Attention {
-        edges: &host,
-        heads: 8,
-        head_dim: 1,
-        slope: 0.2,
-        self_loops: false,
-        dropout: Some((&ids, 0.5, KEY)),
-        factors: None,
-        shares_rows: false,
-    };
+    let op = Attention { dropout: Some((&ids, 0.5, KEY)), ..plain(&host, 8, 1) };
     let inputs = [values(1, 8), values(2, 8), values(3, 16)];
-    let (_, weights) = forward(&op, &inputs);
+    let (_, weights) = Static.forward(&op, &inputs);
     let mut expected = vec![1f32; edges as usize * 8];
     crate::dropout::RowMask::new(0.5, 0, &KEY).unwrap().negate(ids[0], &mut expected);
     let signs = |weights: &[f32]| weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>();

@@ -41,6 +41,10 @@ pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
         });
         assert!(sums.iter().map(|s| s.to_bits()).eq(expected.iter().map(|s| s.to_bits())), "round {round}");
 
+        let mut zero = [-0.0f32];
+        comm.all_reduce_sum_f32(&mut zero).unwrap();
+        assert!(zero[0].is_sign_negative(), "the sum of minus zeros");
+
         let mut doubles: Vec<f64> = addends(round, rank, len).into_iter().map(f64::from).collect();
         comm.all_reduce_sum_f64(&mut doubles).unwrap();
         let mut expected = vec![0.0; len];

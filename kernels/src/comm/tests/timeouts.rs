@@ -50,24 +50,6 @@ fn all_that_are_missing_are_named() {
 }
 
 #[test]
-fn a_rank_that_is_late_but_in_time_is_waited_for() {
-    let group = Threads::group_within(2, Some(Duration::from_secs(60)));
-    let results = thread::scope(|scope| {
-        let ranks: Vec<_> = group
-            .iter()
-            .map(|comm| {
-                scope.spawn(|| {
-                    thread::sleep(PATIENCE * comm.rank() as u32);
-                    comm.barrier()
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
-    });
-    assert_eq!(results, [Ok(()), Ok(())]);
-}
-
-#[test]
 fn while_one_rank_works_alone_there_is_no_limit() {
     let group = Threads::group_within(2, Some(PATIENCE));
     let results = thread::scope(|scope| {

@@ -90,44 +90,21 @@ fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
 }
 
 #[test]
-fn order_and_company_of_the_frontier_change_nothing() {
+fn order_and_company_of_the_frontier_change_no_draw_by_weight() {
     let (indptr, indices) = topology(10, 700);
     let graph = Graph::new(&indptr, &indices).unwrap();
     let weights: Vec<f32> = (0..indices.len()).map(|i| (i % 7) as f32).collect();
-    fn check(graph: &Graph<'_>) {
-        let draw = &Draw::new(Fanout::Take(6));
-        let mut sampler = Sampler::tuned(4, TUNINGS[0]);
-        let all: Vec<u32> = (0..700).collect();
-        let whole = layer(&mut sampler, graph, &all, draw, &KEY);
-        for seed in 0..4 {
-            let shuffled = crate::permute(700, &StreamKey::new(seed, Stream::Shuffle));
-            let frontier = &shuffled[..700 / (seed as usize + 1)];
-            let sampled = layer(&mut sampler, graph, frontier, draw, &KEY);
-            for (i, &v) in frontier.iter().enumerate() {
-                assert_eq!(edges_of(&sampled, i), edges_of(&whole, v as usize), "seed {seed}, vertex {v}");
-            }
+    let graph = graph.with_weights(&weights).unwrap();
+    let draw = &Draw::new(Fanout::Take(6));
+    let mut sampler = Sampler::tuned(4, TUNINGS[0]);
+    let whole = layer(&mut sampler, &graph, &(0..700).collect::<Vec<_>>(), draw, &KEY);
+    for seed in 0..4 {
+        let shuffled = crate::permute(700, &StreamKey::new(seed, Stream::Shuffle));
+        let frontier = &shuffled[..700 / (seed as usize + 1)];
+        let sampled = layer(&mut sampler, &graph, frontier, draw, &KEY);
+        for (i, &v) in frontier.iter().enumerate() {
+            assert_eq!(edges_of(&sampled, i), edges_of(&whole, v as usize), "seed {seed}, vertex {v}");
         }
-    }
-    check(&graph);
-    check(&graph.with_weights(&weights).unwrap());
-}
-
-#[test]
-fn every_part_of_the_key_changes_the_sample() {
-    let (indptr, indices) = topology(11, 700);
-    let graph = Graph::new(&indptr, &indices).unwrap();
-    let frontier: Vec<u32> = (0..700).collect();
-    let keys = [
-        KEY,
-        StreamKey { seed: 2, ..KEY },
-        StreamKey { epoch: 0, ..KEY },
-        StreamKey { step: 0, ..KEY },
-        StreamKey { layer: 0, ..KEY },
-    ];
-    let draw = Draw::new(Fanout::Take(5));
-    let samples = keys.map(|key| layer(&mut Sampler::new(1), &graph, &frontier, &draw, &key).edges);
-    for (i, a) in samples.iter().enumerate() {
-        assert!(samples[..i].iter().all(|b| a != b));
     }
 }
 
@@ -141,6 +118,15 @@ fn fixed_result() {
     assert_eq!(sampled.indptr, [0, 4, 8]);
     assert_eq!(sampled.edges, [27, 31, 471, 512, 1003, 1005, 1007, 1009]);
     assert_eq!(sampled.local, [0; 8]);
+}
+
+#[test]
+fn every_subset_is_equally_likely() {
+    let mut counts: HashMap<Vec<u64>, f64> = HashMap::new();
+    trials(6, None, Draw::new(Fanout::Take(3)), 20_000).for_each(|edges| *counts.entry(edges).or_default() += 1.0);
+    assert_eq!(counts.len(), 20);
+    let chi2: f64 = counts.values().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
+    assert!(chi2 < 48.0, "chi-square {chi2} with 19 degrees of freedom");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 mod device;
 mod layers;
 mod locality;
-mod random;
 mod refused;
 mod weights;
 
