@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gsplit_store::{NoProgress, Progress, Stage, Unit};
 
-use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
+use super::fixture::{Cut, changed, communities, config, dataset, store_on_servers, store_partition};
 use super::runs::{losses, run};
-use crate::config::{ModelKind, Parallelism, TaskKind, TrainConfig};
+use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::{FeatureStorage, RunOptions, train};
 
 #[test]
@@ -23,20 +23,41 @@ fn rows_are_the_same_in_memory_and_mapped() {
 
 #[test]
 fn losses_do_not_depend_on_what_is_prepared_ahead() {
-    let fixture = dataset(31, 300, 5);
-    store_partition(&fixture.dataset, Cut::Random, 3);
-    for (parallelism, ranks) in
-        [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::PushPull, 3), (Parallelism::Single, 1)]
-    {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+    let (fixture, linked) = (dataset(31, 300, 5), communities(200, 4));
+    for fixture in [&fixture, &linked] {
+        store_partition(&fixture.dataset, Cut::Random, 3);
+    }
+    let on_servers = store_on_servers(&fixture.dataset, Cut::Random, 4, 2);
+    let of =
+        |parallelism, ranks| changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+    let normalised = changed(&of(Parallelism::Single, 1), |config| {
+        (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
+    });
+    let cooperative = changed(&of(Parallelism::Cooperative, 4), |config| {
+        (config.groups, config.partition) = (2, Some(on_servers));
+        config.cooperative.batches_per_epoch = Some(3);
+    });
+    let links = |parallelism, ranks| {
+        changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = Some(TaskKind::Link))
+    };
+    for (fixture, config) in [
+        (&fixture, of(Parallelism::Split, 3)),
+        (&fixture, TrainConfig { groups: 2, ..of(Parallelism::Split, 6) }),
+        (&fixture, of(Parallelism::Data, 2)),
+        (&fixture, of(Parallelism::PushPull, 3)),
+        (&fixture, normalised),
+        (&fixture, cooperative),
+        (&linked, links(Parallelism::Split, 3)),
+        (&linked, links(Parallelism::Data, 2)),
+        (&linked, links(Parallelism::PushPull, 2)),
+    ] {
         let [none, one, many] = [0, 1, 100].map(|prefetch| {
-            let summary = run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
+            let summary = run(fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
             let counts: Vec<_> =
                 summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect();
             (losses(&summary), counts)
         });
-        assert_eq!(one, none, "{parallelism}");
-        assert_eq!(many, none, "{parallelism}");
+        assert!(one == none && many == none, "{config:?}");
     }
 }
 
@@ -49,20 +70,6 @@ fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
     let options = RunOptions { prefetch: 2, stop: Some(&STOP), ..RunOptions::default() };
     let stopped = train(&fixture.dataset, &config, &options, &NoProgress, &|_| STOP.store(true, Ordering::Relaxed));
     assert!(matches!(stopped, Err(crate::Error::Interrupted(_))), "{stopped:?}");
-}
-
-#[test]
-fn links_are_the_same_prepared_ahead() {
-    let fixture = communities(200, 4);
-    store_partition(&fixture.dataset, Cut::Random, 3);
-    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::PushPull, 2)] {
-        let config =
-            changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = Some(TaskKind::Link));
-        let [none, many] = [0, 3].map(|prefetch| {
-            losses(&run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap())
-        });
-        assert_eq!(many, none, "{parallelism}");
-    }
 }
 
 /// Remembers the most threads with the name of those that sample that it ever saw while a mini-batch was computed.

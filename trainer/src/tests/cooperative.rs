@@ -8,8 +8,8 @@ use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
-use super::runs::{losses, options, run};
-use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
+use super::runs::run;
+use crate::config::{ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::operator::Place;
 use crate::ranks::traffic::Phase;
 use crate::report::EpochReport;
@@ -150,23 +150,6 @@ fn layers_share_what_does_not_change() {
 }
 
 #[test]
-fn runs_resume_and_are_prepared_ahead_alike() {
-    let fixture = dataset(75, 240, 5);
-    for batches in [1, 3] {
-        let whole = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 1), |config| {
-            (config.cooperative.batches_per_epoch, config.epochs) = (Some(batches), 4);
-        });
-        let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
-        let ahead = run(&fixture, &whole, &RunOptions { prefetch: 2, ..RunOptions::default() }).unwrap();
-        assert_eq!(losses(&ahead), losses(&straight));
-        let _ = std::fs::remove_dir_all(fixture.folder.path().join("checkpoints"));
-        let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &options(&fixture, false)).unwrap();
-        let rest = run(&fixture, &whole, &options(&fixture, true)).unwrap();
-        assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
-    }
-}
-
-#[test]
 fn what_does_not_fit_is_refused() {
     let fixture = dataset(76, 240, 5);
     store_partition(&fixture.dataset, Cut::Ranges, 4);
@@ -179,8 +162,6 @@ fn what_does_not_fit_is_refused() {
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");
     refused(with(&|config| config.groups = 1), "nothing lies beyond one server");
-    refused(with(&|config| config.parallelism = Parallelism::Split), "is for --parallelism cooperative");
-    refused(with(&|config| config.task.kind = Some(TaskKind::Link)), "leave --task link out");
     refused(with(&|config| config.partition = Some("ranges-4".into())), "on 1 servers: 2 groups need 4, on 2 servers");
     let elsewhere = with(&|config| (config.groups, config.partition) = (4, None));
     refused(elsewhere, "run `gsplit partition");

@@ -1,40 +1,32 @@
 //! Draws by weight: edges of weight 0 are none of the graph, in training, evaluation and inference.
 
-use std::path::Path;
-
 use clap::ValueEnum;
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Split};
+use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, run};
-use super::fixture::{Fixture, changed, config, dataset, provenance};
+use super::fixture::{Fixture, add_features, changed, config, dataset, on_graph};
 use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
 use crate::{InferConfig, RunOptions, infer, train};
 
 /// The dataset without the edges whose `weight` is 0, and without weights.
-fn without_zeros(fixture: &Fixture, path: &Path) -> Dataset {
-    let (old, weights) = (&fixture.dataset, fixture.dataset.edge_weights("weight").unwrap());
-    let topology = old.topology();
-    let (mut indptr, mut indices) = (vec![0], Vec::new());
-    for ends in topology.indptr().windows(2) {
+fn without_zeros(old: &Dataset) -> Fixture {
+    let (topology, weights) = (old.topology(), old.edge_weights("weight").unwrap());
+    let list = |ends: &[u64]| {
         let edges = (ends[0] as usize..ends[1] as usize).filter(|&edge| weights[edge] > 0.0);
-        indices.extend(edges.map(|edge| topology.indices()[edge]));
-        indptr.push(indices.len() as u64);
-    }
-    assert!(indices.len() < topology.indices().len());
-    let mut writer = DatasetWriter::create(path, false, &indptr, &indices).unwrap();
-    let table = old.features().unwrap();
-    let mut features = writer.feature_writer(FeatureDtype::F32, table.dim()).unwrap();
-    for v in 0..old.num_vertices() as u32 {
-        let mut row = vec![0f32; table.dim()];
-        crate::operator::gather_features(&table, &[v], &mut row).unwrap();
-        features.push_rows(&row).unwrap();
-    }
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
-    writer.add_labels(&old.labels().unwrap()).unwrap();
-    for split in [Split::Train, Split::Valid, Split::Test] {
-        writer.add_split(split, old.split(split).unwrap().to_vec()).unwrap();
-    }
-    writer.finish(provenance()).unwrap()
+        edges.map(|edge| topology.indices()[edge]).collect()
+    };
+    let lists: Vec<Vec<u32>> = topology.indptr().windows(2).map(list).collect();
+    assert!(lists.concat().len() < topology.indices().len());
+    on_graph(&lists, |writer| {
+        let table = old.features().unwrap();
+        let (vertices, mut rows) = (Vec::from_iter(0..lists.len() as u32), vec![0f32; lists.len() * table.dim()]);
+        crate::operator::gather_features(&table, &vertices, &mut rows).unwrap();
+        add_features(writer, table.dim(), &rows);
+        writer.add_labels(&old.labels().unwrap()).unwrap();
+        for split in Split::ALL {
+            writer.add_split(split, old.split(split).unwrap().to_vec()).unwrap();
+        }
+    })
 }
 
 fn configs() -> impl Iterator<Item = [TrainConfig; 2]> {
@@ -49,8 +41,7 @@ fn configs() -> impl Iterator<Item = [TrainConfig; 2]> {
 #[test]
 fn differential_edges_of_weight_0_are_as_if_they_were_not() {
     let fixture = dataset(81, 150, 5);
-    let folder = tempfile::tempdir().unwrap();
-    let others = Fixture { dataset: without_zeros(&fixture, &folder.path().join("ds")), folder };
+    let others = without_zeros(&fixture.dataset);
     let batch = &fixture.dataset.split(Split::Train).unwrap()[..40];
     for [drawn, plain] in configs() {
         let kind = drawn.model.kind;

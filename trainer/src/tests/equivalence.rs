@@ -5,17 +5,22 @@ use std::slice::from_ref;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Sampler, Solo};
-use gsplit_store::{Dataset, NoProgress, columns_of};
+use gsplit_store::{Dataset, LinkNegatives, NoProgress, columns_of};
 
 use super::cases::cases;
+use super::evaluation::layer_rows;
 use super::fixture::{
-    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_groups, on_ranks, several_labels,
+    CLASSES, Cut, Fixture, changed, config, dataset, models, numbers, on_groups, on_ranks, several_labels,
     store_partition,
 };
+use super::own_links::with_links;
+use super::two_kinds::ratings;
 use crate::RunOptions;
 use crate::batch::{Preparation, prepare};
-use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
-use crate::infer::{Chunk, LayerWise, Room, Team};
+use crate::config::{
+    ClassWeights, Device, NormKind, NumberLoss, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig,
+};
+use crate::infer::{Room, Team};
 use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
@@ -100,28 +105,6 @@ pub fn distance(a: &[f32], b: &[f32]) -> f32 {
     largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale
 }
 
-#[test]
-fn several_classes_a_vertex_have_one_loss_for_every_parallelism() {
-    let fixture = several_labels(14, 300, 6);
-    let dataset = &fixture.dataset;
-    let train = dataset.split(gsplit_store::Split::Train).unwrap();
-    let batch = &train[..40];
-    let single = config(ModelKind::Sage, Parallelism::Single, 1);
-    let (loss, gradient) = run(dataset, &single, batch);
-    // At first every logit is small, and every decision costs about ln 2.
-    let guess = SEVERAL_CLASSES as f64 * 2f64.ln();
-    assert!((loss - guess).abs() < 0.5 * guess, "{loss}, about {guess} expected");
-    for ranks in [2, 3, 4] {
-        let partition = Some(store_partition(dataset, Cut::Lopsided, ranks));
-        let split = TrainConfig { partition, ..config(ModelKind::Sage, Parallelism::Split, ranks) };
-        for config in [config(ModelKind::Sage, Parallelism::Data, ranks), split] {
-            let (other, other_gradient) = run(dataset, &config, batch);
-            assert!((loss - other).abs() <= 1e-5 * loss, "{} on {ranks}: {other}, not {loss}", config.parallelism);
-            assert!(distance(&other_gradient, &gradient) <= 1e-5);
-        }
-    }
-}
-
 /// Columns of the edges that a case sums by and draws by.
 const EDGES: [[Option<&str>; 2]; 4] =
     [[None, None], [Some("weight"), None], [None, Some("weight")], [Some("weight"), Some("weight")]];
@@ -149,39 +132,61 @@ const ON_GPUS: [Option<TopologyStorage>; 5] = [
     Some(TopologyStorage::Part),
 ];
 
+/// The property is split over several tests, which run side by side.
 #[test]
 fn loss_and_gradients_are_equal_however_the_work_is_shared() {
     loss_and_gradients_are_equal(0);
 }
 
 #[test]
-fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_other_half_of_the_cases() {
+fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_second_third_of_the_cases() {
     loss_and_gradients_are_equal(1);
 }
 
-/// Tries every other case of a covering array. Its factors are the model, the columns of weights, the parallelism, the number of groups
-/// and ranks, the cut, the size of the mini-batch, activation checkpointing, and the place of the ranks and of the graph.
-fn loss_and_gradients_are_equal(half: usize) {
-    let fixture = dataset(11, 200, 6);
-    let dataset = &fixture.dataset;
-    let train = dataset.split(gsplit_store::Split::Train).unwrap();
-    let models = models();
-    for (cut, (_, ranks)) in Cut::ALL.iter().flat_map(|&cut| RANKS.map(|ranks| (cut, ranks))) {
-        store_partition(dataset, cut, ranks);
-    }
+#[test]
+fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_last_third_of_the_cases() {
+    loss_and_gradients_are_equal(2);
+}
+
+/// Datasets and what is learnt of each: a loss of every kind.
+fn tasks() -> Vec<(Fixture, TaskConfig)> {
+    let default = TaskConfig::default;
+    let regression = |loss| TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default() };
+    let weighted = |weights| TaskConfig { class_weights: Some(weights), ..default() };
+    let link = |scorer| TaskConfig { kind: Some(TaskKind::Link), scorer, negatives: 3, ..default() };
+    vec![
+        (dataset(11, 200, 6), default()),
+        (several_labels(14, 200, 6), default()),
+        (numbers(41, 200, 6), regression(NumberLoss::Mse)),
+        (numbers(42, 200, 6), regression(NumberLoss::Mae)),
+        (dataset(44, 200, 6), weighted(ClassWeights::Each(vec![0.5, 1.0, 4.0, 2.0]))),
+        (several_labels(45, 200, 6), weighted(ClassWeights::Balanced)),
+        (dataset(43, 200, 6), link(ScorerKind::Dot)),
+        (dataset(43, 200, 6), link(ScorerKind::Mlp)),
+        (ratings(5, true, false), link(ScorerKind::Dot)),
+        (with_links(Some(LinkNegatives::Pairs), "hits@50", false), link(ScorerKind::Dot)),
+    ]
+}
+
+/// Tries every third case of a covering array. Its factors are the task, the model, the columns of weights, the parallelism, the number
+/// of groups and ranks, the cut, the size of the mini-batch, activation checkpointing, and the place of the ranks and of the graph.
+fn loss_and_gradients_are_equal(third: usize) {
+    let (tasks, models) = (tasks(), models());
     let config_of = |case: &[usize]| {
-        let &[model, edges, shared, ranks, cut, _, checkpointing, _] = case else { unreachable!() };
+        let &[task, model, edges, shared, ranks, cut, _, checkpointing, _] = case else { unreachable!() };
         let ((parallelism, split_layers), (groups, ranks)) = (SHARED[shared], RANKS[ranks]);
         changed(&config(models[model].kind, parallelism, groups * ranks), |config| {
-            config.model = models[model].clone();
+            (config.model, config.task) = (models[model].clone(), tasks[task].1.clone());
             config.model.checkpoint_activations = checkpointing == 1;
             [config.edge_weights, config.draw_by] = EDGES[edges].map(|name| name.map(String::from));
             (config.groups, config.split_layers) = (groups, split_layers);
             config.partition = parallelism.needs_map().then(|| Cut::ALL[cut].key(ranks));
+            // Under the usual seed all of GIN's few hidden values are zero here.
+            config.seed = 5;
         })
     };
     let allowed = |case: &[usize]| {
-        let &[_, edges, shared, ranks, cut, _, _, place] = case else { unreachable!() };
+        let &[task, _, edges, shared, ranks, cut, _, _, place] = case else { unreachable!() };
         let (parallelism, split_layers) = SHARED[shared];
         let device = if ON_GPUS[place].is_some() { Device::Cuda } else { Device::Cpu };
         // A cut that nothing reads would count as tried.
@@ -191,20 +196,23 @@ fn loss_and_gradients_are_equal(half: usize) {
             && (ON_GPUS[place].is_none() || RANKS[ranks].0 * RANKS[ranks].1 <= 4)
             // The host alone draws with weights.
             && (edges == 0 || matches!(ON_GPUS[place], None | Some(TopologyStorage::Host)))
+            && (edges == 0 || tasks[task].0.dataset.edge_weights("weight").is_ok())
             && TrainConfig { device, ..config_of(case) }.check().is_ok()
     };
-    let levels = [models.len(), EDGES.len(), SHARED.len(), RANKS.len(), Cut::ALL.len(), SEEDS.len(), 2, ON_GPUS.len()];
-    // Loss and gradient of one rank, by model, columns and size.
+    let sizes = [EDGES.len(), SHARED.len(), RANKS.len(), Cut::ALL.len(), SEEDS.len(), 2, ON_GPUS.len()];
+    let levels = [&[tasks.len(), models.len()], &sizes[..]].concat();
+    // Loss and gradient of one rank, by task, model, columns and size.
     let mut alone = BTreeMap::new();
-    for (order, case) in (0..).zip(cases(&levels, allowed)).skip(half).step_by(2) {
-        let [model, edges, _, _, _, size, _, place] = case[..] else { unreachable!() };
-        let batch = &train[..SEEDS[size]];
+    for (order, case) in (0..).zip(cases(&levels, allowed)).skip(third).step_by(3) {
+        let [task, model, edges, _, ranks, cut, size, _, place] = case[..] else { unreachable!() };
+        let (dataset, config) = (&tasks[task].0.dataset, config_of(&case));
+        store_partition(dataset, Cut::ALL[cut], RANKS[ranks].1);
+        let batch = &items(dataset, &config)[..SEEDS[size]];
         let mut of_one = |edges: usize| {
-            let one = || run(dataset, &config_of(&[model, edges, 0, 0, 0, size, 0, 0]), batch);
-            alone.entry((model, edges, size)).or_insert_with(one).clone()
+            let one = || run(dataset, &config_of(&[task, model, edges, 0, 0, 0, size, 0, 0]), batch);
+            alone.entry((task, model, edges, size)).or_insert_with(one).clone()
         };
         let (loss, gradient) = of_one(edges);
-        let config = config_of(&case);
         let what = format!("{case:?}: {config:?}, {} seeds, {:?}", SEEDS[size], ON_GPUS[place]);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0), "{what}");
         // A model of few hidden values may have none but zeros at 2 seeds.
@@ -230,18 +238,38 @@ fn loss_and_gradients_are_equal(half: usize) {
     }
 }
 
-/// The logits of all vertices.
-fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
-    let source = FeatureSource::new(&job.features, model.place());
-    let mut pass =
-        LayerWise::new(Team::new(model, Vec::new(), from_ref(&source)), job.graph, Room::UNLIMITED, None).unwrap();
-    let mut logits = Vec::new();
-    let mut visit = |chunk: Chunk<'_>| {
-        logits.extend_from_slice(chunk.rows);
-        Ok(())
+/// The training vertices or edges of a run.
+pub fn items(dataset: &Dataset, config: &TrainConfig) -> Vec<u32> {
+    let artifacts = Artifacts::open(dataset, config).unwrap();
+    Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap().train.to_vec()
+}
+
+/// The logits of `seeds` by a mini-batch that `sampler` draws.
+pub fn sampled_logits(
+    (job, model): (&Job<'_>, &Model),
+    sampler: &mut BatchSampler<'_>,
+    seeds: &[u32],
+    step: Step,
+    dropout: Option<DropoutKey>,
+) -> Vec<f32> {
+    let (solo, place): (&dyn Communicator, _) = (&Solo, Place::host());
+    let mine = job.batch(seeds, step, solo).unwrap().0;
+    let sampled = sample(sampler, mine, &job.config.fanouts, step, &job.frontiers, solo).unwrap();
+    let input = match dropout {
+        Some(_) => Input::training(&job.config.model, step),
+        None => Input::new(&job.config.model),
     };
-    pass.run(model.num_layers() - 1, None, &NoProgress, &mut visit).unwrap();
-    logits
+    let loaded = load(&FeatureSource::new(&job.features, &place), sampled, &input, false, solo).unwrap();
+    let mut clock = Clock::start(solo.into(), Traffic::default());
+    to_rows(forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits()).unwrap()
+}
+
+/// The logits of all vertices, layer by layer.
+pub fn all_logits(job: &Job<'_>, model: &Model) -> Vec<f32> {
+    let source = FeatureSource::new(&job.features, model.place());
+    let team = Team::new(model, Vec::new(), from_ref(&source));
+    let (mut rows, _) = layer_rows(job, team, Room::UNLIMITED, None, model.num_layers() - 1);
+    rows.remove(0)
 }
 
 #[test]
@@ -262,34 +290,15 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
             let step = Step { seed: config.seed, epoch: 1, step: 0 };
-            let mine = job.batch(seeds, step, &Solo).unwrap().0;
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
-            let sampled = sample(&mut sampler, mine, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
-            let input = match dropout {
-                Some(_) => Input::training(&config.model, step),
-                None => Input::new(&config.model),
-            };
-            let source = FeatureSource::new(&job.features, &Place::host());
-            let loaded = load(&source, sampled, &input, false, &Solo).unwrap();
-            let solo: &dyn Communicator = &Solo;
-            let pass = forward(
-                &model,
-                loaded,
-                None,
-                job.graph,
-                dropout,
-                solo.into(),
-                &mut Clock::start(solo.into(), Traffic::default()),
-            )
-            .unwrap();
-            to_rows(pass.logits()).unwrap()
+            sampled_logits((&job, &model), &mut sampler, seeds, step, dropout)
         };
         // Running statistics that are not the initial ones.
         let trained = pass(
             &(0..200).collect::<Vec<_>>(),
             Some(DropoutKey { probability: 0.3, step: Step { seed: 1, epoch: 1, step: 1 } }),
         );
-        let logits = logits(&model, &job);
+        let logits = all_logits(&job, &model);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let forward = pass(&seeds, None);
         let rows = seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);
@@ -325,18 +334,4 @@ fn every_rank_starts_from_the_same_parameters() {
         let other = state(&Model::new(&TrainConfig { seed: 4, ..config }, 6, CLASSES));
         assert_ne!(other, first);
     }
-}
-
-#[test]
-fn dropout_changes_the_loss_and_a_seed_changes_the_weights() {
-    let fixture = dataset(12, 200, 5);
-    let batch: Vec<u32> = fixture.dataset.split(gsplit_store::Split::Train).unwrap()[..40].to_vec();
-    let base = config(ModelKind::Sage, Parallelism::Single, 1);
-    let (loss, _) = run(&fixture.dataset, &base, &batch);
-    let (again, _) = run(&fixture.dataset, &base, &batch);
-    let (plain, _) = run(&fixture.dataset, &changed(&base, |config| config.model.dropout = 0.0), &batch);
-    let (other, _) =
-        run(&fixture.dataset, &changed(&base, |config| (config.seed, config.model.dropout) = (4, 0.0)), &batch);
-    assert_eq!(loss, again);
-    assert!(loss != plain && plain != other);
 }

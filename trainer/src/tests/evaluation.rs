@@ -7,10 +7,10 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gsplit_kernels::CommError;
-use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
+use gsplit_store::{Dataset, NoProgress, Progress, Split, Stage, Unit};
 
 use super::fixture::{
-    Cut, Fixture, changed, communities, config, dataset, emulated, models, several_labels, store_partition,
+    Cut, Fixture, changed, communities, config, dataset, emulated, models, numbers, several_labels, store_partition,
     without_valid,
 };
 use super::links::link_config;
@@ -21,9 +21,9 @@ use crate::evaluate::evaluate;
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
-use crate::operator::{GpuList, Place};
+use crate::operator::{Engine, Place};
 use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::{Error, InferConfig, Predict, RunOptions, infer, train};
+use crate::{Error, InferConfig, RunOptions, infer, train};
 
 /// Adds up what is counted.
 #[derive(Default)]
@@ -60,26 +60,43 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
 }
 
 /// Rows of `wanted` that the last two layers return, and whether they needed the disk.
-fn rows(job: &Job<'_>, places: &[Place], room: Room<'_>, wanted: Option<&[u32]>) -> ([Vec<f32>; 2], bool) {
-    with_team(job, places, |team| {
-        let mut pass = LayerWise::new(team, job.graph, room, None).unwrap();
-        let (lowest, counted) = (pass.model().num_layers() - 2, Rows::default());
-        let (mut rows, mut seen) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        let mut visit = |chunk: Chunk<'_>| {
-            rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
-            seen[chunk.layer - lowest].extend_from_slice(chunk.vertices);
-            Ok(())
-        };
-        pass.run(lowest, wanted, &counted, &mut visit).unwrap();
-        let all: Vec<u32> = (0..job.graph.num_vertices() as u32).collect();
-        assert_eq!(seen, [&all[..], wanted.unwrap_or(&all)], "each once, in their order");
-        assert_eq!(counted.0.into_inner(), pass.num_rows(wanted));
-        (rows, pass.spills())
-    })
+fn rows(job: &Job<'_>, places: &[Place], room: Room<'_>, wanted: Option<&[u32]>) -> (Vec<Vec<f32>>, bool) {
+    with_team(job, places, |team| layer_rows(job, team, room, wanted, job.config.model.layers - 2))
+}
+
+/// Rows that each layer from the `lowest` returns, the last those of `wanted` alone, and whether they needed the disk.
+pub fn layer_rows(
+    job: &Job<'_>,
+    team: Team<'_>,
+    room: Room<'_>,
+    wanted: Option<&[u32]>,
+    lowest: usize,
+) -> (Vec<Vec<f32>>, bool) {
+    let mut pass = LayerWise::new(team, job.graph, room, None).unwrap();
+    let (layers, counted) = (pass.model().num_layers() - lowest, Rows::default());
+    let (mut rows, mut seen) = (vec![Vec::new(); layers], vec![Vec::new(); layers]);
+    let mut visit = |chunk: Chunk<'_>| {
+        rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
+        seen[chunk.layer - lowest].extend_from_slice(chunk.vertices);
+        Ok(())
+    };
+    pass.run(lowest, wanted, &counted, &mut visit).unwrap();
+    let all: Vec<u32> = (0..job.graph.num_vertices() as u32).collect();
+    let (last, others) = seen.split_last().unwrap();
+    assert!(last == wanted.unwrap_or(&all) && others.iter().all(|seen| *seen == all), "each once, in their order");
+    assert_eq!(counted.0.into_inner(), pass.num_rows(wanted));
+    (rows, pass.spills())
+}
+
+/// Scores by so many workers at `place`, and the rows that were counted.
+fn scores(job: &Job<'_>, place: &Place, workers: usize) -> (Vec<(Split, Option<f64>)>, u64) {
+    let (counted, places) = (Rows::default(), vec![place.clone(); workers]);
+    let found = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
+    (found.scores, counted.0.into_inner())
 }
 
 /// Runs `body` with what a run on `config` opens.
-fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'_>) -> R) -> R {
+pub fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'_>) -> R) -> R {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     body(&Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap())
 }
@@ -95,8 +112,9 @@ fn little(bytes: u64, workers: usize) -> Room<'static> {
 }
 
 #[test]
-fn workers_on_the_host_compute_what_one_does_to_the_bit() {
+fn neither_workers_on_the_host_nor_their_memory_change_a_bit() {
     let fixture = dataset(91, 200, 4);
+    let host = Place::Host(Engine::in_tiles(Dtype::F32));
     let folder = tempfile::tempdir().unwrap();
     let mut on_disks = 0;
     for (at, shape) in models().into_iter().enumerate() {
@@ -104,10 +122,10 @@ fn workers_on_the_host_compute_what_one_does_to_the_bit() {
         with_job(&fixture.dataset, &config, |job| {
             let subset: Vec<u32> = (0..200).step_by(7).collect();
             let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[199][..])][at % 4];
-            let expected = rows(job, &[Place::host()], little(12_000, 1), wanted).0;
-            // Three, a number of workers that most chunks are not, and more than there are chunks.
-            for workers in [3, 50] {
-                let places = vec![Place::host(); workers];
+            let expected = rows(job, from_ref(&host), Room::UNLIMITED, wanted).0;
+            // One, a number of workers that most chunks are not, and more than there are chunks.
+            for workers in [1, 3, 50] {
+                let places = vec![host.clone(); workers];
                 let found = rows(job, &places, little(12_000, workers), wanted).0;
                 assert!(found == expected, "{shape:?}, {workers} workers");
                 let on_disk = Room { scratch: Some(folder.path()), ..little(12_000, workers) };
@@ -122,7 +140,7 @@ fn workers_on_the_host_compute_what_one_does_to_the_bit() {
 }
 
 /// Whether `found` is `expected`: to the bit on an emulated GPU. On a real one torch's products depend on how many rows a chunk has.
-fn same_rows(found: &[Vec<f32>; 2], expected: &[Vec<f32>; 2], dtype: Dtype) -> bool {
+fn same_rows(found: &[Vec<f32>], expected: &[Vec<f32>], dtype: Dtype) -> bool {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return found == expected;
     }
@@ -197,6 +215,7 @@ fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
 #[test]
 fn scores_do_not_depend_on_the_number_of_workers() {
     let (one, several, linked) = (dataset(93, 400, 5), several_labels(94, 400, 5), communities(200, 5));
+    let of_numbers = numbers(94, 400, 5);
     let nodes = |metric: &str| {
         changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
             config.task.metric = Some(metric.parse().unwrap());
@@ -204,7 +223,8 @@ fn scores_do_not_depend_on_the_number_of_workers() {
     };
     let links =
         |scorer| changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.task.scorer = scorer);
-    let cases: [(&Fixture, TrainConfig); 6] = [
+    let cases: [(&Fixture, TrainConfig); 7] = [
+        (&of_numbers, nodes("rmse")),
         (&one, nodes("accuracy")),
         (&one, nodes("macro-f1")),
         (&several, nodes("micro-f1")),
@@ -215,19 +235,11 @@ fn scores_do_not_depend_on_the_number_of_workers() {
     for (fixture, config) in cases {
         with_job(&fixture.dataset, &config, |job| {
             for place in [Place::host(), Place::under_test(1)] {
-                let scores = |workers| {
-                    let counted = Rows::default();
-                    let places = vec![place.clone(); workers];
-                    let scores = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
-                    (scores, counted.0.into_inner())
-                };
-                let expected = scores(1);
-                assert!(
-                    expected.0.scores.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)),
-                    "{expected:?}"
-                );
+                let expected = scores(job, &place, 1);
+                assert!(expected.0.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)), "{expected:?}");
                 for workers in [2, 5] {
-                    assert_eq!(scores(workers), expected, "{:?}, {workers} workers at {place:?}", config.task);
+                    let found = scores(job, &place, workers);
+                    assert_eq!(found, expected, "{:?}, {workers} workers at {place:?}", config.task);
                 }
             }
         });
@@ -245,14 +257,7 @@ fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_th
     let exact = changed(&sampled("all,all,all"), |config| config.eval_fanouts = None);
     let all = |config: &TrainConfig| {
         with_job(&fixture.dataset, config, |job| {
-            [Place::host(), Place::under_test(1)].map(|place| {
-                [1, 3].map(|workers| {
-                    let counted = Rows::default();
-                    let places = vec![place.clone(); workers];
-                    let found = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
-                    (found.scores, counted.0.into_inner())
-                })
-            })
+            [Place::host(), Place::under_test(1)].map(|place| [1, 3].map(|workers| scores(job, &place, workers)))
         })
     };
     let (exact, whole, few) = (all(&exact), all(&sampled("all,all,all")), all(&sampled("1,2,1")));
@@ -294,37 +299,10 @@ fn runs_on_any_number_of_ranks_score_what_inference_does() {
         assert_eq!([found[1].1, found[2].1], [last.valid, last.test], "{parallelism}, {order:?}");
         assert!(last.evaluate_s > 0.0);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = without_valid(&folder.path().join("ds"), &[0, 1, 2, 3, 4], &[1, 0, 3, 2]);
+    let blind = without_valid();
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.epochs = 1);
-    let summary = train(&dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = run(&blind, &config, &RunOptions::default()).unwrap();
     assert_eq!((summary.epochs[0].valid, summary.epochs[0].test), (None, None));
-}
-
-#[test]
-fn several_gpus_infer_what_one_does_in_the_order_of_the_vertices() {
-    let fixture = dataset(96, 500, 5);
-    let checkpoint = fixture.folder.path().join("run");
-    let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..RunOptions::default() };
-    run(&fixture, &config(ModelKind::Gatv2, Parallelism::Single, 1), &kept).unwrap();
-    let files = |gpus: Vec<usize>, memory: u64| {
-        let to = |name: &str| fixture.folder.path().join(name);
-        let config = InferConfig {
-            checkpoint: checkpoint.clone(),
-            predict: Some(Predict::Logits),
-            out: Some(to("p.parquet")),
-            embeddings: Some(to("e.npy")),
-            force: true,
-            gpus: Some(GpuList(gpus)),
-            places: emulated(2),
-            ..InferConfig::default()
-        };
-        let summary = infer(&fixture.dataset, &config, memory, None, &NoProgress).unwrap();
-        (summary.scores, ["p.parquet", "e.npy", "e.ids.npy"].map(|name| std::fs::read(to(name)).unwrap()))
-    };
-    // So little that chunks are many.
-    let expected = files(vec![0], 100_000);
-    assert!(files(vec![0, 1, 2], 300_000) == expected);
 }
 
 /// Tells when the evaluation has begun, and by which thread; perhaps asks to stop when the first rows are counted.

@@ -1,7 +1,7 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use clap::ValueEnum;
 use gsplit_gpu_sim::Emulation;
@@ -12,10 +12,7 @@ use gsplit_store::{
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::config::{
-    Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism,
-    TaskConfig, TrainConfig,
-};
+use crate::config::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::operator::{OwnPlaces, Place};
 use crate::ranks::comms::Ranks;
 
@@ -108,56 +105,78 @@ enum Learnt {
 
 fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, learnt: Learnt) -> Fixture {
     let key = StreamKey::new(seed, Stream::Generate);
-    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
-    for v in 0..n {
+    let list = |v: u32| {
         let mut draws = Draws::new(&key, v);
-        let mut list: Vec<u32> = (0..draws.below(3 * degree + 1)).map(|_| draws.below(n).min(draws.below(n))).collect();
-        list.sort_unstable();
-        list.dedup();
-        indices.extend(list);
-        indptr.push(indices.len() as u64);
-    }
+        let list: BTreeSet<u32> =
+            (0..draws.below(3 * degree + 1)).map(|_| draws.below(n).min(draws.below(n))).collect();
+        Vec::from_iter(list)
+    };
+    let lists: Vec<Vec<u32>> = (0..n).map(list).collect();
+    let num_edges = lists.concat().len() as u32;
+    on_graph(&lists, |writer| {
+        let mut features = writer.feature_writer(dtype, dim).unwrap();
+        let (mut labels, mut numbers) = (Vec::new(), Vec::new());
+        for v in 0..n {
+            let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
+            let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
+            let row: Vec<f32> =
+                (0..dim as i32).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
+            features.push_rows(&row).unwrap();
+            labels.push(label);
+            numbers.push(if label < 0 { f32::NAN } else { 40.0 + 7.0 * row.iter().sum::<f32>() });
+        }
+        writer.add_features(features, dtype, None).unwrap();
+        let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
+        let weights = (0..num_edges).map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
+        weight.push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+        writer.add_edge_column("weight", weight).unwrap();
+        labels[0] = CLASSES as i32 - 1;
+        match learnt {
+            Learnt::Numbers => writer.add_numeric_labels(&numbers).unwrap(),
+            Learnt::Classes => {
+                writer.add_labels(&labels).unwrap();
+                writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
+            }
+            Learnt::Several => {
+                // The class that the features tell, and class 8 for every third vertex; class 7 for none.
+                let bits = labels.iter().zip(0u32..).map(|(&label, v)| {
+                    let of_features = if label >= 0 { 1 << label } else { 0u16 };
+                    of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
+                });
+                add_multi_labels(writer, SEVERAL_CLASSES as u32, &bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+            }
+        }
+        writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
+        writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
+        writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
+    })
+}
+
+/// A dataset on the graph of these in-neighbours, with what `add` gives it.
+pub fn on_graph(lists: &[Vec<u32>], add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
+    let ends = lists.iter().scan(0, |end, list| {
+        *end += list.len() as u64;
+        Some(*end)
+    });
+    let indptr: Vec<u64> = [0].into_iter().chain(ends).collect();
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
-    let mut features = writer.feature_writer(dtype, dim).unwrap();
-    let (mut labels, mut numbers) = (Vec::new(), Vec::new());
-    for v in 0..n {
-        let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
-        let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
-        let row: Vec<f32> =
-            (0..dim as i32).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
-        features.push_rows(&row).unwrap();
-        labels.push(label);
-        numbers.push(if label < 0 { f32::NAN } else { 40.0 + 7.0 * row.iter().sum::<f32>() });
-    }
-    writer.add_features(features, dtype, None).unwrap();
-    let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
-    let weights =
-        (0..indices.len() as u32).map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
-    weight.push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-    writer.add_edge_column("weight", weight).unwrap();
-    labels[0] = CLASSES as i32 - 1;
-    match learnt {
-        Learnt::Numbers => writer.add_numeric_labels(&numbers).unwrap(),
-        Learnt::Classes => {
-            writer.add_labels(&labels).unwrap();
-            writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
-        }
-        Learnt::Several => {
-            let mut rows = writer.multi_label_writer(SEVERAL_CLASSES as u32).unwrap();
-            // The class that the features tell, and class 8 for every third vertex; class 7 for none.
-            let bits = labels.iter().zip(0u32..).map(|(&label, v)| {
-                let of_features = if label >= 0 { 1 << label } else { 0u16 };
-                of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
-            });
-            rows.push(&bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()).unwrap();
-            writer.add_multi_labels(rows).unwrap();
-        }
-    }
-    writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
-    writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
-    writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &lists.concat()).unwrap();
+    add(&mut writer);
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// Features of `dim` values.
+pub fn add_features(writer: &mut DatasetWriter, dim: usize, rows: &[f32]) {
+    let mut features = writer.feature_writer(FeatureDtype::F32, dim).unwrap();
+    features.push_rows(rows).unwrap();
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+}
+
+/// Any number of `classes` a vertex: a bit for each.
+pub fn add_multi_labels(writer: &mut DatasetWriter, classes: u32, rows: &[u8]) {
+    let mut out = writer.multi_label_writer(classes).unwrap();
+    out.push(rows).unwrap();
+    writer.add_multi_labels(out).unwrap();
 }
 
 /// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or splits.
@@ -165,42 +184,31 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, lea
 pub fn communities(n: u32, degree: u32) -> Fixture {
     const SIZE: u32 = 20;
     let key = StreamKey::new(5, Stream::Generate);
-    let mut lists = vec![Vec::new(); n as usize];
+    let mut lists = vec![BTreeSet::new(); n as usize];
     for v in 0..n {
         let mut draws = Draws::new(&key, v);
         for _ in 0..degree {
             let u = v / SIZE * SIZE + draws.below(SIZE);
             if u != v && u < n {
-                lists[v as usize].push(u);
-                lists[u as usize].push(v);
+                lists[v as usize].insert(u);
+                lists[u as usize].insert(v);
             }
         }
     }
-    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
-    for list in &mut lists {
-        list.sort_unstable();
-        list.dedup();
-        indices.extend_from_slice(list);
-        indptr.push(indices.len() as u64);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
-    add_community_features(&mut writer);
-    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+    on_graph(&lists.into_iter().map(Vec::from_iter).collect::<Vec<_>>(), add_community_features)
 }
 
 /// Features that tell the communities of 20, with noise.
 pub fn add_community_features(writer: &mut DatasetWriter) {
     const SIZE: u32 = 20;
     let key = StreamKey::new(5, Stream::Generate);
-    let mut features = writer.feature_writer(FeatureDtype::F32, 8).unwrap();
-    for v in 0..writer.num_vertices() as u32 {
+    let row = |v: u32| {
         let mut of_community = Draws::new(&StreamKey { epoch: 1, ..key }, v / SIZE);
         let mut own = Draws::new(&StreamKey { epoch: 2, ..key }, v);
-        let row: Vec<f32> = (0..8).map(|_| of_community.unit_f32() - 0.5 + 0.2 * (own.unit_f32() - 0.5)).collect();
-        features.push_rows(&row).unwrap();
-    }
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+        [(); 8].map(|()| of_community.unit_f32() - 0.5 + 0.2 * (own.unit_f32() - 0.5))
+    };
+    let rows: Vec<f32> = (0..writer.num_vertices() as u32).flat_map(row).collect();
+    add_features(writer, 8, &rows);
 }
 
 /// The provenance of a dataset that a test made.
@@ -215,16 +223,13 @@ pub fn provenance() -> Provenance {
     }
 }
 
-/// A dataset at `path` on a graph, that has a training split alone.
-pub fn without_valid(path: &Path, indptr: &[u64], indices: &[u32]) -> Dataset {
-    let n = indptr.len() as u32 - 1;
-    let mut writer = DatasetWriter::create(path, false, indptr, indices).unwrap();
-    let mut features = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
-    features.push_rows(&vec![0.5; 2 * n as usize]).unwrap();
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
-    writer.add_labels(&(0..n).map(|v| (v % 2) as i32).collect::<Vec<_>>()).unwrap();
-    writer.add_split(Split::Train, (0..n).collect()).unwrap();
-    writer.finish(provenance()).unwrap()
+/// Two pairs of vertices, with a training split alone.
+pub fn without_valid() -> Fixture {
+    on_graph(&[1, 0, 3, 2].map(|u| vec![u]), |writer| {
+        add_features(writer, 2, &[0.5; 8]);
+        writer.add_labels(&[0, 1, 0, 1]).unwrap();
+        writer.add_split(Split::Train, (0..4).collect()).unwrap();
+    })
 }
 
 /// Ways of cutting a graph, from fair to absurd.
@@ -302,44 +307,15 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
 
 /// A run that is quick on a fixture.
 pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
-    TrainConfig {
-        parallelism,
-        ranks: Some(ranks),
-        split_layers: None,
-        groups: 1,
-        device: Device::Cpu,
-        draw_by: None,
-        draw: Default::default(),
-        edge_weights: None,
-        partition: None,
-        cooperative: Default::default(),
-        model: ModelConfig {
-            kind: model,
-            layers: 3,
-            hidden: 8,
-            heads: if model.attends() { 2 } else { 4 },
-            dropout: 0.4,
-            input_dropout: 0.0,
-            attention_dropout: if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 },
-            normalise_features: FeatureNorm::None,
-            norm: None,
-            residual: false,
-            jumping_knowledge: JumpingKnowledge::None,
-            checkpoint_activations: false,
-            dtype: Dtype::F32,
-        },
-        fanouts: "4,3,2".parse().unwrap(),
-        batch_size: 50,
-        epochs: 2,
-        optimizer: OptimizerConfig { lr: 0.01, ..Default::default() },
-        task: TaskConfig::default(),
-        seed: 3,
-        eval_every: 1,
-        eval_fanouts: None,
-        schedule: Default::default(),
-        patience: None,
-        min_delta: 0.0,
-    }
+    static DEFAULTS: LazyLock<TrainConfig> = LazyLock::new(|| TrainConfig::defaults().unwrap());
+    changed(&DEFAULTS, |config| {
+        (config.parallelism, config.ranks) = (parallelism, Some(ranks));
+        (config.model.kind, config.model.hidden, config.model.dropout) = (model, 8, 0.4);
+        config.model.heads = if model.attends() { 2 } else { 4 };
+        config.model.attention_dropout = if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 };
+        config.fanouts = "4,3,2".parse().unwrap();
+        (config.batch_size, config.epochs, config.seed, config.optimizer.lr) = (50, 2, 3, 0.01);
+    })
 }
 
 /// Every kind of model, and the options of models in combinations that use every part of the pass.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
 use clap::ValueEnum;
@@ -13,27 +14,35 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tch::Tensor;
 
 use super::cases::cases;
+use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
     CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
 };
-use crate::config::{Dtype, FeatureNorm, JumpingKnowledge, ModelKind, Parallelism, TrainConfig};
-use crate::infer::{ChosenEpoch, Chunk, LayerWise, Room, Team, Trained};
-use crate::job::{Artifacts, Job};
+use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
+use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
-use crate::operator::{Engine, GpuList, Place, to_rows};
+use crate::operator::{GpuList, Place, to_rows};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
-/// Trains for two epochs and leaves a checkpoint in `run`.
+/// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
 fn trained(fixture: &Fixture, model: ModelKind) -> (PathBuf, Summary) {
     let checkpoint = fixture.folder.path().join("run");
     let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
-    let config = config(model, Parallelism::Single, 1);
+    let config = changed(&config(model, Parallelism::Single, 1), |config| {
+        config.model.normalise_features = if model == ModelKind::Gat { FeatureNorm::Row } else { FeatureNorm::None };
+    });
     (checkpoint, train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap())
 }
 
 fn run(fixture: &Fixture, config: &InferConfig, memory: u64) -> crate::Result<InferSummary> {
     infer(&fixture.dataset, config, memory, None, &NoProgress)
+}
+
+/// The rows of a file.
+pub fn of_parquet(path: &Path) -> impl Iterator<Item = RecordBatch> + use<> {
+    let file = std::fs::File::open(path).unwrap();
+    ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().map(|batch| batch.unwrap())
 }
 
 /// The names in `folder` that were not there when the dataset and the checkpoint were.
@@ -42,44 +51,6 @@ fn left(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = names.filter(|name| name != "ds" && name != "run").collect();
     names.sort();
     names
-}
-
-#[test]
-fn no_bit_depends_on_the_memory() {
-    let fixture = dataset(31, 1000, 6);
-    for shape in models() {
-        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
-        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let options = RunOptions::default();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-        let place = Place::Host(Engine::in_tiles(Dtype::F32));
-        let model = Model::with_layers(&place, &config, job.features.dim(), job.outputs, None);
-        let folder = tempfile::tempdir().unwrap();
-        let source = FeatureSource::new(&job.features, model.place());
-        let (expected, spilled) = last_two(&model, &job, &source, Room::UNLIMITED);
-        assert!(!spilled);
-        // Chunks of all sizes, and layers on disk.
-        for bytes in [12_000, 200_000] {
-            let room = Room { bytes, scratch: Some(folder.path()), ..Room::UNLIMITED };
-            let (found, _) = last_two(&model, &job, &source, room);
-            assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
-            let bits =
-                |rows: &[Vec<f32>; 2]| rows.each_ref().map(|rows| rows.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
-            assert!(bits(&found) == bits(&expected), "{shape:?}, {bytes} bytes");
-        }
-    }
-}
-
-/// Rows that [`LayerWise`] hands out of a model's last two layers, and whether they needed the disk.
-fn last_two(model: &Model, job: &Job<'_>, source: &FeatureSource<'_>, room: Room<'_>) -> ([Vec<f32>; 2], bool) {
-    let mut pass = LayerWise::new(Team::new(model, Vec::new(), from_ref(source)), job.graph, room, None).unwrap();
-    let (mut rows, lowest) = ([Vec::new(), Vec::new()], model.num_layers() - 2);
-    let mut visit = |chunk: Chunk<'_>| {
-        rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
-        Ok(())
-    };
-    pass.run(lowest, None, &NoProgress, &mut visit).unwrap();
-    (rows, pass.spills())
 }
 
 fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], tolerance: f32, what: &str) {
@@ -98,33 +69,36 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
     let folder = tempfile::tempdir().unwrap();
     for (order, shape) in (0..).zip(models()) {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
-        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let options = RunOptions::default();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-        let [host, device] = [Place::host(), Place::under_test(order % 4)]
-            .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
-        let expected = last_two(&host, &job, &FeatureSource::new(&job.features, host.place()), Room::UNLIMITED).0;
-        let gathered = FeatureSource::new(&job.features, device.place());
-        let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
-        let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
-        let pinned = pinned.transpose().unwrap();
-        let with = |device_bytes: u64, bytes: u64| Room {
-            device_bytes: Some(device_bytes),
-            bytes,
-            scratch: Some(folder.path()),
-            ..Room::UNLIMITED
-        };
-        // Chunks of a few vertices where there is little. One way for each model.
-        let ways = [
-            (&gathered, with(1 << 30, 1 << 30), false),
-            (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
-            (&gathered, with(1 << 30, 12_000), false),
-            (&gathered, with(12_000, 12_000), true),
-        ];
-        let (source, room, spills) = ways[order as usize % 4];
-        let (found, spilled) = last_two(&device, &job, source, room);
-        assert_eq!(spilled, spills);
-        assert_close(&found, &expected, 2e-5, &format!("{shape:?}, {room:?}"));
+        with_job(&fixture.dataset, &config, |job| {
+            let [host, device] = [Place::host(), Place::under_test(order % 4)]
+                .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
+            let last_two = |model, source, room| {
+                layer_rows(job, Team::new(model, Vec::new(), from_ref(source)), room, None, config.model.layers - 2)
+            };
+            let on_host = FeatureSource::new(&job.features, host.place());
+            let expected = last_two(&host, &on_host, Room::UNLIMITED).0;
+            let gathered = FeatureSource::new(&job.features, device.place());
+            let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
+            let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
+            let pinned = pinned.transpose().unwrap();
+            let with = |device_bytes: u64, bytes: u64| Room {
+                device_bytes: Some(device_bytes),
+                bytes,
+                scratch: Some(folder.path()),
+                ..Room::UNLIMITED
+            };
+            // Chunks of a few vertices where there is little. One way for each model.
+            let ways = [
+                (&gathered, with(1 << 30, 1 << 30), false),
+                (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
+                (&gathered, with(1 << 30, 12_000), false),
+                (&gathered, with(12_000, 12_000), true),
+            ];
+            let (source, room, spills) = ways[order as usize % 4];
+            let (found, spilled) = last_two(&device, source, room);
+            assert_eq!(spilled, spills);
+            assert_close(&found, &expected, 2e-5, &format!("{shape:?}, {room:?}"));
+        });
     }
 }
 
@@ -132,14 +106,13 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
 fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let fixture = dataset(73, 300, 20);
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
-    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-    let options = RunOptions::default();
-    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-    let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
-    let source = FeatureSource::new(&job.features, model.place());
-    let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
-    let mut pass = LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None).unwrap();
-    let message = pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string();
+    let message = with_job(&fixture.dataset, &config, |job| {
+        let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
+        let source = FeatureSource::new(&job.features, model.place());
+        let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
+        let mut pass = LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None).unwrap();
+        pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string()
+    });
     assert!(message.starts_with("layer 1 over all vertices: vertex "), "{message}");
     assert!(message.contains("in-edges") && message.contains("--device cpu"), "{message}");
 
@@ -247,9 +220,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
 
         let named = InferConfig { out: to("p.parquet"), ..base.clone() };
         run(&fixture, &named, 1 << 30).unwrap();
-        let file = std::fs::File::open(folder.join("p.parquet")).unwrap();
-        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
-            let batch = batch.unwrap();
+        for batch in of_parquet(&folder.join("p.parquet")) {
             let names = batch["class"].as_string::<i32>().iter().map(|name| name.unwrap().to_string());
             let ids = batch["id"].as_primitive::<Int64Type>().values();
             assert!(names.eq(ids.iter().map(|&v| format!("class {}", classes[v as usize]))));
@@ -266,10 +237,8 @@ fn predictions_are_those_that_the_evaluation_scored() {
             ..base
         };
         run(&fixture, &part, 1 << 30).unwrap();
-        let file = std::fs::File::open(folder.join("t.parquet")).unwrap();
-        let batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
         let (mut ids, mut logits) = (Vec::new(), Vec::new());
-        for batch in batches.map(|batch| batch.unwrap()) {
+        for batch in of_parquet(&folder.join("t.parquet")) {
             ids.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|&id| id as u32));
             let columns: Vec<_> = (0..CLASSES).map(|class| batch[&*format!("logit_class {class}")].clone()).collect();
             for row in 0..batch.num_rows() {
@@ -293,64 +262,36 @@ fn predictions_are_those_that_the_evaluation_scored() {
 }
 
 #[test]
-fn features_are_normalised_for_inference_as_they_were_in_training() {
-    let fixture = dataset(39, 200, 6);
-    let base = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
-    });
-    let train = |config: &TrainConfig, prefetch: usize, run: &str| {
-        let checkpoint = Some(fixture.folder.path().join(run));
-        let options = RunOptions { checkpoint, prefetch, threads: Some(2), ..RunOptions::default() };
-        train(&fixture.dataset, config, &options, &NoProgress, &|_| {}).unwrap()
-    };
-    // Read by the layer itself, or ahead of time.
-    let (summary, ahead) = (train(&base, 0, "run"), train(&base, 2, "ahead"));
-    let losses = |summary: &Summary| summary.epochs.iter().map(|epoch| epoch.loss).collect::<Vec<_>>();
-    assert_eq!(losses(&summary), losses(&ahead));
-    let changes: [&dyn Fn(&mut TrainConfig); 2] =
-        [&|config| config.model.input_dropout = 0.0, &|config| config.model.normalise_features = FeatureNorm::None];
-    for (change, run) in changes.iter().zip(["no-dropout", "raw"]) {
-        assert_ne!(losses(&train(&changed(&base, change), 0, run)), losses(&summary), "{run}");
-    }
-    let checkpoint = fixture.folder.path().join("run");
-    let config = InferConfig { checkpoint, ..InferConfig::default() };
-    let last = summary.best.as_ref().unwrap();
-    for memory in [1 << 30, 200_000] {
-        let scores = run(&fixture, &config, memory).unwrap().scores;
-        assert_eq!(scores[1..], [(Split::Valid, last.valid), (Split::Test, last.test)]);
-    }
-}
-
-#[test]
-fn the_bytes_do_not_depend_on_the_threads() {
-    let fixture = dataset(33, 2000, 20);
-    let (checkpoint, _) = trained(&fixture, ModelKind::Sage);
-    let mut files: Vec<[Vec<u8>; 3]> = Vec::new();
-    for threads in [1, 2, 4] {
-        let to = |name: &str| fixture.folder.path().join(name);
+fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
+    let fixture = dataset(33, 500, 10);
+    let (checkpoint, _) = trained(&fixture, ModelKind::Gatv2);
+    let to = |name: &str| fixture.folder.path().join(name);
+    // So little memory that chunks are many.
+    let files = |threads: usize, gpus: Option<Vec<usize>>| {
+        let memory = 100_000 * gpus.as_ref().map_or(2, Vec::len) as u64;
         let config = InferConfig {
             checkpoint: checkpoint.clone(),
             predict: Some(Predict::Probabilities),
             out: Some(to("p.parquet")),
             embeddings: Some(to("e.npy")),
             force: true,
+            places: gpus.is_some().then(|| emulated(2)).flatten(),
+            gpus: gpus.map(GpuList),
             ..InferConfig::default()
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(&fixture, &config, 1 << 20)).unwrap();
-        files.push(["p.parquet", "e.npy", "e.ids.npy"].map(|name| std::fs::read(to(name)).unwrap()));
-    }
-    assert!(files.windows(2).all(|pair| pair[0] == pair[1]));
-    let rows =
-        ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(fixture.folder.path().join("p.parquet")).unwrap())
-            .unwrap();
-    for batch in rows.build().unwrap().map(|batch| batch.unwrap()) {
+        let scores = pool.install(|| run(&fixture, &config, memory)).unwrap().scores;
+        (scores, ["p.parquet", "e.npy", "e.ids.npy"].map(|name| std::fs::read(to(name)).unwrap()))
+    };
+    let expected = files(1, None);
+    assert!(files(2, None) == expected && files(4, None) == expected);
+    assert!(files(2, Some(vec![0, 1, 2])) == files(2, Some(vec![0])));
+    for batch in of_parquet(&to("p.parquet")) {
         let shares: Vec<_> = (1..=CLASSES).map(|at| batch.column(at).as_primitive::<Float32Type>()).collect();
         for row in 0..batch.num_rows() {
             let row: Vec<f32> = shares.iter().map(|column| column.value(row)).collect();
-            assert!(
-                (row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|share| (0.0..=1.0).contains(share))
-            );
+            let are_shares = row.iter().all(|share| (0.0..=1.0).contains(share));
+            assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && are_shares, "{row:?}");
         }
     }
 }
@@ -395,37 +336,31 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     let out = larger.folder.path().join("p.parquet");
     let found = run(&larger, &InferConfig { out: Some(out.clone()), ..base.clone() }, 1 << 30).unwrap();
     assert_eq!((found.vertices, found.scores.len()), (500, 3));
-    let rows = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(&out).unwrap()).unwrap();
-    let batches: Vec<_> = rows.build().unwrap().map(|batch| batch.unwrap()).collect();
+    let batches: Vec<_> = of_parquet(&out).collect();
     let names: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
     let classes = batches.iter().flat_map(|batch| batch["class"].as_string::<i32>());
     let classes: Vec<&str> = classes.map(|class| class.unwrap()).collect();
     assert!(classes.len() == 500 && classes.iter().all(|class| names.iter().any(|name| name == class)));
 
-    let refused = |fixture: &Fixture, config: InferConfig, memory: u64, words: &str| {
-        let message = run(fixture, &config, memory).unwrap_err().to_string();
+    let refused = |fixture: &Fixture, config: InferConfig, words: &str| {
+        let message = run(fixture, &config, 1 << 30).unwrap_err().to_string();
         assert!(message.contains(words) && !message.contains('\n'), "{message}");
     };
     let to = |name: &str| Some(fixture.folder.path().join(name));
-    refused(&build(37, 100, 4, 5, false), base.clone(), 1 << 30, "its features have 5 values");
-    refused(&fixture, InferConfig { checkpoint: "nowhere".into(), ..base.clone() }, 1 << 30, "no checkpoint there");
-    refused(&fixture, InferConfig { out: to("p.txt"), ..base.clone() }, 1 << 30, "ends in .csv, .parquet or .npy");
-    refused(&fixture, InferConfig { out: to("ds"), force: true, ..base.clone() }, 1 << 30, "ends in .csv");
-    refused(
-        &fixture,
-        InferConfig { out: to("p.npy"), embeddings: to("p.npy"), ..base.clone() },
-        1 << 30,
-        "the same file",
-    );
-    refused(
-        &fixture,
-        InferConfig { metric: Some("roc-auc".parse().unwrap()), ..base.clone() },
-        1 << 30,
-        "needs two classes",
-    );
-    refused(&fixture, InferConfig { metric: Some("mrr".parse().unwrap()), ..base.clone() }, 1 << 30, "--task link");
-    refused(&fixture, base.clone(), 1 << 10, "raise it");
-    refused(&larger, InferConfig { out: Some(out), ..base.clone() }, 1 << 30, "--force");
+    let with = |change: &dyn Fn(&mut InferConfig)| {
+        let mut config = base.clone();
+        change(&mut config);
+        config
+    };
+    refused(&build(37, 100, 4, 5, false), base.clone(), "its features have 5 values");
+    refused(&fixture, with(&|c| c.checkpoint = "nowhere".into()), "no checkpoint there");
+    refused(&fixture, with(&|c| c.out = to("p.txt")), "ends in .csv, .parquet or .npy");
+    refused(&fixture, with(&|c| (c.out, c.force) = (to("ds"), true)), "ends in .csv");
+    refused(&fixture, with(&|c| (c.out, c.embeddings) = (to("p.npy"), to("p.npy"))), "the same file");
+    refused(&fixture, with(&|c| c.metric = Some("roc-auc".parse().unwrap())), "needs two classes");
+    refused(&fixture, with(&|c| c.metric = Some("mrr".parse().unwrap())), "--task link");
+    refused(&larger, with(&|c| c.out = Some(out.clone())), "--force");
+    assert!(run(&fixture, &base, 1 << 10).unwrap_err().to_string().contains("raise it"));
 
     let weights = checkpoint.join("epoch-00002/model.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();
@@ -433,7 +368,7 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     bytes[middle] ^= 1;
     std::fs::write(&weights, bytes).unwrap();
     let last = InferConfig { epoch: Some(ChosenEpoch::Last), ..base.clone() };
-    refused(&fixture, last, 1 << 30, "its checksum is not the recorded one");
+    refused(&fixture, last, "its checksum is not the recorded one");
     let older = InferConfig { checkpoint: checkpoint.join("epoch-00001"), ..base };
     assert_eq!(run(&fixture, &older, 1 << 30).unwrap().epochs, 1);
     assert_eq!(left(fixture.folder.path()), Vec::<String>::new());

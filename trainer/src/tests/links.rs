@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Communicator, Graph, Sampler, Solo};
+use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{Dataset, NoProgress};
 
-use super::equivalence::{distance, run};
-use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
+use super::fixture::{changed, communities, config, dataset};
+use super::runs::{options, resumed, run};
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
 use crate::infer::Team;
@@ -134,46 +134,6 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
 }
 
 #[test]
-fn links_have_one_loss_and_gradient_for_every_parallelism() {
-    let fixture = dataset(43, 300, 6);
-    let dataset = &fixture.dataset;
-    let train = LinkSplit::new(&whole(dataset), task().held_out()).unwrap().train;
-    // 50 edges, and 2: then most ranks have none.
-    let (dot, mlp) = (ScorerKind::Dot, ScorerKind::Mlp);
-    for (model, scorer, batch) in [
-        (ModelKind::Sage, dot, &train[..50]),
-        (ModelKind::Gat, dot, &train[..50]),
-        (ModelKind::Sage, dot, &train[..2]),
-        (ModelKind::Sage, mlp, &train[..50]),
-        (ModelKind::Gat, mlp, &train[..2]),
-    ] {
-        let link_config = |model, parallelism, ranks| {
-            changed(&link_config(model, parallelism, ranks), |config| config.task.scorer = scorer)
-        };
-        let (loss, gradient) = run(dataset, &link_config(model, Parallelism::Single, 1), batch);
-        assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
-        for ranks in [2, 3] {
-            let data = link_config(model, Parallelism::Data, ranks);
-            let mapped = [0, 1, 3].map(|layers| {
-                Cut::ALL.map(|cut| {
-                    let partition = Some(store_partition(dataset, cut, ranks));
-                    let split_layers = Some(layers);
-                    TrainConfig { partition, split_layers, ..link_config(model, Parallelism::Split, ranks) }
-                })
-            });
-            for config in mapped.as_flattened().iter().chain([&data]) {
-                let (other, other_gradient) = run(dataset, config, batch);
-                let (split, map) = (config.split_layers(), &config.partition);
-                let what = format!("{model:?}, {scorer:?}, {split} layers split on {ranks} ranks, {map:?}");
-                assert!((loss - other).abs() <= 1e-5 * loss, "{what}: loss {other}, expected {loss}");
-                let off = distance(&other_gradient, &gradient);
-                assert!(off <= 1e-5, "{what}: gradients differ by {off}");
-            }
-        }
-    }
-}
-
-#[test]
 fn links_of_communities_are_learnt_and_embedded() {
     let fixture = communities(600, 6);
     let checkpoint = fixture.folder.path().join("run");
@@ -187,8 +147,6 @@ fn links_of_communities_are_learnt_and_embedded() {
     // Random scores have a mean reciprocal rank of about 0.17 among 21.
     let better = last.loss < first.loss && last.test > first.test;
     assert!(better && last.test.unwrap() > 0.5 && last.valid.unwrap() > 0.5, "{first:?} {last:?}");
-    let again = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
-    assert_eq!(again.epochs[9].test, last.test, "negatives are the same in every run");
     let hits = changed(&config, |config| (config.epochs, config.task.metric) = (1, Some("hits@20".parse().unwrap())));
     let summary = train(&fixture.dataset, &hits, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
     assert!(summary.epochs[0].test.unwrap() > 0.9, "the first 20 of 21: {summary:?}");
@@ -207,21 +165,12 @@ fn links_of_communities_are_learnt_and_embedded() {
 #[test]
 fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let fixture = communities(600, 6);
-    let checkpoint = fixture.folder.path().join("run");
-    let options =
-        |resume| RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), resume, ..RunOptions::default() };
+    let checkpoint = fixture.folder.path().join("checkpoints");
     let whole = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.1, 0.02);
         (config.fanouts, config.task.scorer) = ("8,8,8".parse().unwrap(), ScorerKind::Mlp);
     });
-    let straight = train(&fixture.dataset, &whole, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
-    let part = changed(&whole, |config| config.epochs = 4);
-    train(&fixture.dataset, &part, &options(false), &NoProgress, &|_| {}).unwrap();
-    let rest = train(&fixture.dataset, &whole, &options(true), &NoProgress, &|_| {}).unwrap();
-    let of = |summary: &crate::Summary| -> Vec<_> {
-        summary.epochs.iter().map(|epoch| (epoch.loss, epoch.valid, epoch.test)).collect()
-    };
-    assert_eq!(of(&rest), of(&straight)[4..]);
+    let [straight, ..] = resumed(&fixture, &whole, &changed(&whole, |config| config.epochs = 4));
     let (first, last) = (&straight.epochs[0], &straight.epochs[9]);
     assert!(last.loss < first.loss && last.test.unwrap() > 0.5, "{first:?} {last:?}");
     let weights = tch::Tensor::read_safetensors(checkpoint.join("epoch-00010/model.safetensors")).unwrap();
@@ -247,13 +196,8 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     tch::no_grad(|| drop(weight.shallow_clone().neg_()));
     assert!(test() < 0.2, "{}", test());
 
-    let out = fixture.folder.path().join("rows.npy");
-    let config =
-        InferConfig { checkpoint: checkpoint.clone(), embeddings: Some(out.clone()), ..InferConfig::default() };
-    infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
-    assert_eq!(gsplit_store::ColumnFile::open(&out).unwrap().rows(), 600);
     let other = changed(&whole, |config| config.task.scorer = ScorerKind::Dot);
-    let message = train(&fixture.dataset, &other, &options(true), &NoProgress, &|_| {}).unwrap_err().to_string();
+    let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
     assert!(message.contains("--scorer is"), "{message}");
 }
 
@@ -270,10 +214,7 @@ fn link_options_that_make_no_sense_are_refused() {
         (&|task| (task.kind, task.scorer) = (Some(TaskKind::Node), ScorerKind::Mlp), "--scorer is for links"),
         (&|task| task.kind = None, "--negatives is for links"),
         (&|task| (task.kind, task.negatives, task.edge_seed) = (None, 1, 7), "--edge-seed is for links"),
-        (
-            &|task| task.metric = Some("hits@21".parse().unwrap()),
-            "--metric hits@21: always 1 among --eval-negatives 20",
-        ),
+        (&|task| task.metric = Some("hits@21".parse().unwrap()), "--metric hits@21: always 1 among --eval-negatives"),
         (&|task| (task.kind, task.metric) = (Some(TaskKind::Node), Some("mrr".parse().unwrap())), "--task link"),
     ] {
         let config = changed(&base, |config| change(&mut config.task));
@@ -286,17 +227,4 @@ fn link_options_that_make_no_sense_are_refused() {
     let artifacts = Artifacts::open(&edgeless.dataset, &config);
     let message = artifacts.err().unwrap().to_string();
     assert!(message.contains("no edge is left to train on"), "{message}");
-}
-
-#[test]
-fn the_job_of_links_needs_no_labels() {
-    let fixture = communities(100, 4);
-    let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
-    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-    let options = RunOptions::default();
-    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-    assert!(fixture.dataset.manifest().num_classes.is_none() && job.outputs == 8);
-    let step = Step { seed: 0, epoch: 1, step: 0 };
-    let (seeds, _) = job.batch(&job.train[..5], step, &Solo as &dyn Communicator).unwrap();
-    assert!(seeds.local.len() > 5 && seeds.excluded.is_some());
 }

@@ -1,25 +1,18 @@
 //! Draws that prefer the rows that a rank keeps: right in expectation, the same wherever the same rows are kept, and exact to resume.
 
-use std::slice::from_ref;
-
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Communicator, Draws, Near, Sampler, Solo, Stream, StreamKey};
-use gsplit_store::NoProgress;
+use gsplit_kernels::{Draws, Near, Sampler, Stream, StreamKey};
 
+use super::equivalence::{all_logits, sampled_logits};
 use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition};
 use super::links::link_config;
 use super::placement::{found, some_placement, store_placement};
 use super::runs::{losses, options, run};
 use crate::config::{Device, DrawConfig, DrawFactor, DrawKind, ModelKind, Parallelism, TrainConfig};
-use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
-use crate::model::{Input, Model};
-use crate::operator::{Place, to_rows};
-use crate::ranks::clock::Clock;
-use crate::ranks::traffic::Traffic;
-use crate::residence::source::{FeatureSource, load};
-use crate::sample::{BatchSampler, sample};
-use crate::step::pass::forward;
+use crate::model::Model;
+use crate::operator::Place;
+use crate::sample::BatchSampler;
 use crate::{RowPlacement, RunOptions};
 
 /// Bytes of a row of the fixtures.
@@ -60,15 +53,7 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
         let options = RunOptions::default();
         let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let (model, place) = (Model::new(&config, job.features.dim(), job.outputs), Place::host());
-        let source = FeatureSource::new(&job.features, &place);
-        let (mut whole, everyone) = (Vec::new(), Team::new(&model, Vec::new(), from_ref(&source)));
-        let mut visit = |chunk: Chunk<'_>| {
-            whole.extend_from_slice(chunk.rows);
-            Ok(())
-        };
-        let mut pass = LayerWise::new(everyone, job.graph, Room::UNLIMITED, None).unwrap();
-        pass.run(layers - 1, None, &NoProgress, &mut visit).unwrap();
-
+        let whole = all_logits(&job, &model);
         let (seeds, kept): (Vec<u32>, Vec<u32>) = ((0..60).collect(), (0..60).filter(|v| v % 4 == 1).collect());
         let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), layers as u32);
         let direction: Vec<f64> = (0..whole.len()).map(|_| f64::from(draws.unit_f32()) - 0.5).collect();
@@ -79,27 +64,10 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
             let mut near = Near::new(&job.graph, &kept, layers);
             near.set_factor(factor);
             sampler.prefer(near);
-            let mut logits = |step: u32| {
-                let step = Step { seed: SEED, epoch: 1, step };
-                let mine = job.batch(&seeds, step, &Solo).unwrap().0;
-                let sampled = sample(&mut sampler, mine, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
-                let loaded = load(&source, sampled, &Input::new(&config.model), false, &Solo).unwrap();
-                let solo: &dyn Communicator = &Solo;
-                let pass = forward(
-                    &model,
-                    loaded,
-                    None,
-                    job.graph,
-                    None,
-                    solo.into(),
-                    &mut Clock::start(solo.into(), Traffic::default()),
-                )
-                .unwrap();
-                to_rows(pass.logits()).unwrap()
-            };
             let (mut sum, mut squares) = (0f64, 0f64);
             for step in 0..TRIALS {
-                let value = along(&logits(step));
+                let step = Step { seed: SEED, epoch: 1, step };
+                let value = along(&sampled_logits((&job, &model), &mut sampler, &seeds, step, None));
                 (sum, squares) = (sum + value, squares + value * value);
             }
             let (trials, expected) = (f64::from(TRIALS), along(&whole));

@@ -245,6 +245,8 @@ fn a_plateau_lowers_the_rate() {
         (&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.05),
         (&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.03),
         (&[0.5; 20], 0.03),
+        // Errors, which are negated, fall.
+        (&[-4.0, -3.0, -2.0, -1.0], 0.1),
     ] {
         assert_close(&[rate(valid)], &[expected]);
     }

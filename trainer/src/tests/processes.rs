@@ -10,6 +10,7 @@ use gsplit_store::Notes;
 use tch::Tensor;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, store_partition};
+use super::groups::grouped;
 use super::runs::{losses, run};
 use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::{Layer, LayerEdges, OwnLayer};
@@ -58,18 +59,20 @@ pub fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOption
 fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
     let fixture = dataset(71, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
-    for (order, parallelism, prefetch) in
-        [(None, Parallelism::Split, 1), (Some(1), Parallelism::Split, 0), (Some(2), Parallelism::Data, 2)]
+    let [data, split] = [Parallelism::Data, Parallelism::Split].map(|parallelism| {
+        changed(&config(ModelKind::Gcn, parallelism, 3), |config| config.model.norm = Some(NormKind::Batch))
+    });
+    let groups = grouped(&fixture.dataset, &split, 2, 3);
+    for (order, config, prefetch) in
+        [(None, &split, 1), (Some(1), &split, 0), (Some(2), &data, 2), (None, &groups, 1), (Some(3), &groups, 1)]
     {
-        let config = changed(&config(ModelKind::Gcn, parallelism, 3), |config| {
-            (config.epochs, config.model.norm) = (2, Some(NormKind::Batch));
-        });
-        let options =
-            RunOptions { places: order.and_then(emulated), prefetch, threads: Some(3), ..RunOptions::default() };
-        let threads = run(&fixture, &config, &options).unwrap();
-        let options = RunOptions { threads: Some(1), ..options };
-        for summary in on_processes(&fixture, &config, &options) {
-            assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {order:?}");
+        let options = |threads| {
+            let threads = Some(threads);
+            RunOptions { places: order.and_then(emulated), prefetch, threads, ..RunOptions::default() }
+        };
+        let threads = run(&fixture, config, &options(config.num_ranks())).unwrap();
+        for summary in on_processes(&fixture, config, &options(1)) {
+            assert_eq!(losses(&summary), losses(&threads), "{order:?}, {config:?}");
         }
     }
 }
@@ -201,14 +204,21 @@ pub fn lose_first(left: &AtomicBool) -> crate::Result<()> {
 }
 
 #[test]
-fn an_error_of_a_rank_stops_the_others_with_its_reason() {
+fn an_error_of_a_rank_stops_all_others_with_its_reason() {
     static LEFT: AtomicBool = AtomicBool::new(true);
     let fixture = dataset(75, 120, 4);
-    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
-    let timeout = Some(Duration::from_secs(60));
-    let options = RunOptions { layer: Some(before(|| lose_first(&LEFT))), timeout, ..RunOptions::default() };
-    let started = Instant::now();
-    let error = run(&fixture, &config, &options).unwrap_err();
-    assert!(matches!(error, Error::Comm(CommError::Gpu { rank: 9, .. })), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(30));
+    let data = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
+    for (config, prefetch) in [(grouped(&fixture.dataset, &data, 3, 2), 1), (data, 0)] {
+        LEFT.store(true, Ordering::SeqCst);
+        let options = RunOptions {
+            layer: Some(before(|| lose_first(&LEFT))),
+            timeout: Some(Duration::from_secs(60)),
+            prefetch,
+            ..RunOptions::default()
+        };
+        let started = Instant::now();
+        let error = run(&fixture, &config, &options).unwrap_err();
+        assert!(matches!(error, Error::Comm(CommError::Gpu { rank: 9, .. })), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
 }

@@ -1,37 +1,30 @@
 //! Datasets that lack what a task needs, and options that do not fit them or each other: one line each, with what to do.
 
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Notes, Split};
-use tempfile::TempDir;
+use gsplit_store::{DatasetWriter, NoProgress, Notes, PartitionMap, Split};
 
-use super::fixture::{Cut, changed, config, dataset, provenance, store_partition, without_valid};
+use super::fixture::{Cut, Fixture, add_features, changed, config, dataset, on_graph, store_partition, without_valid};
 use super::runs::{options, run};
 use crate::config::{
-    Device, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig,
+    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig,
 };
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Rows, linear};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 
 /// A ring of 30 vertices with what `add` gives it.
-fn ring(add: impl FnOnce(&mut DatasetWriter)) -> (Dataset, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let (indptr, indices): (Vec<u64>, Vec<u32>) = ((0..=30).collect(), (0..30).map(|v| (v + 1) % 30).collect());
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
-    add(&mut writer);
-    (writer.finish(provenance()).unwrap(), folder)
+fn ring(add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
+    on_graph(&Vec::from_iter((0..30).map(|v| vec![(v + 1) % 30])), add)
 }
 
 fn with_features(writer: &mut DatasetWriter) {
-    let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
-    features.push_rows(&[0.5; 30 * 6]).unwrap();
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    add_features(writer, 6, &[0.5; 30 * 6]);
 }
 
 #[test]
 fn what_a_dataset_lacks_is_said_in_one_line() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
-    let refused = |(dataset, _folder): (Dataset, TempDir), words: &str| {
-        let result = train(&dataset, &config, &RunOptions::default(), &NoProgress, &|_| {});
+    let refused = |fixture: Fixture, words: &str| {
+        let result = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {});
         let message = result.unwrap_err().to_string();
         assert!(message.contains(words) && !message.contains('\n'), "{message}");
     };
@@ -70,7 +63,7 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
 
 #[test]
 fn empty_splits_have_no_score_and_cannot_be_predicted() {
-    let (dataset, folder) = ring(|writer| {
+    let Fixture { dataset, folder } = ring(|writer| {
         with_features(writer);
         writer.add_labels(&std::array::from_fn::<i32, 30, _>(|v| v as i32 % 3)).unwrap();
         writer.add_split(Split::Train, (0..20).collect()).unwrap();
@@ -97,19 +90,12 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
 
 #[test]
 fn what_goes_by_the_valid_metric_needs_one() {
-    let fixture = dataset(35, 100, 4);
-    let none = fixture.folder.path().join("none");
-    let (indptr, indices) = (fixture.dataset.topology().indptr(), fixture.dataset.topology().indices());
-    let bare = without_valid(&none, indptr, indices);
+    let Fixture { dataset: bare, folder: _folder } = without_valid();
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
-    for (change, words) in [
-        (changed(&base, |config| config.patience = Some(2)), "--patience needs a valid split"),
-        (
-            changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau),
-            "--schedule plateau needs a valid split",
-        ),
-    ] {
-        let result = train(&bare, &change, &RunOptions::default(), &NoProgress, &|_| {});
+    let patient = changed(&base, |config| config.patience = Some(2));
+    let plateau = changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau);
+    for (config, words) in [(patient, "--patience needs a valid"), (plateau, "--schedule plateau needs a valid")] {
+        let result = train(&bare, &config, &RunOptions::default(), &NoProgress, &|_| {});
         assert!(result.unwrap_err().to_string().contains(words));
     }
     let summary = train(&bare, &base, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
@@ -119,71 +105,48 @@ fn what_goes_by_the_valid_metric_needs_one() {
 #[test]
 fn what_does_not_fit_is_refused_with_a_remedy() {
     let fixture = dataset(25, 100, 4);
+    let split = config(ModelKind::Sage, Parallelism::Split, 2);
+    let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
     let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
         let message = run(&fixture, config, options).unwrap_err().to_string();
         assert!(message.contains(words) && !message.contains('\n'), "{message}");
     };
-    let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let none = RunOptions::default();
+    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&named, |config| change(config));
     refused(&split, &none, " --parts 2`");
     store_partition(&fixture.dataset, Cut::Random, 2);
     store_partition(&fixture.dataset, Cut::Ranges, 2);
     refused(&split, &none, "choose a partition with --partition: random-2, ranges-2");
-    let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
-    refused(
-        &named,
-        &RunOptions { prefetch: 1 << 40, ..RunOptions::default() },
-        "--prefetch 1099511627776: expected at most",
-    );
-    refused(
-        &TrainConfig { ranks: Some(3), ..named.clone() },
-        &none,
-        "2 parts, the number of ranks is 3: pass --ranks 2",
-    );
-    refused(&changed(&named, |config| config.model.layers = 2), &none, "--layers 2");
-    refused(
-        &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },
-        &none,
-        "--parallelism single is one rank",
-    );
-    refused(
-        &changed(&named, |config| (config.model.heads, config.model.kind) = (3, ModelKind::Gat)),
-        &none,
-        "--heads 3",
-    );
-    for (kind, norm, residual, jumping_knowledge, words) in [
-        (ModelKind::Sgc, Some(NormKind::Layer), false, JumpingKnowledge::None, "--model sgc"),
-        (ModelKind::Sgc, None, true, JumpingKnowledge::None, "--model sgc"),
-        (ModelKind::Sgc, None, false, JumpingKnowledge::Cat, "choose gcn"),
-        (ModelKind::Resgcn, None, true, JumpingKnowledge::None, "--residual: resgcn"),
-    ] {
-        let config = changed(&named, |config| {
-            let model = &mut config.model;
-            (model.kind, model.norm, model.residual, model.jumping_knowledge) =
-                (kind, norm, residual, jumping_knowledge);
-        });
-        refused(&config, &none, words);
-    }
+    let far = RunOptions { prefetch: 1 << 40, ..RunOptions::default() };
+    refused(&named, &far, "--prefetch 1099511627776: expected at most");
+    refused(&with(&|c| c.ranks = Some(3)), &none, "2 parts, the number of ranks is 3: pass --ranks 2");
+    refused(&with(&|c| c.model.layers = 2), &none, "--layers 2");
+    refused(&with(&|c| c.parallelism = Parallelism::Single), &none, "--parallelism single is one rank");
+    refused(&with(&|c| (c.model.heads, c.model.kind) = (3, ModelKind::Gat)), &none, "--heads 3");
+    let sgc = |change: &dyn Fn(&mut ModelConfig)| {
+        with(&|c| {
+            c.model.kind = ModelKind::Sgc;
+            change(&mut c.model);
+        })
+    };
+    refused(&sgc(&|model| model.norm = Some(NormKind::Layer)), &none, "--model sgc");
+    refused(&sgc(&|model| model.residual = true), &none, "--model sgc");
+    refused(&sgc(&|model| model.jumping_knowledge = JumpingKnowledge::Cat), &none, "choose gcn");
+    refused(&with(&|c| (c.model.kind, c.model.residual) = (ModelKind::Resgcn, true)), &none, "--residual: resgcn");
     // A restarted job's options need not change: without a checkpoint yet it begins.
     let first = run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, true)).unwrap();
     assert_eq!(first.resumed_after, 0);
-    refused(
-        &changed(&named, |config| config.model.hidden = 16),
-        &options(&fixture, true),
-        "--hidden is 16, the checkpoint has 8",
-    );
-
-    let unnamed = TrainConfig { partition: None, ..named.clone() };
-    let ranges = TrainConfig { partition: Some("ranges-2".into()), ..named.clone() };
-    refused(&ranges, &options(&fixture, true), "made with partition `random-2`, now it is `ranges-2`");
+    let resumed = options(&fixture, true);
+    refused(&with(&|c| c.model.hidden = 16), &resumed, "--hidden is 16, the checkpoint has 8");
+    let ranges = with(&|c| c.partition = Some("ranges-2".into()));
+    refused(&ranges, &resumed, "made with partition `random-2`, now it is `ranges-2`");
     let more = RunOptions { threads: Some(8), ..options(&fixture, true) };
     refused(&named, &more, "made with 1 threads a rank, now there are 4");
-    std::fs::remove_dir_all(gsplit_store::PartitionMap::folder(&fixture.dataset, "ranges-2")).unwrap();
-    assert_eq!(run(&fixture, &unnamed, &options(&fixture, true)).unwrap().resumed_after, 1);
+    std::fs::remove_dir_all(PartitionMap::folder(&fixture.dataset, "ranges-2")).unwrap();
+    assert_eq!(run(&fixture, &split, &resumed).unwrap().resumed_after, 1);
 
     let other = dataset(26, 100, 4);
-    let map = gsplit_store::PartitionMap::folder(&fixture.dataset, "random-2");
-    let copy = gsplit_store::PartitionMap::folder(&other.dataset, "random-2");
+    let [map, copy] = [&fixture, &other].map(|fixture| PartitionMap::folder(&fixture.dataset, "random-2"));
     std::fs::create_dir_all(&copy).unwrap();
     for file in ["partition.json", "assignment.npy", "cache_order.npy"] {
         std::fs::copy(map.join(file), copy.join(file)).unwrap();
@@ -192,35 +155,23 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     assert!(message.contains("another graph"), "{message}");
 }
 
+/// (`tests::options` has the options that push-pull does not take.)
 #[test]
-fn what_cannot_be_computed_by_columns_is_refused() {
+fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     let fixture = dataset(34, 100, 4);
     let by_columns = config(ModelKind::Sage, Parallelism::PushPull, 2);
-    let refused = |config: TrainConfig, options: &RunOptions, words: &str| {
-        let message = run(&fixture, &config, options).unwrap_err().to_string();
+    let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
+        let message = run(&fixture, config, options).unwrap_err().to_string();
         assert!(message.contains(words) && !message.contains('\n'), "{message}");
     };
-    let none = RunOptions::default();
-    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&by_columns, |config| change(config));
-    refused(
-        with(&|config| config.model.kind = ModelKind::SagePool),
-        &none,
-        "--model sage-pool has no linear first step",
-    );
-    refused(with(&|config| config.model.input_dropout = 0.1), &none, "--input-dropout");
-    refused(with(&|config| config.model.normalise_features = FeatureNorm::Row), &none, "--normalise-features");
-    refused(with(&|config| config.device = Device::Cuda), &none, "choose --device cpu");
-    refused(with(&|config| config.groups = 2), &none, "--groups 2 is for --parallelism split");
-    refused(with(&|config| config.split_layers = Some(1)), &none, "--split-layers 1 is for --parallelism split");
-    refused(with(&|config| config.optimizer.staleness = 65), &none, "--staleness 65: expected at most 64");
-    let on_gpus = |config: &mut TrainConfig| {
-        (config.parallelism, config.device, config.optimizer.staleness) = (Parallelism::Data, Device::Cuda, 2);
-    };
-    refused(with(&on_gpus), &none, "--staleness 2: GPUs update at once");
+    let late = |staleness| changed(&by_columns, |config| config.optimizer.staleness = staleness);
+    refused(&late(65), &RunOptions::default(), "--staleness 65: expected at most 64");
+    let on_gpus = TrainConfig { parallelism: Parallelism::Data, device: Device::Cuda, ..late(2) };
+    refused(&on_gpus, &RunOptions::default(), "--staleness 2: GPUs update at once");
     let layer = OwnLayer::new(|named, shape| {
         Box::new(Opaque { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
     });
-    refused(by_columns, &RunOptions { layer: Some(layer), ..RunOptions::default() }, "(ByColumns)");
+    refused(&by_columns, &RunOptions { layer: Some(layer), ..RunOptions::default() }, "(ByColumns)");
 }
 
 /// A layer that says nothing of columns.

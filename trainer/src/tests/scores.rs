@@ -1,9 +1,12 @@
 //! Baselines and scores of classes by hand, notes that are said once, and the epoch that predicts.
 
-use gsplit_store::{ClassScores, Confused, Dataset, DatasetWriter, FeatureDtype, NoProgress, Notes, Split};
+use gsplit_store::{ClassScores, Confused, Dataset, DatasetWriter, NoProgress, Notes, Split};
 use tempfile::TempDir;
 
-use super::fixture::{Cut, changed, config, dataset, provenance, several_labels, store_partition, without_valid};
+use super::fixture::{
+    Cut, Fixture, add_features, add_multi_labels, changed, config, dataset, on_graph, several_labels, store_partition,
+    without_valid,
+};
 use super::runs::{options, run};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::metric::ClassCounts;
@@ -19,17 +22,15 @@ fn single(metric: Option<&str>) -> TrainConfig {
 
 /// A dataset without edges whose features are `feature`, with the labels that `add` gives.
 fn labelled(splits: [&[u32]; 3], feature: f32, add: impl FnOnce(&mut DatasetWriter)) -> (Dataset, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
     let n: usize = splits.iter().map(|split| split.len()).sum();
-    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &vec![0; n + 1], &[]).unwrap();
-    let mut features = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
-    features.push_rows(&[feature, 0.5].repeat(n)).unwrap();
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
-    add(&mut writer);
-    for (split, vertices) in Split::ALL.into_iter().zip(splits).filter(|(_, vertices)| !vertices.is_empty()) {
-        writer.add_split(split, vertices.to_vec()).unwrap();
-    }
-    (writer.finish(provenance()).unwrap(), folder)
+    let Fixture { dataset, folder } = on_graph(&vec![vec![]; n], |writer| {
+        add_features(writer, 2, &[feature, 0.5].repeat(n));
+        add(writer);
+        for (split, vertices) in Split::ALL.into_iter().zip(splits).filter(|(_, vertices)| !vertices.is_empty()) {
+            writer.add_split(split, vertices.to_vec()).unwrap();
+        }
+    });
+    (dataset, folder)
 }
 
 #[track_caller]
@@ -60,11 +61,7 @@ fn the_majority_of_the_train_split_is_scored_as_predictions_are() {
     // Bits of the classes: in training all three vertices have class 0, one class 1, none class 2.
     let rows = [0b11u8, 0b01, 0b01, 0b01, 0b10, 0b11, 0b100];
     let splits: [&[u32]; 3] = [&[0, 1, 2], &[3, 4], &[5, 6]];
-    let (several, _folder) = labelled(splits, 0.5, |writer| {
-        let mut out = writer.multi_label_writer(3).unwrap();
-        out.push(&rows).unwrap();
-        writer.add_multi_labels(out).unwrap();
-    });
+    let (several, _folder) = labelled(splits, 0.5, |writer| add_multi_labels(writer, 3, &rows));
     // Yes to class 0 alone is best on the train split (6/7, with class 1 8/10).
     assert_baseline(&several, None, (None, 0.5, 0.4));
     assert_baseline(&several, Some("accuracy"), (None, 0.5, 0.0));
@@ -152,8 +149,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
         line.contains("every labelled vertex of the train split has class 1") && !line.contains("scaled"),
         "{line}"
     );
-    let folder = tempfile::tempdir().unwrap();
-    let blind = without_valid(&folder.path().join("ds"), &[0, 1, 2, 3, 4], &[1, 0, 3, 2]);
+    let Fixture { dataset: blind, folder: _folder } = without_valid();
     assert!(told(&blind, &single(None)).contains("note: no valid split"));
     let unasked = changed(&single(None), |config| config.eval_every = 0);
     assert!(!told(&blind, &unasked).contains("no valid split"));
@@ -232,6 +228,12 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
     assert_eq!(EpochReport::best(&perfect).unwrap().epoch, 3);
     // Only a rise by more than --min-delta counts then.
     assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
+    // Of errors the least is the best.
+    let error =
+        |(epoch, error)| EpochReport { scores_are_errors: true, ..reports(error, &vec![0.1; epoch]).remove(epoch - 1) };
+    let errors: Vec<EpochReport> = (1..).zip([3.0, 1.0, 2.0, 1.5]).map(error).collect();
+    assert_eq!(EpochReport::best(&errors).unwrap().epoch, 2);
+    assert!(is_exhausted(&errors, 2, 0.0) && !is_exhausted(&errors[..3], 2, 0.0));
 }
 
 #[test]
