@@ -10,8 +10,9 @@
 //! sample    draws            E / sampled_edges
 //!           over the bus     32 E / bus                                     a sector a draw, where the graph is in the host's memory
 //!           ids              4 X / peer + 2 latency a split layer           their numbers, then which rows
-//! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
-//!                                                                           bottom layer is not split: it reads them where they are stored
+//! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it is; not where the bottom layer
+//!                                                                           is not split, and is computed by a CPU, or by a GPU that has all
+//!                                                                           rows and sums them first: it reads them where they are stored
 //!           from disk        reads / random + bytes beyond blocks / stream  where they do not fit the host, which reads for all its ranks
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
 //!           aggregation      4 E w / rows, as much backwards                one row for each edge; not backwards for features
@@ -186,7 +187,10 @@ impl Model<'_> {
             let ids = self.bottom().vertices + self.bottom().edges + self.work.rows_loaded;
             add(Phase::Load, "edges to all ranks", self.between(4.0 * ids * self.told(), 2.0));
         }
-        if !self.keeps_rows() && (!profile.shared || self.split().count() > 0 || self.way.disk.is_some()) {
+        if !self.keeps_rows()
+            && !self.sums_in_place()
+            && (!profile.shared || self.split().count() > 0 || self.way.disk.is_some())
+        {
             let values = shape.widths.last().map_or(0.0, |widths| widths[0]);
             let imbalance = if sliced { 1.0 } else { self.work.row_imbalance };
             let bytes = self.share(self.work.rows_loaded * values * shape.stored, imbalance);
@@ -251,7 +255,8 @@ impl Model<'_> {
             let (read, order) = (self.read(layer), self.order(layer));
             let backwards = if bottom { 1.0 } else { 2.0 };
             let first = |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
-            let of_edges = |width: f64, backwards: f64| self.value() * work.edges * width * (1.0 + backwards);
+            let value = if bottom && self.sums_in_place() { shape.stored } else { self.value() };
+            let of_edges = |width: f64, backwards: f64| value * work.edges * width * (1.0 + backwards);
             let (operations, bytes) = match shape.kind {
                 ModelKind::Sgc if width == made => (0.0, of_edges(width, backwards - 1.0)),
                 ModelKind::Gat if order == Order::AggregateFirst => {
@@ -279,6 +284,21 @@ impl Model<'_> {
             sums[2] += 7.0 * self.value() * work.vertices * made / profile.stream;
         }
         sums.map(|seconds| self.share(seconds, self.work.edge_imbalance))
+    }
+
+    /// Whether the bottom layer sums feature rows where a GPU keeps them, as they are stored.
+    fn sums_in_place(&self) -> bool {
+        let (way, bottom) = (self.way, self.work.layers.len().saturating_sub(1));
+        let is_here = !self.profile.shared && way.sources.own == 1.0 && way.disk.is_none() && way.split_layers == 0;
+        let sums = match self.shape.kind {
+            ModelKind::Gin => self.value() == 4.0,
+            kind => kind.sums_sources(),
+        };
+        is_here
+            && !way.parallelism.slices_columns()
+            && sums
+            && self.shape.stored <= self.value()
+            && self.order(bottom) == Order::AggregateFirst
     }
 
     /// Bytes of a value of a row: GPUs keep rows in the type of products.

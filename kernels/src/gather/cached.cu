@@ -73,6 +73,13 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     GATHER_CACHED(i8, Int8, TO, O)
 FOR_ROW_TYPES(GATHER_CACHED_TO)
 
+// The slots of the rows at `positions` in the only cache, which has all rows.
+KERNEL_ENTRY void cache_slots(const u32 *places, u64 rows, const u32 *positions, u64 count, u32 *slots) {
+    const u64 i = thread_id();
+    if (i < count) slots[i] = positions[i] < rows ? places[positions[i]] : NOWHERE;
+}
+KERNEL(cache_slots)
+
 // How many of the rows at `positions` are in the own cache, and in the upper half how many in others: a sum for each block.
 KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
     u64 found = 0, total;

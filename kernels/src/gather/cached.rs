@@ -109,6 +109,9 @@ pub struct DeviceCache<'a, T: DeviceValue> {
     stores: Vec<&'a RowStore<'a, T>>,
 }
 
+/// A table, and positions of rows in it.
+pub type RowsAt<'a, T> = (DeviceTable<'a, T>, DeviceBuffer<u32>);
+
 impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// A cache of the rows of `table` that `gpu` finds in its `own` store and in those of `peers`, whose memory it
     /// reaches.
@@ -174,6 +177,21 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         ];
         gpu.launch(Kernel { module: &MODULE, name: "cache_hits" }, shape, &arguments)?;
         Ok(DeviceHits(hits))
+    }
+
+    /// The own rows as a table, and where it has those at `positions`, if it has all rows. `gpu` is the cache's, with any stream; the host
+    /// does not wait.
+    ///
+    /// # Errors
+    /// Errors of the GPU.
+    pub fn own(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<Option<RowsAt<'_, T>>, GpuError> {
+        let (&[own], true) = (&self.stores[..], self.is_complete) else { return Ok(None) };
+        let (count, slots) = (positions.len(), gpu.alloc(positions.len())?);
+        let (rows, count_word): (Argument, Argument) = ((self.places.len() as u64).into(), (count as u64).into());
+        let arguments = [(&self.places).into(), rows, positions.into(), count_word, (&slots).into()];
+        let kernel = Kernel { module: &MODULE, name: "cache_slots" };
+        gpu.launch(kernel, Shape::per_item(count, THREADS), &arguments)?;
+        Ok(Some((own.table(), slots)))
     }
 
     /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table`, the one that the cache was made

@@ -11,7 +11,7 @@ use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Sh
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
-use crate::gather::{DeviceRow, DeviceValue};
+use crate::gather::{DeviceRow, DeviceTable, DeviceValue};
 
 use super::Reduce;
 use super::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
@@ -22,20 +22,19 @@ pub(crate) static NARROW: Module = Module { name: "spmm_narrow", source: include
 /// Maxima.
 pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!("max.cu") };
 
-/// Rows to aggregate, wherever they lie.
+/// Rows to aggregate.
 #[derive(Clone, Copy, Debug)]
-pub struct DeviceRows<'a, T> {
-    /// Rows one after the other.
-    pub table: DeviceSlice<'a, T>,
-    /// Factor of the values of each row of the table, if rows have one.
-    pub scales: Option<DeviceSlice<'a, f32>>,
-    /// The row of the table that each source has; its own when `None`.
-    pub vertices: Option<DeviceSlice<'a, u32>>,
+pub enum DeviceRows<'a, T> {
+    /// The rows of the sources, one after the other.
+    Matrix(DeviceSlice<'a, T>),
+    /// The row of the table at the position of each source, as if it were gathered: values are multiplied by the scale of the row, and
+    /// rounded to the type of the output.
+    At(DeviceTable<'a, T>, DeviceSlice<'a, u32>),
 }
 
 impl<'a, T> From<DeviceSlice<'a, T>> for DeviceRows<'a, T> {
     fn from(table: DeviceSlice<'a, T>) -> Self {
-        Self { table, scales: None, vertices: None }
+        Self::Matrix(table)
     }
 }
 
@@ -166,23 +165,22 @@ impl DeviceAggregation<'_> {
 
 /// `rows` as the kernel takes them, of which there are `sources`.
 fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<RowTable, KernelError> {
-    let DeviceRows { table, scales, vertices } = rows;
-    let held = table.len() / dim;
-    KernelError::check_matrix("table of the rows", held, dim, table.len())?;
-    KernelError::check_len("rows to aggregate", sources, vertices.map_or(held, |vertices| vertices.len()))?;
-    if let Some(scales) = scales {
-        KernelError::check_len("scales of the rows", held, scales.len())?;
+    match rows {
+        DeviceRows::Matrix(values) => {
+            KernelError::check_matrix("rows to aggregate", sources, dim, values.len())?;
+            Ok(RowTable::matrix(values, sources, dim))
+        }
+        DeviceRows::At(table, positions) => {
+            KernelError::check_len("values of a row to aggregate", dim, table.dim)?;
+            KernelError::check_len("rows to aggregate", sources, positions.len())?;
+            Ok(RowTable {
+                scales: table.scales.map_or(0, |scales| scales.address()),
+                positions: positions.address(),
+                count: sources,
+                ..RowTable::matrix(table.values, table.rows()?, dim)
+            })
+        }
     }
-    Ok(RowTable {
-        values: table.address(),
-        value_bytes: size_of::<T>(),
-        rows: held,
-        scales: scales.map_or(0, |scales| scales.address()),
-        vertices: vertices.map_or(0, |vertices| vertices.address()),
-        count: sources,
-        stride: dim,
-        offset: 0,
-    })
 }
 
 /// The kernel of [`EndProducts`] for rows of `T` and gradients of f32.

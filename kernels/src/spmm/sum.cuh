@@ -3,13 +3,14 @@
 #include "device.cuh"
 #include "rows.cuh"
 
-// Rows of `stride` values, of which those from `offset` on count; row i is that of vertices[i] if there are any. No values
-// at all count as ones.
+// Rows of `stride` values, of which those from `offset` on count. Where there are `positions`, row i is row positions[i] of the table, and
+// its values count as they would if they were gathered: multiplied by the row's scale, and rounded to the type of rows. No values at all
+// count as ones.
 struct Table {
     const void *values;
     u64 rows;
     const float *scales;
-    const u32 *vertices;
+    const u32 *positions;
     u64 count, stride, offset, dim;
 };
 
@@ -79,12 +80,17 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
         scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
     }
 
-    // Loads W columns of a row, from a column of the table's rows on, for `value_of`. The term's factor becomes NaN if there is no row.
-    __device__ __forceinline__ void fetch(Term &term, u64 position, u64 column) const {
+    // Where the table has row `i`; beyond its end if nowhere.
+    __device__ __forceinline__ u32 place_of(u32 i) const {
+        if (PLAIN || !table.positions) return i;
+        return i < table.count ? table.positions[i] : ~0u;
+    }
+
+    // Loads W columns of the row at a place, from a column of the table's rows on, for `value_of`. The term's factor becomes NaN if there is
+    // no row.
+    __device__ __forceinline__ void fetch(Term &term, u64 at, u64 column) const {
         if (!PLAIN && !table.values) return;
-        const bool known = position < table.count;
-        const u64 at = !PLAIN && known && table.vertices ? table.vertices[position] : position;
-        if (!known || (!PLAIN && at >= table.rows)) {
+        if (at >= table.rows) {
             term.factor = not_a_number();
             return;
         }
@@ -94,17 +100,20 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
 
     __device__ __forceinline__ Chunk<W> value_of(const Term &term) const {
         if (!PLAIN && !table.values) return filled<W>(1.0f);
-        Chunk<W> chunk = widened(term.values.all());
-        if (!PLAIN && table.scales) {
+        const Packed<T, W> stored = term.values.all();
+        if (PLAIN || !table.positions) return widened(stored);
+        Chunk<W> chunk;
 #pragma unroll
-            for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(term.scale, chunk.value[k]);
+        for (int k = 0; k < W; k++) {
+            const T value = stored.value[k];
+            chunk.value[k] = widen(table.scales ? Converted<T, O>::scaled(value, term.scale) : Converted<T, O>::of(value));
         }
         return chunk;
     }
 
-    __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
+    __device__ __forceinline__ Chunk<W> read(u64 i, u64 column) const {
         Term term = {};
-        fetch(term, position, column);
+        fetch(term, place_of((u32)i), column);
         return term.factor == 0.0f ? value_of(term) : filled<W>(not_a_number());
     }
 
@@ -132,7 +141,7 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
     }
 
     __device__ __forceinline__ Found find(u32 place) const {
-        return {list ? list[place] : place, !PLAIN && factors.edges ? factors.edges[place] : place};
+        return {place_of(list ? list[place] : place), !PLAIN && factors.edges ? factors.edges[place] : place};
     }
 
     __device__ __forceinline__ Term load(const Found &found) const {

@@ -18,8 +18,8 @@ pub(crate) struct RowTable {
     pub value_bytes: usize,
     pub rows: usize,
     pub scales: u64,
-    /// Row `i` is that of vertex `i` of `count`.
-    pub vertices: u64,
+    /// Where each of `count` rows is, if they are not the rows in order.
+    pub positions: u64,
     pub count: usize,
     /// Values from one row to the next, and before those that count.
     pub stride: usize,
@@ -35,7 +35,7 @@ impl RowTable {
 
     fn words(&self, dim: usize) -> [u64; 8] {
         let [rows, count, stride, offset] = [self.rows, self.count, self.stride, self.offset].map(|n| n as u64);
-        [self.values, rows, self.scales, self.vertices, count, stride, offset, dim as u64]
+        [self.values, rows, self.scales, self.positions, count, stride, offset, dim as u64]
     }
 }
 
@@ -118,7 +118,7 @@ impl SumRows<'_> {
         let matrices = [table.words(dim).into(), words.into(), list.into(), out.into()];
         let rest = [&matrices[..], &place, &[(part as u32).into()]].concat();
         let width = if part == 1 { 1 } else { wide };
-        let plain = table.values != 0 && [table.vertices, table.scales, factors.weights] == [0; 3];
+        let plain = table.values != 0 && [table.positions, table.scales, factors.weights] == [0; 3];
         let name = match self.kernel {
             "sum_f32_to_f32" if plain => "sum_f32_to_f32_plain",
             "sum_f16_to_f32" if plain => "sum_f16_to_f32_plain",

@@ -86,7 +86,13 @@ fn devices_share_the_work_and_hide_what_is_ahead() {
     let by_host = Way { servers: 2, ..way(Parallelism::Split, 2, 4) };
     let by_host = cost(&work, by_host, &shape, &profile(false, 2));
     assert!((piece(&by_host, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 5.0 / 2.0 / 100.0).abs() < 1e-12);
-    // Rows that lie in the host's memory cross the bus.
+    // Rows of 2 bytes a value are summed where they are.
+    let halves = Shape { stored: 2.0, ..shape.clone() };
+    let all_here = cost(&work, way(Parallelism::Data, 0, 4), &halves, &profile(false, 1));
+    assert_eq!(all_here.of(Phase::Load), 0.0);
+    let of_edges = (4.0 * 40.0 * 3.0 * 2.0 + 2.0 * 60.0 * 4.0) * 1.2 / 4.0 / 4e3;
+    assert!((piece(&all_here, "aggregation") - of_edges).abs() < 1e-12);
+    // Rows that are in the host's memory cross the bus.
     let sources = Sources { own: 0.25, peers: 0.25, host: 0.5 };
     let far = cost(&work, Way { sources, ..way(Parallelism::Data, 0, 4) }, &shape, &profile(false, 1));
     let bytes = 50.0 * 16.0 * 1.5 / 4.0;

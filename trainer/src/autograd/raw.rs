@@ -89,8 +89,7 @@ unsafe extern "C" {
     fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
     fn gsplit_before_torch_allocates(make_room: unsafe extern "C" fn(c_int), error: *mut c_char) -> c_int;
-    fn gsplit_round_to_tf32(may: bool, error: *mut c_char) -> c_int;
-    #[cfg(test)]
+    fn gsplit_round_to_tf32(error: *mut c_char) -> c_int;
     fn gsplit_rounds_to_tf32() -> bool;
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
 }
@@ -158,14 +157,13 @@ pub fn share_memory() -> Result<()> {
     checked(|error| unsafe { gsplit_before_torch_allocates(called, error) })
 }
 
-/// Lets products of f32 factors on GPUs round them to TF32 from now on, in all of the process, or not.
-pub fn round_to_tf32(may: bool) -> Result<()> {
+/// Lets products of f32 factors on GPUs round them to TF32 from now on, in all of the process.
+pub fn round_to_tf32() -> Result<()> {
     // SAFETY: torch keeps a flag.
-    checked(|error| unsafe { gsplit_round_to_tf32(may, error) })
+    checked(|error| unsafe { gsplit_round_to_tf32(error) })
 }
 
-/// Whether they may.
-#[cfg(test)]
+/// Whether they may: by [`round_to_tf32`], or as the process or `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE` has set torch.
 pub fn rounds_to_tf32() -> bool {
     // SAFETY: as above.
     unsafe { gsplit_rounds_to_tf32() }

@@ -217,13 +217,13 @@ int gsplit_before_torch_allocates(MakeRoom make_room, char* error) {
   });
 }
 
-// Lets products of f32 factors on GPUs round them to TF32, or not.
-int gsplit_round_to_tf32(bool may, char* error) {
-  return guarded(error, [&] { at::globalContext().setFloat32MatmulPrecision(may ? "high" : "highest"); });
+// Lets products of f32 factors on GPUs round them to TF32.
+int gsplit_round_to_tf32(char* error) {
+  return guarded(error, [&] { at::globalContext().setFloat32MatmulPrecision("high"); });
 }
 
 // Whether they may.
-bool gsplit_rounds_to_tf32() { return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH; }
+bool gsplit_rounds_to_tf32() { return at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST; }
 
 // Asks for huge pages; a kernel without them gives ordinary ones.
 void gsplit_prefer_huge_pages(void* start, size_t bytes) { madvise(start, bytes, MADV_HUGEPAGE); }

@@ -24,7 +24,7 @@ use gsplit_kernels::{Communicator, Expansion, Graph};
 use gsplit_store::memory::{Memory, shown};
 use tch::Tensor;
 
-use super::{Preparation, Prepared};
+use super::{Preparation, Prepared, sums_rows};
 use crate::job::Job;
 use crate::model::{Input, Model};
 use crate::ranks::clock::Clock;
@@ -138,8 +138,9 @@ impl Made {
                 let input_rows = InputRows::Read(rows.shallow_clone());
                 Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
             }
-            None => clock
-                .phase(Phase::Load, |_| load(source, batch.sampled.clone(), &input, job.options.prefetch > 0, comm))?,
+            None => clock.phase(Phase::Load, |_| {
+                load(source, batch.sampled.clone(), &input, (job.options.prefetch > 0, sums_rows(job)), comm)
+            })?,
         };
         if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {
             *kept = Some(rows.shallow_clone());

@@ -109,7 +109,7 @@ impl<'a> Preparation<'a> {
             config.parallelism.slices_columns().then(|| PushPull::push(sampled.bottom(), self)).transpose()?;
         let batch = match &push_pull {
             Some(_) => Loaded { reads: source.take_reads(), ..Loaded::unread(sampled, &job.features) },
-            None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
+            None => load(source, sampled, &Input::training(&config.model, step), (ahead, sums_rows(job)), comm)?,
         };
         job.end_phase(source.place())?;
         // The other models sort edges of their own.
@@ -120,4 +120,9 @@ impl<'a> Preparation<'a> {
         }
         Ok((batch, push_pull))
     }
+}
+
+/// Whether the bottom layer reads its rows as sums over edges.
+fn sums_rows(job: &Job<'_>) -> bool {
+    job.options.layer.is_none() && job.config.model.kind.sums_sources()
 }

@@ -38,7 +38,7 @@ impl ModelKind {
     }
 
     /// Whether its layers read their sources' rows as weighted sums alone.
-    pub(crate) fn sums_sources(self) -> bool {
+    pub fn sums_sources(self) -> bool {
         match self {
             Self::Sage | Self::Gcn | Self::Sgc | Self::Gin | Self::Resgcn => true,
             Self::SagePool | Self::Gat | Self::Gatv2 => false,

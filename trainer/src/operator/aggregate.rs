@@ -16,8 +16,8 @@ use crate::{Error, Result};
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows, beside those that
 /// the edges have themselves ([`Edges::with_factors`]).
 ///
-/// Stored rows are aggregated where they lie if hardly any is read twice; else they are gathered first, since reading a row
-/// again costs less where they lie close together.
+/// A host aggregates stored rows where they are if hardly any is read twice; else it gathers them first, since reading a row again costs
+/// less where they are close together. A GPU aggregates rows that it keeps where they are.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit the edges.
@@ -55,16 +55,15 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         (Some(weights), None) => Some(weights.detach().contiguous()),
         (None, own) => own.as_ref().map(Tensor::shallow_clone),
     };
-    let rows = match stored {
-        Rows::Stored { features, .. }
-            if features.read_by().is_none()
-                && !weights.is_some_and(Tensor::requires_grad)
-                && read_about_once(edges) =>
-        {
-            return how.forward(edges, stored, w.as_ref());
-        }
-        other => other.held()?,
+    let in_place = match stored {
+        Rows::Hidden(_) => false,
+        Rows::Stored { features, .. } => features.read_by().is_none() && read_about_once(edges),
+        Rows::Kept(kept) => kept.kind() == how.to,
     };
+    if in_place && !weights.is_some_and(Tensor::requires_grad) {
+        return how.forward(edges, stored, w.as_ref());
+    }
+    let rows = stored.held()?;
     let x = rows.detach().contiguous();
     let output = how.forward(edges, Rows::Hidden(&x), w.as_ref())?;
     let inputs: Vec<&Tensor> = [&rows].into_iter().chain(weights).collect();
@@ -125,8 +124,11 @@ impl Aggregating {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
-        let rows = rows.held()?;
         let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
+        if let Rows::Kept(kept) = rows {
+            return kept.aggregate(&op);
+        }
+        let rows = rows.held()?;
         let shape = [edges.num_targets(), op.out_dim(dim)];
         with_row!(rows.kind(), |T| with_row!(self.to, |O| filled_of::<O>(device, &shape, |out| {
             Ok(op.forward(gpu, device_values_of::<T>(device, &rows)?, dim, out)?)

@@ -43,8 +43,8 @@ pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{GpuList, OwnPlaces, Place};
 pub(crate) use place::{check_host_dtype, from_rows, link, on_host, sharing, to_rows};
-pub use rows::Rows;
 pub(crate) use rows::gather_features;
+pub use rows::{KeptRows, Rows};
 
 use gsplit_kernels::{DeviceRow, DeviceSliceMut};
 use tch::{Kind, Tensor};

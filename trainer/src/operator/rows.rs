@@ -1,10 +1,10 @@
-//! Rows that a layer reads: hidden ones, or features where they are stored.
+//! Rows that a layer reads: hidden ones, or features where they are stored or kept.
 
 use bytemuck::cast_slice;
-use gsplit_kernels::{Aggregation, KernelError, ScaledRow, StoredRow, gather_rows};
+use gsplit_kernels::{Aggregation, DeviceAggregation, Gpu, KernelError, ScaledRow, StoredRow, gather_rows};
 use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::{filled, shape, widened};
 use crate::Result;
@@ -22,6 +22,28 @@ pub enum Rows<'a> {
         /// The rows to take, in order.
         vertices: &'a [u32],
     },
+    /// Feature rows that the GPU keeps, which have no gradient and are not copied before they are used.
+    Kept(&'a dyn KeptRows),
+}
+
+/// Rows in the memory of the GPU that computes, at any places there.
+pub trait KeptRows: Send {
+    /// Number of rows and their width.
+    fn shape(&self) -> (usize, usize);
+    /// Type of the rows where they are read.
+    fn kind(&self) -> Kind;
+    /// The first `count` of them, `[count, width]`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    fn first(&self, count: usize) -> Result<Tensor>;
+    /// [`DeviceAggregation::forward`] of these rows, of their type.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) if they are not as many as the sources; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    fn aggregate(&self, op: &DeviceAggregation<'_>) -> Result<Tensor>;
+    /// Frees what says where they are in the order of the stream of `gpu`.
+    fn give_to(&self, gpu: &Gpu);
 }
 
 impl<'a> From<&'a Tensor> for Rows<'a> {
@@ -64,6 +86,7 @@ impl Rows<'_> {
         match self {
             Self::Hidden(tensor) => shape("rows of a layer", tensor),
             Self::Stored { features, vertices } => Ok((vertices.len(), features.dim())),
+            Self::Kept(kept) => Ok(kept.shape()),
         }
     }
 
@@ -71,11 +94,11 @@ impl Rows<'_> {
     pub fn requires_grad(&self) -> bool {
         match self {
             Self::Hidden(tensor) => tensor.requires_grad(),
-            Self::Stored { .. } => false,
+            Self::Stored { .. } | Self::Kept(_) => false,
         }
     }
 
-    /// All of them, f32 `[rows, width]`; stored ones are gathered.
+    /// All of them, f32 `[rows, width]`; stored and kept ones are gathered.
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if the table has not all vertices.
@@ -94,6 +117,7 @@ impl Rows<'_> {
             Self::Stored { features, vertices } => {
                 filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out).map(drop))
             }
+            Self::Kept(kept) => kept.first(kept.shape().0),
         }
     }
 
@@ -108,6 +132,7 @@ impl Rows<'_> {
                 Some(vertices) => Rows::Stored { features, vertices }.tensor(),
                 None => Err(super::mismatch(format!("the first {count} of {} rows", vertices.len()))),
             },
+            Self::Kept(kept) => widened(&kept.first(count)?),
         }
     }
 
@@ -116,10 +141,10 @@ impl Rows<'_> {
         let (rows, dim) = self.shape()?;
         gsplit_kernels::KernelError::check_len("rows to aggregate", op.edges.num_sources(), rows)?;
         match *self {
-            Self::Hidden(tensor) => op.forward_f32(values(tensor)?, dim, out)?,
             Self::Stored { features, vertices } => {
                 with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
             }
+            held => op.forward_f32(values(&held.held()?)?, dim, out)?,
         }
         Ok(())
     }

@@ -22,14 +22,27 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
     if let Some(refused) = refused {
         return Err(Error::Option(format!("{refused}: leave it out")));
     }
-    if config.device == Device::Cuda {
-        autograd::round_to_tf32(options.products.is_some())?;
+    if (config.device, options.products) == (Device::Cuda, Some(Products::Tf32)) {
+        autograd::round_to_tf32()?;
     }
     let place = |place| match place {
         Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),
         place => Ok(place.with_dtype(dtype)),
     };
     named_places(config, options)?.into_iter().map(place).collect()
+}
+
+/// The types of the numbers that GPUs compute with, in a line for the user; `None` on the host. Products of f32 factors round them to TF32
+/// where torch's own setting lets them.
+pub fn number_types(config: &TrainConfig) -> Option<String> {
+    let types = match config.model.dtype {
+        _ if config.device == Device::Cpu => return None,
+        Dtype::F32 if autograd::rounds_to_tf32() => "f32, with factors of products rounded to TF32",
+        Dtype::F32 => "f32; --products tf32 and --dtype bf16 compute on tensor cores",
+        Dtype::Bf16 => "rows and factors of products bf16, sums and parameters f32",
+        Dtype::F16 => "rows and factors of products f16, sums and parameters f32",
+    };
+    Some(format!("number types: {types}"))
 }
 
 /// The engine of the host's dense products that `products` asks for; this machine's when `None`.

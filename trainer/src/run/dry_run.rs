@@ -1,11 +1,11 @@
 //! How much memory of the GPUs is left for the graph and for feature rows, found by trying.
 //!
 //! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet.
-//! Idea: all ranks train a few mini-batches, the first ones of the first epoch, on a model of their own that is thrown away. Memory that
-//! torch and the driver's pool took for them they keep, so what the driver calls free afterwards is free beside the largest moment of
-//! these mini-batches, ahead of time prepared ones included. Draws are keyed by epoch, mini-batch and vertex, so nothing of this is
-//! seen by the run that follows. The host samples here, because the graph is nowhere else yet; what a GPU that samples takes is added
-//! by what was sampled. A margin is for mini-batches that are larger, for fragments, and for evaluation.
+//! Idea: all ranks train the first mini-batches of the first epoch as the run does, on a model of their own that is thrown away. Memory
+//! that torch and the driver's pool took for them they keep, so what the driver calls free afterwards is free beside the largest moment of
+//! these mini-batches, with those that were prepared ahead and those that were queued. Draws are keyed by epoch, mini-batch and vertex, so
+//! nothing of this is seen by the run that follows. The host samples here, because the graph is nowhere else yet; what a GPU that samples
+//! takes is estimated from what was sampled. A margin is for larger mini-batches, for fragments, and for evaluation.
 //! Cost: that of these mini-batches. Kernels that are compiled for them are there when the run begins.
 //!
 //! Why not the sizes of matrices alone: workspaces of products, transposed edges and what torch rounds up to are as large as these, and
@@ -13,27 +13,27 @@
 
 use std::sync::Mutex;
 
-use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_kernels::{Gpu, Sampler};
 use gsplit_store::memory::shown;
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{NoProgress, Progress, Stage, Unit};
 
 use crate::Result;
-use crate::batch::{Preparation, drawn, for_each};
+use crate::epoch::{Batches, train_epoch};
 use crate::job::Job;
 use crate::job::options::{RunOptions, TopologyStorage};
 use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::ranks::comms::Comms;
+use crate::report::Work;
+use crate::report::log::StepLog;
 use crate::residence::cache::{is_by_default, wanted};
 use crate::residence::source::FeatureSource;
 use crate::residence::topology::{DeviceRoom, graph_bytes};
-use crate::sample::{BatchSampler, Sampled, SampledLayer};
-use crate::step::train_step;
+use crate::sample::BatchSampler;
 
-/// Mini-batches that are tried beside those that are ahead.
-const TRIED: usize = 2;
+/// Mini-batches that are tried beside those that are ahead: one that is computed, one that waits for it, and one more.
+const TRIED: usize = 3;
 /// A graph is small that takes one of so many parts of a GPU's free memory.
 const SMALL: u64 = 8;
 /// Bytes that a sampler numbers vertices in, at most.
@@ -127,7 +127,7 @@ pub fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
     Ok(count[0] > 0.0)
 }
 
-/// Trains this rank's part of `batches` mini-batches; the most bytes that a GPU would take to sample one. Collective.
+/// Trains this rank's part of `batches` mini-batches; the bytes that a GPU would take to sample one. Collective.
 fn rehearse(
     job: &Job<'_>,
     places: &[Place],
@@ -136,36 +136,26 @@ fn rehearse(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let (config, comm) = (job.config, comms.all());
-    let stage = (comm.rank() == 0)
-        .then(|| progress.stage("mini-batches on trial", Some(batches as u64), Unit::Items("batches")));
     let place = &places[comm.rank()];
     set_torch_threads(threads / job.options.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, job.options.layer.as_ref());
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
-    let (epoch, mut most) = (1, 0);
-    let order = epoch_seeds(&job.train, config.seed, epoch)?;
-    let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
-    let with = Preparation { job, source: &source, comm: comms.sampling() };
-    let prepared = drawn(with, &mut sampler, epoch, order);
-    for_each(job, prepared, order.len().div_ceil(config.batch_size), comms, |prepared| {
-        most = most.max(sampled_bytes(&prepared.batch.sampled));
-        let launched =
-            train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
-        launched.finish()?;
-        place.gpu().map_or(Ok(()), Gpu::synchronise)?;
-        stage.iter().for_each(|stage| stage.advance(1));
-        Ok(())
-    })?;
+    let seeds = job.train.len().min(batches.saturating_mul(config.batch_size)) as u64;
+    let stage: Box<dyn Stage> = match comm.rank() {
+        0 => progress.stage("mini-batches on trial", Some(seeds), Unit::Items("seeds")),
+        _ => Box::new(NoProgress),
+    };
+    let tried = Batches::Drawn(&mut sampler, batches as u64);
+    let log = StepLog { every: 0, write: &|_| Ok(()) };
+    let report = train_epoch((job, &source), tried, 1, (&model, &mut optimizer), comms, stage.as_ref(), log)?;
+    place.gpu().map_or(Ok(()), Gpu::synchronise)?;
     comm.barrier()?;
-    Ok(most)
+    Ok(sampled_bytes(&report.work) / batches as u64)
 }
 
-/// Bytes that a GPU takes to sample this.
-fn sampled_bytes(sampled: &Sampled<'_>) -> u64 {
-    let of_layer = |layer: &SampledLayer| {
-        SAMPLED_BYTES[0] * layer.edges.num_edges() as u64 + SAMPLED_BYTES[1] * layer.read.len() as u64
-    };
-    sampled.layers.iter().map(of_layer).sum()
+/// Bytes that a GPU takes to sample this. The layers above the lowest read at most as many vertices together as that one.
+fn sampled_bytes(work: &Work) -> u64 {
+    SAMPLED_BYTES[0] * work.edges + SAMPLED_BYTES[1] * 2 * (work.rows_loaded + work.rows_exchanged)
 }

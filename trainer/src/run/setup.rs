@@ -19,7 +19,7 @@ use crate::operator::{Place, link};
 use crate::report::checkpoint::{self, Inputs, Resume};
 use crate::report::log::Logs;
 use crate::residence::cache::{Caches, SimulatedCache};
-use crate::residence::places::places;
+use crate::residence::places::{number_types, places};
 use crate::residence::source::{FeatureSource, HostStorage, pin, sources};
 use crate::residence::topology::{DeviceRoom, Topology};
 use crate::run::host::HostRows;
@@ -116,6 +116,7 @@ pub fn with_run<R>(
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
+    number_types(config).filter(|_| options.leads()).iter().for_each(|line| progress.note(line));
     link_gpus(&places[options.ranks_here(places.len())], progress)?;
     check_links_fit(dataset, config, options.memory)?;
     let artifacts = Artifacts::open(dataset, config)?;

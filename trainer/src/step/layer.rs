@@ -18,6 +18,7 @@ use crate::model::{Frontier, LayerEdges};
 use crate::operator::{Moments, Rows};
 use crate::ranks::clock::Clock;
 use crate::ranks::comms::Ranks;
+use crate::residence::source::InputRows;
 use crate::sample::SampledLayer;
 use crate::{Result, autograd};
 
@@ -151,7 +152,10 @@ impl LayerTape<'_, '_> {
                 return pass.model.complete(&edges, sums, self.frontier(), pass.dropout);
             }
             Some(rows) => Rows::Hidden(rows),
-            None => Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? },
+            None => match &pass.batch.input_rows {
+                InputRows::Kept(rows) => Rows::Kept(rows.as_ref()),
+                _ => Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? },
+            },
         };
         pass.model.body(self.index, &edges, rows, residual, self.frontier(), pass.dropout)
     }

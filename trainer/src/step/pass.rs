@@ -60,7 +60,7 @@ impl<'a> Pass<'a> {
 /// Computes the logits of this rank's seeds; for training if there is a key for `dropout`. Collective.
 pub fn forward<'a>(
     model: &'a Model,
-    mut batch: Loaded<'a>,
+    batch: Loaded<'a>,
     push_pull: Option<PushPull<'a>>,
     graph: Graph<'a>,
     dropout: Option<DropoutKey>,
@@ -68,7 +68,6 @@ pub fn forward<'a>(
     clock: &mut Clock<'_>,
 ) -> Result<Pass<'a>> {
     let place = model.place();
-    let input_rows = std::mem::take(&mut batch.input_rows);
     let logits = Tensor::f_zeros([0, 0], (Kind::Float, place.device()))?;
     let (tape, leaves) = (Vec::new(), Vec::new());
     let mut pass = Pass { model, graph, dropout, batch, push_pull, tape, leaves, logits };
@@ -79,8 +78,8 @@ pub fn forward<'a>(
             Some(sums.set_requires_grad(true))
         }
         None => {
-            let (bottom, dim) = (pass.layer(0), pass.batch.features.dim());
-            clock.exchange(|| input_rows.into_tensor(place, bottom.sampled(), dim, comm.group))?
+            let Loaded { sampled, input_rows, features, .. } = &mut pass.batch;
+            clock.exchange(|| input_rows.take_tensor(place, sampled.bottom(), features.dim(), comm.group))?
         }
     };
     for index in 0..model.num_layers() {

@@ -259,7 +259,8 @@ pub fn sampled_logits(
         Some(_) => Input::training(&job.config.model, step),
         None => Input::new(&job.config.model),
     };
-    let loaded = load(&FeatureSource::new(&job.features, &place), sampled, &input, false, solo).unwrap();
+    let source = FeatureSource::new(&job.features, &place);
+    let loaded = load(&source, sampled, &input, (false, false), solo).unwrap();
     let mut clock = Clock::start(solo.into(), Traffic::default());
     to_rows(forward(model, loaded, None, job.graph, dropout, solo.into(), &mut clock).unwrap().logits()).unwrap()
 }

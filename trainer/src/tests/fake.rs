@@ -9,10 +9,11 @@ use tch::{Kind, Tensor};
 
 use super::fixture::{build, changed, config, emulated};
 use super::waits::{one_step, three_layers};
-use crate::config::{ModelKind, Parallelism};
+use crate::config::{Device, ModelKind, Parallelism};
 use crate::model::Model;
 use crate::operator::{Place, from_rows, to_rows};
 use crate::optimizer::Optimizer;
+use crate::residence::places::{number_types, places};
 use crate::{Error, RunOptions, train};
 
 /// Tests that between them call what training calls of torch and the driver; no whole trainings.
@@ -139,7 +140,7 @@ fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
     if !alone("mini_batches_made_ahead_take_the_memory_of_earlier_ones", &[("GSPLIT_TEST_GPU", "1")]) {
         return;
     }
-    let fixture = build(97, 3000, 6, 128, false);
+    let fixture = build(97, 2000, 6, 128, false);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.batch_size, config.epochs, config.eval_every) = (100, 1, 0);
     });
@@ -149,4 +150,37 @@ fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
         happened("most")
     });
     assert!(alone < ahead && ahead < 3 * alone, "{alone} bytes, {ahead} with mini-batches made ahead");
+}
+
+/// The trial goes on as the run does: what it leaves is given to feature rows, and the run needs no more than the trial took.
+#[test]
+fn what_a_trial_leaves_is_enough_for_the_run() {
+    let gpu = [("GSPLIT_TEST_GPU", "1"), ("FAKE_CUDA_MEMORY_MIB", "24")];
+    if !alone("what_a_trial_leaves_is_enough_for_the_run", &gpu) {
+        return;
+    }
+    let fixture = build(98, 1_500, 3, 2048, false);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.batch_size, config.epochs, config.eval_every) = (40, 1, 0);
+        config.fanouts = "2,2,1".parse().unwrap();
+    });
+    let options = RunOptions { places: emulated(0), prefetch: 1, ..RunOptions::default() };
+    let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let kept = summary.cache.map_or(0, |cache| cache.rows[0]);
+    assert!(0 < kept && kept < 1_500, "{kept} rows");
+}
+
+#[test]
+fn products_round_to_tf32_where_torch_is_set_so() {
+    const SETTING: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
+    for variables in [&[][..], &[(SETTING, "1")]] {
+        if alone("products_round_to_tf32_where_torch_is_set_so", variables) {
+            let config =
+                changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.device = Device::Cuda);
+            places(&config, &RunOptions::default()).unwrap();
+            let is_set = std::env::var_os(SETTING).is_some();
+            assert_eq!(number_types(&config).unwrap().contains("rounded to TF32"), is_set);
+            return;
+        }
+    }
 }

@@ -208,14 +208,8 @@ fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
         places(&config, &RunOptions { products, ..RunOptions::default() }).map_err(|error| error.to_string())
     };
     let tf32 = Some(Products::Tf32);
-    for (products, rounds) in [(tf32, true), (None, false)] {
-        // It is the process's, and other tests set it too.
-        let is_set = |_| {
-            let _ = on(Device::Cuda, Dtype::F32, products);
-            rounds_to_tf32() == rounds
-        };
-        assert!((0..100).any(is_set), "{products:?}");
-    }
+    let _ = on(Device::Cuda, Dtype::F32, tf32);
+    assert!(rounds_to_tf32());
     for (device, dtype, products, told) in [
         (Device::Cpu, Dtype::F32, tf32, "--products tf32 is for --device cuda"),
         (Device::Cuda, Dtype::Bf16, tf32, "--products tf32 is for --dtype f32"),

@@ -130,7 +130,15 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let own = vertices.iter().filter(|v| is_own(v)).count();
         let of_peers = |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
         let gpu = places[rank].gpu().unwrap();
-        let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
+        let on_gpu = gpu.upload(&vertices).unwrap();
+        let kept = source.kept(gpu, on_gpu.slice()).unwrap();
+        let has_all = |caches: &Caches| caches.of(rank).len() == n as usize && caches.peers(rank).is_empty();
+        assert_eq!(kept.is_some(), caches.as_ref().is_some_and(has_all), "{what}, rank {rank}");
+        if let Some(kept) = kept {
+            assert_eq!(kept.shape(), (300, dim));
+            assert_eq!(crate::operator::to_rows(&kept.first(200).unwrap()).unwrap(), stored[..200 * dim]);
+        }
+        let hits = source.hits(gpu, on_gpu.slice()).unwrap();
         let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
         let counted =

@@ -5,8 +5,9 @@ use half::{bf16, f16};
 use super::{Rounded, assert_close, bits, cases, edges, kinds, rounded, values, wide, widened};
 use crate::gather::ScaledRow;
 use crate::{
-    Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, Gpu, GpuError, HostEdges, KernelError, Reduce,
-    aggregate_max, aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
+    Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, DeviceTable, Gpu, GpuError, HostEdges, KernelError,
+    Reduce, aggregate_max, aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
+    gather_on_device,
 };
 
 /// [`cases`], a source of many edges, and rows wider than a warp that are no multiple of it.
@@ -254,8 +255,8 @@ fn stored_rows_are_aggregated_where_they_lie() {
         let numbers: Vec<f32> = values(5, 200 * dim).iter().map(|value| value * 250.0).collect();
         // Row s of the layer is vertex 3s + 1 of the table.
         let at = |source: u32| (3 * source as usize + 1) * dim;
-        let vertices: Vec<u32> = (0..50).map(|source| 3 * source + 1).collect();
-        let vertices = gpu.upload(&vertices).unwrap();
+        let positions: Vec<u32> = (0..50).map(|source| 3 * source + 1).collect();
+        let positions = gpu.upload(&positions).unwrap();
         let mut expected = vec![f32::NAN; 30 * 2 * dim];
         let mut out = gpu.alloc::<f32>(expected.len()).unwrap();
 
@@ -263,14 +264,20 @@ fn stored_rows_are_aggregated_where_they_lie() {
             ($values:expr, $scales:expr, $row:expr) => {{
                 let (table, scales): (_, Option<&Vec<f32>>) = (gpu.upload(&$values).unwrap(), $scales);
                 let scales = scales.map(|scales| gpu.upload(scales).unwrap());
-                let rows = DeviceRows {
-                    table: table.slice(),
-                    scales: scales.as_ref().map(|scales| scales.slice()),
-                    vertices: Some(vertices.slice()),
-                };
+                let scales = scales.as_ref().map(|scales| scales.slice());
+                let rows = DeviceRows::At(DeviceTable { values: table.slice(), scales, dim }, positions.slice());
                 device.forward(&gpu, rows, dim, &mut out.slice_mut()).unwrap();
                 host.forward($row, dim, &mut expected).unwrap();
                 assert_eq!(out.to_vec().unwrap(), expected, "width {dim}");
+                // Rounded, they are those of gathered rows.
+                let mut gathered = gpu.alloc::<bf16>(50 * dim).unwrap();
+                let to = &mut gathered.slice_mut();
+                gather_on_device(&gpu, table.slice(), scales, positions.slice(), dim, to).unwrap();
+                let mut sums = [0, 1].map(|_| gpu.alloc::<bf16>(expected.len()).unwrap());
+                device.forward(&gpu, rows, dim, &mut sums[0].slice_mut()).unwrap();
+                device.forward(&gpu, gathered.slice(), dim, &mut sums[1].slice_mut()).unwrap();
+                let [found, rounded] = sums.map(|sums| bits::<bf16>(&sums.to_vec().unwrap()));
+                assert_eq!(found, rounded, "width {dim}");
             }};
         }
         check!(numbers, None, |s: u32| &numbers[at(s)..][..dim]);

@@ -1,19 +1,21 @@
 //! Rows that a GPU gathers, from a table that it reads and from caches.
 //!
 //! Idea: the kernel that gathers them turns what is stored into the type of the place's rows, so what is stored in 2 bytes moves in 2
-//! bytes; rows that are normalised or dropped are f32 until then.
+//! bytes; rows that are normalised or dropped are f32 until then. Where the GPU keeps all rows, and they take no more bytes there than once
+//! they are gathered, a layer that sums them over edges reads them in place.
 
 use std::marker::PhantomData;
 
 use gsplit_kernels::{
-    DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, gather_on_device,
+    DeviceAggregation, DeviceBuffer, DeviceCache, DeviceHits, DeviceRows as Sources, DeviceSlice, DeviceSliceMut,
+    DeviceTable, DeviceValue, Gpu, gather_on_device,
 };
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::autograd::adopt_on_device;
 use crate::model::Input;
-use crate::operator::{Row, filled_of};
+use crate::operator::{KeptRows, Place, Row, filled_of};
 
 /// Rows that were gathered on a GPU, in memory of its stream, not yet torch's.
 pub trait Gathered: Send {
@@ -59,6 +61,45 @@ pub(super) trait AnyRows: Send + Sync {
     fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
     fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;
     fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
+    /// See [`FeatureSource::kept`](super::FeatureSource::kept).
+    fn kept(&self, gpu: &Gpu, place: &Place, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>>;
+}
+
+/// Rows of `table` that are read as `O`, on the stream of `gpu`, which torch calls `device`.
+struct Kept<'a, T, O> {
+    gpu: Gpu,
+    device: Device,
+    table: DeviceTable<'a, T>,
+    slots: DeviceBuffer<u32>,
+    read: PhantomData<O>,
+}
+
+impl<T: DeviceValue, O: Row> KeptRows for Kept<'_, T, O> {
+    fn shape(&self) -> (usize, usize) {
+        (self.slots.len(), self.table.dim)
+    }
+
+    fn kind(&self) -> Kind {
+        O::KIND
+    }
+
+    fn first(&self, count: usize) -> Result<Tensor> {
+        let DeviceTable { values, scales, dim } = self.table;
+        let slots = self.slots.slice().part(0, count)?;
+        filled_of::<O>(self.device, &[count, dim], |out| {
+            Ok(gather_on_device(&self.gpu, values, scales, slots, dim, out)?)
+        })
+    }
+
+    fn aggregate(&self, op: &DeviceAggregation<'_>) -> Result<Tensor> {
+        let (rows, dim) = (Sources::At(self.table, self.slots.slice()), self.table.dim);
+        let shape = [op.edges.num_targets(), op.out_dim(dim)];
+        filled_of::<O>(self.device, &shape, |out| Ok(op.forward(&self.gpu, rows, dim, out)?))
+    }
+
+    fn give_to(&self, gpu: &Gpu) {
+        self.slots.give_to(gpu);
+    }
 }
 
 /// Rows that are stored as `T` and wanted as `O`.
@@ -119,5 +160,14 @@ impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
 
     fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
         Ok(self.cache.as_ref().map(|cache| cache.hits(gpu, vertices)).transpose()?)
+    }
+
+    fn kept(&self, gpu: &Gpu, place: &Place, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
+        let (Some(cache), Place::Device(computing, device, _)) = (&self.cache, place) else { return Ok(None) };
+        if size_of::<T>() > size_of::<O>() {
+            return Ok(None);
+        }
+        let Some((table, slots)) = cache.own(gpu, vertices)? else { return Ok(None) };
+        Ok(Some(Box::new(Kept::<T, O> { gpu: computing.clone(), device: *device, table, slots, read: PhantomData })))
     }
 }

@@ -4,7 +4,8 @@
 //! They are copied only for a mini-batch that is prepared ahead, while another is computed, where rows are changed
 //! before use, and where they are read from a file.
 //!
-//! A GPU that reaches the rows gathers them by the vertices in its memory, makes of them what is asked for, and counts which were in caches.
+//! A GPU that keeps all rows leaves them where they are for a layer that sums them. Another that reaches the rows gathers them by the
+//! vertices in its memory, makes of them what is asked for, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and torch's tensor
 //! is that memory; so it is with rows that the host gathers ahead, which are copied on a stream of their own. Memory of torch's own cannot be
 //! written by another stream than its own without waiting for all that it was told to do.
@@ -16,7 +17,7 @@ use tch::Tensor;
 use super::{FeatureSource, Gathered};
 use crate::Result;
 use crate::model::Input;
-use crate::operator::{Ids, Place};
+use crate::operator::{KeptRows, Place};
 use crate::sample::{Sampled, SampledLayer};
 
 /// A sampled mini-batch with its input rows.
@@ -24,7 +25,7 @@ pub struct Loaded<'a> {
     /// Layers to compute, and the vertices that are loaded.
     pub sampled: Sampled<'a>,
     /// Feature rows of the bottom layer.
-    pub input_rows: InputRows,
+    pub input_rows: InputRows<'a>,
     /// Input rows that were in caches, where there are any.
     pub hits: Option<DeviceHits>,
     /// Input rows that would have been, where ranks on the host count that.
@@ -39,10 +40,12 @@ pub struct Loaded<'a> {
 
 /// Feature rows of a mini-batch, of the type of the place's rows.
 #[derive(Default)]
-pub enum InputRows {
+pub enum InputRows<'a> {
     /// The bottom layer reads them where they are stored.
     #[default]
     Stored,
+    /// The bottom layer reads them where its GPU keeps them.
+    Kept(Box<dyn KeptRows + 'a>),
     /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
     /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL, which
@@ -52,18 +55,21 @@ pub enum InputRows {
     Gathered(Box<dyn Gathered>),
 }
 
-impl InputRows {
-    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` where they stay stored. Collective on a GPU
-    /// where ranks exchange them.
-    pub fn into_tensor(
-        self,
+impl InputRows<'_> {
+    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` where they stay where they are. Collective on a
+    /// GPU where ranks exchange them.
+    pub fn take_tensor(
+        &mut self,
         place: &Place,
         bottom: &SampledLayer,
         dim: usize,
         comm: &dyn Communicator,
     ) -> Result<Option<Tensor>> {
-        let loaded = match (self, place.gpu()) {
-            (Self::Stored, _) => return Ok(None),
+        if let Self::Stored | Self::Kept(_) = self {
+            return Ok(None);
+        }
+        let loaded = match (std::mem::take(self), place.gpu()) {
+            (Self::Stored | Self::Kept(_), _) => None,
             (Self::Read(rows), _) => return Ok(Some(rows)),
             (Self::Here(rows), _) => Some(rows),
             (Self::Gathered(rows), Some(_)) => Some(rows.tensor(place.device(), dim)?),
@@ -82,12 +88,13 @@ impl<'a> Loaded<'a> {
 }
 
 /// Reads the input rows of `sampled`, in the type of the place's rows, and makes `input` of them, unless the bottom layer reads
-/// them itself; with `ahead` always. Collective where ranks exchange them on the host.
+/// them itself: on the host if they are not loaded `ahead`, on a GPU that keeps them if it `sums` them. Collective where ranks exchange
+/// them on the host.
 pub fn load<'a>(
-    source: &FeatureSource<'a>,
+    source: &'a FeatureSource<'a>,
     sampled: Sampled<'a>,
     input: &Input,
-    ahead: bool,
+    (ahead, sums): (bool, bool),
     comm: &dyn Communicator,
 ) -> Result<Loaded<'a>> {
     let exchange = &sampled.bottom().exchange;
@@ -116,18 +123,15 @@ pub fn load<'a>(
     };
     let sampling = sampled.on_gpu.as_ref().map(|on_gpu| &on_gpu.gpu);
     let gpu = sampling.unwrap_or(computing);
-    let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
-    let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
+    let vertices = sampled.input.on_gpu(gpu)?;
+    let kept = (sums && input.is_plain() && exchange.is_identity()).then(|| source.kept(gpu, vertices));
+    let input_rows = match kept.transpose()?.flatten() {
+        Some(kept) => InputRows::Kept(kept),
+        None if ahead && sampling.is_some() => InputRows::Gathered(source.rows_ahead(gpu, vertices, input)?),
+        None => InputRows::Here(source.rows_on_gpu(gpu, vertices, input)?),
+    };
+    let hits = source.hits(gpu, vertices)?;
     Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
-}
-
-/// Rows of `vertices`, as `input` changes them, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
-fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input, ahead: bool) -> Result<InputRows> {
-    let vertices = vertices.on_gpu(gpu)?;
-    match ahead {
-        true => source.rows_ahead(gpu, vertices, input).map(InputRows::Gathered),
-        false => source.rows_on_gpu(gpu, vertices, input).map(InputRows::Here),
-    }
 }
 
 #[cfg(test)]

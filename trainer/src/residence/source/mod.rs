@@ -32,8 +32,7 @@ use tch::{Kind, Tensor};
 
 use crate::autograd::values_of;
 use crate::model::Input;
-use crate::operator::Place;
-use crate::operator::{filled_with_room, gather_features, with_row};
+use crate::operator::{KeptRows, Place, filled_with_room, gather_features, with_row};
 use crate::residence::cache::SimulatedCache;
 use crate::{Error, Result};
 
@@ -121,6 +120,15 @@ impl<'a> FeatureSource<'a> {
     /// As [`FeatureSource::rows_on_gpu`].
     pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
         self.on_gpu()?.ahead(gpu, vertices, input)
+    }
+
+    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` where it does not keep all
+    /// rows, or they take more bytes than gathered ones.
+    ///
+    /// # Errors
+    /// Errors of the GPU.
+    pub fn kept(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>> {
+        self.rows.as_ref().map_or(Ok(None), |rows| rows.kept(gpu, &self.place, vertices))
     }
 
     fn on_gpu(&self) -> Result<&(dyn AnyRows + 'a)> {

@@ -39,8 +39,10 @@ pub fn hand_over(batch: &Loaded<'_>, gpu: Option<&Gpu>) -> Result<()> {
         }
         batch.sampled.input.give_to(gpu);
     }
-    if let InputRows::Gathered(rows) = &batch.input_rows {
-        rows.give_to(gpu);
+    match &batch.input_rows {
+        InputRows::Gathered(rows) => rows.give_to(gpu),
+        InputRows::Kept(rows) => rows.give_to(gpu),
+        _ => {}
     }
     if let Some(hits) = &batch.hits {
         hits.give_to(gpu);
