@@ -50,15 +50,6 @@ fn solo_conforms() {
 }
 
 #[test]
-fn groups_are_numbered() {
-    for size in SIZES {
-        assert_eq!(run(size, |comm| (comm.rank(), comm.size())), (0..size).map(|r| (r, size)).collect::<Vec<_>>());
-    }
-    assert!(Threads::group(0).is_empty());
-    assert_eq!((Solo.rank(), Solo.size()), (0, 1));
-}
-
-#[test]
 fn differential_solo_and_a_group_of_one_refuse_alike() {
     type Call = fn(&dyn Communicator) -> Result<(), CommError>;
     let calls: [Call; 5] = [

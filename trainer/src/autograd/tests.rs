@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::MatrixView;
 use tch::{Kind, Tensor};
 
 use super::*;
@@ -205,37 +204,4 @@ fn memory_is_not_used_again_before_its_tensor_is_gone() {
     assert!(message(Buffer::new(10).unwrap().into_tensor(&[-1])).contains("a tensor of shape"));
     assert!(message(Buffer::new(usize::MAX / 2)).contains("more than there is memory"));
     assert_eq!(Buffer::new(0).unwrap().into_tensor(&[0, 5]).unwrap().size(), [0, 5]);
-}
-
-#[test]
-fn products_of_every_orientation() {
-    let a: Vec<f32> = (0..35).map(|i| (i % 11) as f32 - 4.0).collect();
-    let b: Vec<f32> = (0..21).map(|i| (i % 5) as f32 - 2.0).collect();
-    let matrix = |values, rows, columns| MatrixView { values, rows, columns, row_stride: columns, column_stride: 1 };
-    // 5×7 times 7×3, and (7×5)ᵀ times (3×7)ᵀ.
-    for flipped in [false, true] {
-        let (left, right) = match flipped {
-            false => (matrix(&a, 5, 7), matrix(&b, 7, 3)),
-            true => (
-                MatrixView { values: &a, rows: 5, columns: 7, row_stride: 1, column_stride: 5 },
-                MatrixView { values: &b, rows: 7, columns: 3, row_stride: 1, column_stride: 7 },
-            ),
-        };
-        let at = |m: &MatrixView<'_>, i: usize, j: usize| m.values[i * m.row_stride + j * m.column_stride];
-        let expected: Vec<f32> =
-            (0..15).map(|place| (0..7).map(|k| at(&left, place / 3, k) * at(&right, k, place % 3)).sum()).collect();
-        let mut out = vec![f32::NAN; 15];
-        gemm(&mut out, false, left, right);
-        assert_eq!(out, expected);
-        gemm(&mut out, true, left, right);
-        assert_eq!(out, expected.iter().map(|value| 2.0 * value).collect::<Vec<_>>());
-    }
-    let mut out = vec![f32::NAN; 6];
-    gemm(&mut out, false, matrix(&[], 2, 0), matrix(&[], 0, 3));
-    assert_eq!(out, [0.0; 6], "a sum of nothing");
-    gemm(&mut [], false, matrix(&[], 0, 7), matrix(&b, 7, 3));
-    for bad in [matrix(&a, 5, 8), matrix(&a[1..], 5, 7)] {
-        let refused = std::panic::catch_unwind(|| gemm(&mut [0.0; 15], false, bad, matrix(&b, 7, 3)));
-        assert!(refused.is_err());
-    }
 }

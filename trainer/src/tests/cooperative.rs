@@ -7,7 +7,7 @@ use gsplit_kernels::{Fanout, Route, Solo};
 use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
+use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition};
 use super::runs::run;
 use crate::config::{ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::operator::Place;
@@ -154,10 +154,8 @@ fn what_does_not_fit_is_refused() {
     let fixture = dataset(76, 240, 5);
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let base = cooperative(&fixture, ModelKind::Sage, (4, 2), 1);
-    let refused = |config: TrainConfig, words: &str| {
-        let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
-    };
+    let refused =
+        |config: TrainConfig, words: &str| assert_refused(run(&fixture, &config, &RunOptions::default()), words);
     let with = |change: &dyn Fn(&mut TrainConfig)| changed(&base, |config| change(config));
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");

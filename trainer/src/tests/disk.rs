@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use gsplit_store::FeatureDtype;
 
 use super::cases::cases;
-use super::fixture::{Cut, changed, config, dataset, emulated, store_partition, stored_as};
+use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition, stored_as};
 use super::processes::on_processes;
 use super::runs::{losses, run};
 use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
-use crate::{Error, FeatureStorage, RowPlacement, RunOptions, Work};
+use crate::{FeatureStorage, RowPlacement, RunOptions, Work};
 
 /// Options to read rows from disk, of which so many are kept.
 fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
@@ -139,8 +139,7 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
     assert_eq!(enough.epochs[0].work.rows_from_disk + enough.epochs[0].work.rows_kept, 0, "all are in memory");
     let read = with(FeatureStorage::Disk, (least + 4096) << 20).unwrap();
     assert_eq!((losses(&read), read.epochs[0].work.rows_from_disk), (losses(&enough), 0), "all are kept");
-    let line = with(FeatureStorage::Memory, 65 << 20).unwrap_err().to_string();
-    assert!(line.contains("pass --memory "), "{line}");
+    assert_refused(with(FeatureStorage::Memory, 65 << 20), "pass --memory ");
     for (features, parallelism, problem) in [
         (FeatureStorage::Mapped, Parallelism::Single, "leave out --load-features mapped"),
         (FeatureStorage::Auto, Parallelism::Cooperative, "made once"),
@@ -148,11 +147,7 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
         let config = changed(&config, |config| config.parallelism = parallelism);
         store_partition(&fixture.dataset, Cut::Random, 1);
         let options = RunOptions { features, memory: Some(1 << 30), ..RunOptions::default() };
-        let error = run(&fixture, &config, &options).unwrap_err();
-        assert!(
-            matches!(&error, Error::Option(line) if line.starts_with("--memory: ") && line.contains(problem)),
-            "{error}"
-        );
+        assert_refused(run(&fixture, &config, &options), problem);
     }
 }
 

@@ -5,8 +5,9 @@ use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, run};
 use super::fixture::{Fixture, add_features, changed, config, dataset, on_graph};
+use super::runs;
 use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
-use crate::{InferConfig, RunOptions, infer, train};
+use crate::{InferConfig, infer};
 
 /// The dataset without the edges whose `weight` is 0, and without weights.
 fn without_zeros(old: &Dataset) -> Fixture {
@@ -53,10 +54,7 @@ fn differential_edges_of_weight_0_are_as_if_they_were_not() {
         assert!((whole.0 - expected).abs() > 1e-5 * expected, "{kind:?}: edges of weight 0 make no difference");
 
         let trained = |of: &Fixture, config: &TrainConfig| {
-            let checkpoint = of.folder.path().join(format!("{kind:?}"));
-            let options =
-                RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
-            let summary = train(&of.dataset, config, &options, &NoProgress, &|_| {}).unwrap();
+            let (checkpoint, summary) = runs::trained(of, config);
             let config = InferConfig { checkpoint, ..InferConfig::default() };
             let scores = infer(&of.dataset, &config, 1 << 30, None, &NoProgress).unwrap().scores;
             let last = summary.epochs.last().unwrap();

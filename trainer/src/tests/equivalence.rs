@@ -8,7 +8,7 @@ use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, LinkNegatives, NoProgress, columns_of};
 
 use super::cases::cases;
-use super::evaluation::layer_rows;
+use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
     CLASSES, Cut, Fixture, changed, config, dataset, models, numbers, on_groups, on_ranks, several_labels,
     store_partition,
@@ -206,7 +206,9 @@ fn loss_and_gradients_are_equal(third: usize) {
     for (order, case) in (0..).zip(cases(&levels, allowed)).skip(third).step_by(3) {
         let [task, model, edges, _, ranks, cut, size, _, place] = case[..] else { unreachable!() };
         let (dataset, config) = (&tasks[task].0.dataset, config_of(&case));
-        store_partition(dataset, Cut::ALL[cut], RANKS[ranks].1);
+        if config.partition.is_some() {
+            store_partition(dataset, Cut::ALL[cut], RANKS[ranks].1);
+        }
         let batch = &items(dataset, &config)[..SEEDS[size]];
         let mut of_one = |edges: usize| {
             let one = || run(dataset, &config_of(&[task, model, edges, 0, 0, 0, size, 0, 0]), batch);
@@ -240,8 +242,7 @@ fn loss_and_gradients_are_equal(third: usize) {
 
 /// The training vertices or edges of a run.
 pub fn items(dataset: &Dataset, config: &TrainConfig) -> Vec<u32> {
-    let artifacts = Artifacts::open(dataset, config).unwrap();
-    Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap().train.to_vec()
+    with_job(dataset, config, |job| job.train.to_vec())
 }
 
 /// The logits of `seeds` by a mini-batch that `sampler` draws.

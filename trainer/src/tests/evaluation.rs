@@ -10,8 +10,8 @@ use gsplit_kernels::CommError;
 use gsplit_store::{Dataset, NoProgress, Progress, Split, Stage, Unit};
 
 use super::fixture::{
-    Cut, Fixture, changed, communities, config, dataset, emulated, models, numbers, several_labels, store_partition,
-    without_valid,
+    Cut, Fixture, assert_refused, changed, communities, config, dataset, emulated, models, numbers, several_labels,
+    store_partition, without_valid,
 };
 use super::links::link_config;
 use super::processes::before;
@@ -271,8 +271,7 @@ fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_th
     }
     assert!(few.iter().flatten().all(|found| *found == few[0][0]), "{few:?}");
     let refused = |change: &dyn Fn(&mut TrainConfig), expected: &str| {
-        let line = changed(&sampled("2,2,2"), |config| change(config)).check().unwrap_err().to_string();
-        assert!(line.contains(expected), "{line}");
+        assert_refused(changed(&sampled("2,2,2"), |config| change(config)).check(), expected)
     };
     refused(&|config| config.eval_fanouts = Some("2,2".parse().unwrap()), "--eval-fanouts 2,2: --layers 3 needs 3");
     refused(&|config| config.eval_every = 0, "--eval-every 0 makes no evaluations");
@@ -305,99 +304,82 @@ fn runs_on_any_number_of_ranks_score_what_inference_does() {
     assert_eq!((summary.epochs[0].valid, summary.epochs[0].test), (None, None));
 }
 
-/// Tells when the evaluation has begun, and by which thread; perhaps asks to stop when the first rows are counted.
-struct Watch {
-    evaluating: &'static Mutex<Option<ThreadId>>,
-    stop: Option<&'static AtomicBool>,
+/// The evaluation of a run: the thread of its first worker once it has begun, whether another has failed, and whether the run is to stop.
+#[derive(Debug)]
+struct Watched {
+    evaluating: Mutex<Option<ThreadId>>,
+    failed: AtomicBool,
+    stop: AtomicBool,
 }
 
-impl Progress for Watch {
+impl Watched {
+    const fn new() -> Self {
+        Self { evaluating: Mutex::new(None), failed: AtomicBool::new(false), stop: AtomicBool::new(false) }
+    }
+
+    /// A failure on all workers but the first, which waits for that.
+    fn unless_first(&self, fail: fn() -> crate::Result<()>) -> crate::Result<()> {
+        let Some(first) = *self.evaluating.lock().unwrap() else { return Ok(()) };
+        if first != thread::current().id() {
+            self.failed.store(true, Ordering::Relaxed);
+            return fail();
+        }
+        let started = Instant::now();
+        while !self.failed.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Progress for &'static Watched {
     fn stage(&self, name: &str, _total: Option<u64>, _unit: Unit) -> Box<dyn Stage> {
         if name != "evaluate" {
             return Box::new(NoProgress);
         }
         *self.evaluating.lock().unwrap() = Some(thread::current().id());
-        Box::new(StopAtOnce(self.stop))
+        Box::new(*self)
     }
 
     fn note(&self, _line: &str) {}
 }
 
-struct StopAtOnce(Option<&'static AtomicBool>);
-
-impl Stage for StopAtOnce {
+/// Asks to stop when the first rows are counted.
+impl Stage for &'static Watched {
     fn advance(&self, _by: u64) {
-        self.0.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-static IN_STOPPED: Mutex<Option<ThreadId>> = Mutex::new(None);
-static IN_FAILED: Mutex<Option<ThreadId>> = Mutex::new(None);
-static IN_PANICKED: Mutex<Option<ThreadId>> = Mutex::new(None);
-
-/// A run of three ranks, of whose evaluation `happens` on all workers but the first, while the first is in its first chunk.
-fn evaluated(
-    fixture: &Fixture,
-    evaluating: &'static Mutex<Option<ThreadId>>,
-    stop: Option<&'static AtomicBool>,
-    happens: fn() -> crate::Result<()>,
-) -> Error {
+/// A run of three ranks, in whose layers something `happens`; it hears the stop if it `may_stop`.
+fn evaluated(fixture: &Fixture, run: &'static Watched, may_stop: bool, happens: fn() -> crate::Result<()>) -> Error {
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| {
         (config.batch_size, config.epochs) = (20_000, 30);
     });
-    let options = RunOptions {
-        layer: Some(before(happens)),
-        timeout: Some(Duration::from_secs(60)),
-        stop,
-        ..RunOptions::default()
-    };
+    let (timeout, stop) = (Some(Duration::from_secs(60)), may_stop.then_some(&run.stop));
+    let options = RunOptions { layer: Some(before(happens)), timeout, stop, ..RunOptions::default() };
     let started = Instant::now();
-    let watch = Watch { evaluating, stop };
-    let error = train(&fixture.dataset, &config, &options, &watch, &|_| {}).unwrap_err();
-    assert!(evaluating.lock().unwrap().is_some() && started.elapsed() < Duration::from_secs(30));
+    let error = train(&fixture.dataset, &config, &options, &run, &|_| {}).unwrap_err();
+    assert!(run.evaluating.lock().unwrap().is_some() && started.elapsed() < Duration::from_secs(30));
     error
-}
-
-/// Fails in the evaluation on all workers but the first, which waits for that.
-fn unless_first(
-    evaluating: &Mutex<Option<ThreadId>>,
-    failed: &AtomicBool,
-    fail: fn() -> crate::Result<()>,
-) -> crate::Result<()> {
-    let first = *evaluating.lock().unwrap();
-    match first.is_some_and(|first| first == thread::current().id()) {
-        _ if first.is_none() => Ok(()),
-        false => {
-            failed.store(true, Ordering::Relaxed);
-            fail()
-        }
-        true => {
-            let started = Instant::now();
-            while !failed.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
-                thread::sleep(Duration::from_millis(5));
-            }
-            Ok(())
-        }
-    }
 }
 
 #[test]
 fn a_stop_or_a_failure_in_the_evaluation_of_a_worker_ends_all_ranks_with_its_reason() {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    static FAILED: AtomicBool = AtomicBool::new(false);
-    static PANICKED: AtomicBool = AtomicBool::new(false);
+    static STOPPED: Watched = Watched::new();
+    static FAILED: Watched = Watched::new();
+    static PANICKED: Watched = Watched::new();
     // More than one chunk a layer.
     let fixture = dataset(97, 40_000, 1);
-    let error = evaluated(&fixture, &IN_STOPPED, Some(&STOP), || Ok(()));
+    let error = evaluated(&fixture, &STOPPED, true, || Ok(()));
     assert!(matches!(error, Error::Interrupted(_)), "{error}");
 
-    let error = evaluated(&fixture, &IN_FAILED, None, || {
-        unless_first(&IN_FAILED, &FAILED, || Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()))
+    let error = evaluated(&fixture, &FAILED, false, || {
+        FAILED.unless_first(|| Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()))
     });
-    assert!(error.to_string().contains("the GPU is lost") && FAILED.load(Ordering::Relaxed), "{error}");
+    assert!(error.to_string().contains("the GPU is lost"), "{error}");
 
-    let error =
-        evaluated(&fixture, &IN_PANICKED, None, || unless_first(&IN_PANICKED, &PANICKED, || panic!("a wrong index")));
+    let error = evaluated(&fixture, &PANICKED, false, || PANICKED.unless_first(|| panic!("a wrong index")));
     assert!(matches!(&error, Error::Rank { rank: 1 | 2, reason } if reason == "a wrong index"), "{error}");
 }
 

@@ -359,6 +359,13 @@ pub fn changed(base: &TrainConfig, change: impl FnOnce(&mut TrainConfig)) -> Tra
     config
 }
 
+/// Fails unless `outcome` is an error of one line that contains `words`.
+#[track_caller]
+pub fn assert_refused<T>(outcome: crate::Result<T>, words: &str) {
+    let line = outcome.err().unwrap_or_else(|| panic!("taken, expected {words}")).to_string();
+    assert!(line.contains(words) && !line.contains('\n'), "{line}, expected {words}");
+}
+
 /// Runs `body` once a rank of `groups` equal groups and returns the results in rank order.
 pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) -> T + Sync) -> Vec<T> {
     let ends = Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));

@@ -402,17 +402,3 @@ pub fn wide_parameters(model: &Model) -> BTreeMap<String, Tensor> {
     let wide = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
     model.parameters().iter().map(|(name, tensor)| (name.into(), wide(tensor))).collect()
 }
-
-/// A rate that drops nothing changes nothing.
-#[test]
-fn a_rate_of_dropout_near_zero_is_as_good_as_none() {
-    let fixture = dataset(Learnt::Classes);
-    let levels = [ModelKind::value_variants().len(), NORMS.len(), HEADS.len(), 1];
-    for none in cases(&levels, |case| config_of(case).check().is_ok()).iter().map(|case| config_of(case)) {
-        let little = changed(&none, |config| config.model.dropout = 1e-7);
-        let [(loss, gradient), (other, of_other)] =
-            [&none, &little].map(|config| run(&fixture.dataset, config, &SEEDS));
-        let off = super::equivalence::distance(&of_other, &gradient);
-        assert!((loss - other).abs() < 1e-5 * loss && off < 1e-5, "{:?}: gradients differ by {off}", none.model);
-    }
-}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gsplit_kernels::{Communicator, Threads};
 use gsplit_store::Dataset;
 
-use super::fixture::{Cut, changed, config, dataset, emulated, store_partition};
+use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::{Process, RowPlacement, RunOptions, Summary};
@@ -83,14 +83,12 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
         (split(6, 2), "has no partition into 3 parts (there are: random-2 into 2)"),
         (named, "--partition random-2 has 2 parts, each of 2 groups has 3 ranks"),
     ] {
-        let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
     }
     // Processes that were joined otherwise than the configuration says.
     let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
     let [all, sampling, computing] = ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
     let process = Some(Arc::new(Process::in_group(all, [sampling, computing], Some(0))));
-    let message =
-        run(&fixture, &split(4, 2), &RunOptions { process, ..RunOptions::default() }).unwrap_err().to_string();
-    assert!(message.contains("--groups 2: the processes form groups of 1"), "{message}");
+    let options = RunOptions { process, ..RunOptions::default() };
+    assert_refused(run(&fixture, &split(4, 2), &options), "--groups 2: the processes form groups of 1");
 }

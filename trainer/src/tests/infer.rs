@@ -16,23 +16,23 @@ use tch::Tensor;
 use super::cases::cases;
 use super::evaluation::{layer_rows, with_job};
 use super::fixture::{
-    CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
+    CLASSES, Fixture, SEVERAL_CLASSES, assert_refused, build, changed, config, dataset, emulated, models,
+    several_labels,
 };
+use super::runs;
 use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
 use crate::operator::{GpuList, Place, to_rows};
 use crate::residence::source::{FeatureSource, PinnedRows};
-use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
+use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 
 /// Trains for two epochs and leaves a checkpoint in `run`. GAT has its features normalised.
 fn trained(fixture: &Fixture, model: ModelKind) -> (PathBuf, Summary) {
-    let checkpoint = fixture.folder.path().join("run");
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
     let config = changed(&config(model, Parallelism::Single, 1), |config| {
         config.model.normalise_features = if model == ModelKind::Gat { FeatureNorm::Row } else { FeatureNorm::None };
     });
-    (checkpoint, train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap())
+    runs::trained(fixture, &config)
 }
 
 fn run(fixture: &Fixture, config: &InferConfig, memory: u64) -> crate::Result<InferSummary> {
@@ -118,8 +118,7 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
 
     let checkpoint = trained(&fixture, ModelKind::Sage).0;
     let on_host = InferConfig { checkpoint, gpus: Some(GpuList(vec![0])), ..InferConfig::default() };
-    let message = run(&fixture, &on_host, 1 << 30).unwrap_err().to_string();
-    assert!(message.contains("--gpus is for --device cuda"), "{message}");
+    assert_refused(run(&fixture, &on_host, 1 << 30), "--gpus is for --device cuda");
     // Elsewhere than here, a machine without a GPU says so.
     let missing = InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
     let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
@@ -149,8 +148,7 @@ fn oracle_logits_follow_from_the_embeddings() {
     for (order, case) in cases(&[ModelKind::value_variants().len(), 3, 2], allowed).iter().enumerate() {
         let config = config_of(case);
         let what = format!("{:?}", config.model);
-        let options = RunOptions { checkpoint: Some(to("run")), threads: Some(2), ..RunOptions::default() };
-        train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+        runs::trained(&fixture, &config);
         let config = InferConfig {
             checkpoint: to("run"),
             predict: Some(Predict::Logits),
@@ -176,7 +174,6 @@ fn oracle_logits_follow_from_the_embeddings() {
         };
         let rows = |tensor: &Tensor| vec![to_rows(tensor).unwrap()];
         assert_close(&rows(&found), &rows(&read("p.npy")), 1e-5, &what);
-        std::fs::remove_dir_all(to("run")).unwrap();
     }
 }
 
@@ -199,7 +196,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
     for (kind, folder) in [(ModelKind::Sage, "a"), (ModelKind::Gat, "b")] {
         let (checkpoint, summary) = trained(&fixture, kind);
         let last = summary.best.as_ref().unwrap();
-        let base = InferConfig { checkpoint: checkpoint.clone(), ..InferConfig::default() };
+        let base = InferConfig { checkpoint, ..InferConfig::default() };
         let folder = fixture.folder.path().join("ds/..").join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let to = |name: &str| Some(folder.join(name));
@@ -256,8 +253,6 @@ fn predictions_are_those_that_the_evaluation_scored() {
         for (&v, row) in test.iter().zip(of_test.chunks_exact(8)) {
             assert_eq!(row, &hidden[v as usize * 8..][..8]);
         }
-        std::fs::remove_dir_all(folder).unwrap();
-        std::fs::remove_dir_all(checkpoint).unwrap();
     }
 }
 
@@ -299,12 +294,10 @@ fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
 #[test]
 fn several_classes_are_learnt_and_predicted_each_by_itself() {
     let fixture = several_labels(34, 600, 6);
-    let checkpoint = fixture.folder.path().join("run");
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.epochs, config.model.dropout, config.optimizer.lr) = (12, 0.0, 0.02);
     });
-    let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let (checkpoint, summary) = runs::trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[11]);
     assert!(last.loss < 0.7 * first.loss && last.test.unwrap() > first.test.unwrap(), "{first:?} {last:?}");
     let out = fixture.folder.path().join("p.npy");
@@ -342,10 +335,8 @@ fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() 
     let classes: Vec<&str> = classes.map(|class| class.unwrap()).collect();
     assert!(classes.len() == 500 && classes.iter().all(|class| names.iter().any(|name| name == class)));
 
-    let refused = |fixture: &Fixture, config: InferConfig, words: &str| {
-        let message = run(fixture, &config, 1 << 30).unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
-    };
+    let refused =
+        |fixture: &Fixture, config: InferConfig, words: &str| assert_refused(run(fixture, &config, 1 << 30), words);
     let to = |name: &str| Some(fixture.folder.path().join(name));
     let with = |change: &dyn Fn(&mut InferConfig)| {
         let mut config = base.clone();

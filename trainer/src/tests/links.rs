@@ -8,18 +8,19 @@ use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_sample::{Frontiers, Ownership};
 use gsplit_store::{Dataset, NoProgress};
 
-use super::fixture::{changed, communities, config, dataset};
-use super::runs::{options, resumed, run};
+use super::evaluation::with_job;
+use super::fixture::{assert_refused, changed, communities, config, dataset};
+use super::runs::{options, resumed, run, trained};
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
 use crate::infer::Team;
-use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::Place;
 use crate::report::checkpoint::restore_parameters;
+use crate::residence::source::FeatureSource;
 use crate::sample::{BatchSampler, sample};
 use crate::task::{LinkBatch, LinkSplit};
-use crate::{InferConfig, RunOptions, infer, train};
+use crate::{InferConfig, RunOptions, infer};
 
 fn task() -> TaskConfig {
     TaskConfig { kind: Some(TaskKind::Link), negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
@@ -55,7 +56,7 @@ fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
     let with = |memory: u64| {
         let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
         let options = RunOptions { memory: Some(memory), ..RunOptions::default() };
-        train(&fixture.dataset, &config, &options, &NoProgress, &|_| {})
+        run(&fixture, &config, &options)
     };
     let line = with(1 << 20).unwrap_err().to_string();
     assert!(line.starts_with("--memory: 1 MiB are too few, the edges that links are learnt from take"), "{line}");
@@ -136,30 +137,26 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
 #[test]
 fn links_of_communities_are_learnt_and_embedded() {
     let fixture = communities(600, 6);
-    let checkpoint = fixture.folder.path().join("run");
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
     let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.0, 0.02);
         config.fanouts = "8,8,8".parse().unwrap();
     });
-    let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let (checkpoint, summary) = trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[9]);
     // Random scores have a mean reciprocal rank of about 0.17 among 21.
     let better = last.loss < first.loss && last.test > first.test;
     assert!(better && last.test.unwrap() > 0.5 && last.valid.unwrap() > 0.5, "{first:?} {last:?}");
     let hits = changed(&config, |config| (config.epochs, config.task.metric) = (1, Some("hits@20".parse().unwrap())));
-    let summary = train(&fixture.dataset, &hits, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = run(&fixture, &hits, &RunOptions::default()).unwrap();
     assert!(summary.epochs[0].test.unwrap() > 0.9, "the first 20 of 21: {summary:?}");
 
     let out = fixture.folder.path().join("rows.npy");
-    let config =
-        InferConfig { checkpoint: checkpoint.clone(), embeddings: Some(out.clone()), ..InferConfig::default() };
+    let config = InferConfig { checkpoint, embeddings: Some(out.clone()), ..InferConfig::default() };
     infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
     let rows = gsplit_store::ColumnFile::open(&out).unwrap();
     assert_eq!((rows.rows(), rows.width()), (600, 8));
     let config = InferConfig { out: Some(out), embeddings: None, ..config };
-    let message = infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
-    assert!(message.contains("--embeddings"), "{message}");
+    assert_refused(infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress), "--embeddings");
 }
 
 #[test]
@@ -183,22 +180,21 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     assert_eq!(shapes, expected.map(|(name, shape)| (format!("scorer.{name}"), shape)).into());
 
     // The evaluation goes by it: turned round, it ranks last what came first.
-    let artifacts = Artifacts::open(&fixture.dataset, &whole).unwrap();
-    let alone = RunOptions::default();
-    let job = Job::new(&fixture.dataset, &artifacts, &whole, &alone).unwrap();
-    let model = Model::new(&whole, job.features.dim(), job.outputs);
-    restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
-    let source = crate::residence::source::FeatureSource::new(&job.features, model.place());
-    let test =
-        || evaluate(Team::new(&model, Vec::new(), from_ref(&source)), &job, &NoProgress).unwrap().scores[1].1.unwrap();
-    assert_eq!(Some(test()), last.test);
-    let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
-    tch::no_grad(|| drop(weight.shallow_clone().neg_()));
-    assert!(test() < 0.2, "{}", test());
+    with_job(&fixture.dataset, &whole, |job| {
+        let model = Model::new(&whole, job.features.dim(), job.outputs);
+        restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
+        let source = FeatureSource::new(&job.features, model.place());
+        let test = || {
+            evaluate(Team::new(&model, Vec::new(), from_ref(&source)), job, &NoProgress).unwrap().scores[1].1.unwrap()
+        };
+        assert_eq!(Some(test()), last.test);
+        let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
+        tch::no_grad(|| drop(weight.shallow_clone().neg_()));
+        assert!(test() < 0.2, "{}", test());
+    });
 
     let other = changed(&whole, |config| config.task.scorer = ScorerKind::Dot);
-    let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
-    assert!(message.contains("--scorer is"), "{message}");
+    assert_refused(run(&fixture, &other, &options(&fixture, true)), "--scorer is");
 }
 
 #[test]
@@ -218,13 +214,8 @@ fn link_options_that_make_no_sense_are_refused() {
         (&|task| (task.kind, task.metric) = (Some(TaskKind::Node), Some("mrr".parse().unwrap())), "--task link"),
     ] {
         let config = changed(&base, |config| change(&mut config.task));
-        let message = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err();
-        let message = message.to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
     }
     let edgeless = dataset(45, 40, 0);
-    let config = changed(&base, |config| config.parallelism = Parallelism::Single);
-    let artifacts = Artifacts::open(&edgeless.dataset, &config);
-    let message = artifacts.err().unwrap().to_string();
-    assert!(message.contains("no edge is left to train on"), "{message}");
+    assert_refused(run(&edgeless, &base, &RunOptions::default()), "no edge is left to train on");
 }

@@ -1,4 +1,4 @@
-//! The loss of several classes against its formula; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
+//! Losses of classes against torch's, those of numbers against their formulas; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
 //!
 //! ```python
 //! class Lcg:
@@ -135,29 +135,6 @@ fn golden_several_classes() {
 }
 
 #[test]
-fn oracle_the_loss_of_several_classes_is_its_formula() {
-    let mut g = Lcg(10);
-    let rows: Vec<u8> = (0..VERTICES).map(|_| g.below(8) as u8).collect();
-    let fixture = labelled(|writer| add_multi_labels(writer, 3, &rows));
-    let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
-    let logits = &g.logits(60, 3)[..seeds.len() * 3];
-    let batch: Vec<u32> = (0..50).collect();
-    let task = task(&fixture.dataset, &TaskConfig::default()).unwrap();
-    let (numbers, gradient, counted) = self::loss(&task, &batch, &seeds, logits);
-    let (mut loss, mut right) = (0.0, 0);
-    for (i, &logit) in logits.iter().enumerate() {
-        let (x, has) = (f64::from(logit), rows[seeds[i / 3] as usize] >> (i % 3) & 1 != 0);
-        let sigmoid = 1.0 / (1.0 + (-x).exp());
-        loss -= if has { sigmoid.ln() } else { (1.0 - sigmoid).ln() };
-        right += u64::from((logit > 0.0) == has);
-        let slope = (sigmoid - f64::from(u8::from(has))) / 50.0;
-        assert!((f64::from(gradient[i]) - slope).abs() < 1e-7, "{i}: {}, expected {slope}", gradient[i]);
-    }
-    assert!((numbers[0] - loss / 50.0).abs() < 1e-5 * loss, "{}, expected {}", numbers[0], loss / 50.0);
-    assert_eq!((numbers[1], counted), (right as f64, 60));
-}
-
-#[test]
 fn without_labels_there_is_no_score() {
     let (labels, _folder) = labels(|writer| writer.add_labels(&[&[1], &[-1; VERTICES - 1][..]].concat()).unwrap());
     for metric in ["accuracy", "roc-auc", "macro-f1"] {
@@ -285,31 +262,42 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
 }
 
 #[test]
-fn oracle_weights_of_several_classes_are_torchs_pos_weight() {
+fn oracle_losses_of_several_classes_are_torchs_own() {
     let mut g = Lcg(13);
     let rows: Vec<u8> = (0..VERTICES).map(|_| (g.below(2) | u64::from(g.below(7) == 0) << 1) as u8).collect();
     let fixture = labelled(|writer| add_multi_labels(writer, 3, &rows));
     let with = |class: u8| rows.iter().filter(|row| *row >> class & 1 != 0).count() as f32;
     let all = VERTICES as f32;
     // No vertex has class 2, whose weight would be infinite.
-    let balanced = vec![(all - with(0)) / with(0), (all - with(1)) / with(1), 1.0];
-    let batch: Vec<u32> = (0..VERTICES as u32).collect();
-    let logits = g.logits(60, 3);
-    for (asked, weights) in [("balanced", balanced), ("3,0.5,1", vec![3.0, 0.5, 1.0])] {
-        let config = TaskConfig { class_weights: Some(asked.parse().unwrap()), ..TaskConfig::default() };
-        let task = task(&fixture.dataset, &config).unwrap();
-        let wanted: Vec<f32> =
-            rows.iter().flat_map(|row| (0..3).map(move |class| f32::from(row >> class & 1))).collect();
-        let expected = from_rows(logits.clone(), VERTICES, 3).unwrap().binary_cross_entropy_with_logits::<tch::Tensor>(
-            &from_rows(wanted, VERTICES, 3).unwrap(),
+    let balanced = [(all - with(0)) / with(0), (all - with(1)) / with(1), 1.0];
+    let (batch, seeds): (Vec<u32>, Vec<u32>) = ((0..50).collect(), (0..50).step_by(3).collect());
+    let logits = &g.logits(60, 3)[..3 * seeds.len()];
+    let wanted: Vec<f32> = seeds
+        .iter()
+        .flat_map(|&v| (0..3).map(move |class| (v, class)))
+        .map(|(v, class)| f32::from(rows[v as usize] >> class & 1))
+        .collect();
+    let right = logits.iter().zip(&wanted).filter(|(logit, has)| (**logit > 0.0) == (**has == 1.0)).count();
+    for (asked, weights) in [(None, [1.0; 3]), (Some("balanced"), balanced), (Some("3,0.5,1"), [3.0, 0.5, 1.0])] {
+        let class_weights = asked.map(|weights| weights.parse().unwrap());
+        let task = task(&fixture.dataset, &TaskConfig { class_weights, ..TaskConfig::default() }).unwrap();
+        let leaf = from_rows(logits.to_vec(), seeds.len(), 3).unwrap().set_requires_grad(true);
+        let expected = leaf.binary_cross_entropy_with_logits::<tch::Tensor>(
+            &from_rows(wanted.clone(), seeds.len(), 3).unwrap(),
             None,
             Some(tch::Tensor::from_slice(&weights)),
             tch::Reduction::Sum,
-        );
-        let expected = expected.double_value(&[]) / VERTICES as f64;
-        for found in [loss(&task, &batch, &batch, &logits).0[0], mean_loss(&task, &batch, &logits)] {
-            assert!((found - expected).abs() < 1e-5 * expected, "{asked}: {found}, torch has {expected}");
+        ) / 50.0;
+        expected.backward();
+        let expected = expected.double_value(&[]);
+        let ([found, of_right], gradient, counted) = loss(&task, &batch, &seeds, logits);
+        let evaluated = mean_loss(&task, &seeds, logits) * seeds.len() as f64 / 50.0;
+        for found in [found, evaluated] {
+            assert!((found - expected).abs() < 1e-5 * expected, "{asked:?}: {found}, torch has {expected}");
         }
+        let of_torch = to_rows(&leaf.grad()).unwrap().to_vec();
+        assert!(gradient.iter().zip(&of_torch).all(|(a, b)| (a - b).abs() < 1e-7), "{asked:?}");
+        assert_eq!((of_right, counted as usize), (right as f64, logits.len()));
     }
 }
 

@@ -5,7 +5,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_store::{FeatureDtype, NoProgress, Split};
 
 use super::equivalence::{items, run_at};
-use super::fixture::{Cut, changed, config, dataset, emulated, models, store_partition, stored_as};
+use super::fixture::{Cut, assert_refused, changed, config, dataset, emulated, models, store_partition, stored_as};
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TaskConfig, TrainConfig};
@@ -175,8 +175,10 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
             assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", order.is_some());
         }
         let config = InferConfig { checkpoint, dtype: Some(Dtype::F16), ..InferConfig::default() };
-        let refused = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
-        assert!(refused.contains("--dtype f16 is for --device cuda"), "{refused}");
+        assert_refused(
+            crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress),
+            "--dtype f16 is for --device cuda",
+        );
     }
     let refused = run(&fixture, &learning(Dtype::F16), &RunOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("on a CPU choose bf16"), "{refused}");

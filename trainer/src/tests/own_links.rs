@@ -3,12 +3,13 @@
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{ColumnFile, Dataset, LinkFile, LinkInfo, LinkNegatives, NoProgress, Split};
 
-use super::fixture::{Fixture, add_community_features, changed, communities, on_graph};
+use super::fixture::{Fixture, add_community_features, assert_refused, changed, communities, on_graph};
 use super::links::link_config;
+use super::runs::{run, trained};
 use crate::config::{ModelKind, Parallelism, TaskConfig, TrainConfig};
 use crate::metric::{SharedNegatives, rank_of_positive, roc_auc};
 use crate::task::LinkSplit;
-use crate::{InferConfig, RunOptions, infer, train};
+use crate::{InferConfig, RunOptions, infer};
 
 /// Targets of each pair.
 const WIDTH: usize = 7;
@@ -100,9 +101,8 @@ fn oracle_own_splits_are_scored_as_ogb_defines() {
             (config.epochs, config.batch_size, config.optimizer.lr) = (2, 100, 0.02);
             config.task.metric = asked.map(|metric| metric.parse().unwrap());
         });
-        let [checkpoint, out] = ["run", "rows.npy"].map(|name| fixture.folder.path().join(name));
-        let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
-        let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+        let out = fixture.folder.path().join("rows.npy");
+        let (checkpoint, summary) = trained(&fixture, &config);
         let metric = asked.unwrap_or(of_dataset);
         assert_eq!(summary.metric.to_string(), metric);
         let last = checkpoint.join("epoch-00002");
@@ -132,8 +132,7 @@ fn own_pairs_are_learnt_in_their_order() {
 fn options_against_an_own_split_are_refused() {
     let refused = |fixture: &Fixture, change: &dyn Fn(&mut TaskConfig), words: &str| {
         let config = changed(&own_config(Parallelism::Single, 1), |config| change(&mut config.task));
-        let error = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err();
-        assert!(error.to_string().contains(words), "{words}: {error}");
+        assert_refused(run(fixture, &config, &RunOptions::default()), words);
     };
     let pairs = with_links(Some(LinkNegatives::Pairs), "hits@50", false);
     refused(&pairs, &|task| task.valid_edges = 0.1, "--valid-edges: the dataset has a split of links of its own");
@@ -147,6 +146,6 @@ fn options_against_an_own_split_are_refused() {
     // Without negatives they are drawn, as those options say.
     let none = with_links(None, "mrr", false);
     let config = changed(&own_config(Parallelism::Single, 1), |config| config.task.eval_negatives = 20);
-    let summary = train(&none.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = run(&none, &config, &RunOptions::default()).unwrap();
     assert!(summary.epochs[0].test.is_some());
 }

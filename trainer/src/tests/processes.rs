@@ -9,7 +9,7 @@ use gsplit_kernels::{CommError, Communicator, Threads};
 use gsplit_store::Notes;
 use tch::Tensor;
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, store_partition};
+use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, emulated, store_partition};
 use super::groups::grouped;
 use super::runs::{losses, run};
 use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
@@ -97,9 +97,7 @@ fn processes_that_find_different_checkpoints_are_told() {
         ..options.clone()
     });
     for outcome in outcomes {
-        let message = outcome.unwrap_err().to_string();
-        let expected = "--resume: rank 1 finds no checkpoint, rank 0 the checkpoint of epoch 1";
-        assert!(message.contains(expected), "{message}");
+        assert_refused(outcome, "--resume: rank 1 finds no checkpoint, rank 0 the checkpoint of epoch 1");
     }
 }
 
@@ -110,8 +108,7 @@ fn a_process_without_a_gpu_of_its_own_is_told() {
     let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
     let process = Some(Arc::new(Process::new(solo(), solo(), None)));
     let options = RunOptions { process, ..RunOptions::default() };
-    let message = run(&fixture, &cuda, &options).unwrap_err().to_string();
-    assert!(message.contains("LOCAL_RANK"), "{message}");
+    assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }
 
 /// The mean of the neighbours and one product, before which something happens.

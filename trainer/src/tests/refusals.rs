@@ -2,8 +2,10 @@
 
 use gsplit_store::{DatasetWriter, NoProgress, Notes, PartitionMap, Split};
 
-use super::fixture::{Cut, Fixture, add_features, changed, config, dataset, on_graph, store_partition, without_valid};
-use super::runs::{options, run};
+use super::fixture::{
+    Cut, Fixture, add_features, assert_refused, changed, config, dataset, on_graph, store_partition, without_valid,
+};
+use super::runs::{options, run, trained};
 use crate::config::{
     Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig,
 };
@@ -24,9 +26,7 @@ fn with_features(writer: &mut DatasetWriter) {
 fn what_a_dataset_lacks_is_said_in_one_line() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let refused = |fixture: Fixture, words: &str| {
-        let result = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {});
-        let message = result.unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+        assert_refused(run(&fixture, &config, &RunOptions::default()), words);
     };
     let labels = |writer: &mut DatasetWriter, labels: [i32; 30]| writer.add_labels(&labels).unwrap();
     refused(ring(|_| {}), "has no features");
@@ -55,7 +55,7 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
     let notes = Notes::default();
     let summary = train(&fixture.dataset, &config, &RunOptions::default(), &notes, &|_| {}).unwrap();
     let whole = changed(&config, |config| config.batch_size = 60);
-    let same = train(&fixture.dataset, &whole, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let same = run(&fixture, &whole, &RunOptions::default()).unwrap();
     assert_eq!(summary.epochs[0].loss, same.epochs[0].loss);
     let notes = notes.lines();
     assert!(notes.len() == 1 && notes[0].contains("a mini-batch may have 1000, there are 60"), "{notes:?}");
@@ -63,42 +63,39 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
 
 #[test]
 fn empty_splits_have_no_score_and_cannot_be_predicted() {
-    let Fixture { dataset, folder } = ring(|writer| {
+    let fixture = ring(|writer| {
         with_features(writer);
         writer.add_labels(&std::array::from_fn::<i32, 30, _>(|v| v as i32 % 3)).unwrap();
         writer.add_split(Split::Train, (0..20).collect()).unwrap();
         writer.add_split(Split::Valid, Vec::new()).unwrap();
         writer.add_split(Split::Test, (20..30).collect()).unwrap();
     });
-    let checkpoint = folder.path().join("run");
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), ..RunOptions::default() };
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
-    let summary = train(&dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let (checkpoint, summary) = trained(&fixture, &config);
     assert!(summary.epochs[0].valid.is_none() && summary.epochs[0].test.is_some());
     let infers = |split| {
         let config = InferConfig { checkpoint: checkpoint.clone(), split, ..InferConfig::default() };
-        infer(&dataset, &config, 1 << 30, None, &NoProgress)
+        infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress)
     };
     assert_eq!(infers(Wanted::All).unwrap().scores[1], (Split::Valid, None));
     let message = infers(Wanted::Valid).unwrap_err().to_string();
     assert!(message.contains("--split valid") && message.contains("is empty"), "{message}");
     // Links need no labels, and a ring has edges to hold out.
     let links = changed(&config, |config| (config.task.kind, config.task.test_edges) = (Some(TaskKind::Link), 0.3));
-    let summary = train(&dataset, &links, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = run(&fixture, &links, &RunOptions::default()).unwrap();
     assert!(summary.epochs[0].loss.is_finite() && summary.epochs[0].test.is_some());
 }
 
 #[test]
 fn what_goes_by_the_valid_metric_needs_one() {
-    let Fixture { dataset: bare, folder: _folder } = without_valid();
+    let bare = without_valid();
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
     let patient = changed(&base, |config| config.patience = Some(2));
     let plateau = changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau);
     for (config, words) in [(patient, "--patience needs a valid"), (plateau, "--schedule plateau needs a valid")] {
-        let result = train(&bare, &config, &RunOptions::default(), &NoProgress, &|_| {});
-        assert!(result.unwrap_err().to_string().contains(words));
+        assert_refused(run(&bare, &config, &RunOptions::default()), words);
     }
-    let summary = train(&bare, &base, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let summary = run(&bare, &base, &RunOptions::default()).unwrap();
     assert!(summary.best.is_none() && summary.epochs.len() == 2);
 }
 
@@ -107,10 +104,8 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     let fixture = dataset(25, 100, 4);
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
-    let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
-        let message = run(&fixture, config, options).unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
-    };
+    let refused =
+        |config: &TrainConfig, options: &RunOptions, words: &str| assert_refused(run(&fixture, config, options), words);
     let none = RunOptions::default();
     let with = |change: &dyn Fn(&mut TrainConfig)| changed(&named, |config| change(config));
     refused(&split, &none, " --parts 2`");
@@ -151,8 +146,7 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     for file in ["partition.json", "assignment.npy", "cache_order.npy"] {
         std::fs::copy(map.join(file), copy.join(file)).unwrap();
     }
-    let message = run(&other, &named, &none).unwrap_err().to_string();
-    assert!(message.contains("another graph"), "{message}");
+    assert_refused(run(&other, &named, &none), "another graph");
 }
 
 /// (`tests::options` has the options that push-pull does not take.)
@@ -160,10 +154,8 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
 fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     let fixture = dataset(34, 100, 4);
     let by_columns = config(ModelKind::Sage, Parallelism::PushPull, 2);
-    let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
-        let message = run(&fixture, config, options).unwrap_err().to_string();
-        assert!(message.contains(words) && !message.contains('\n'), "{message}");
-    };
+    let refused =
+        |config: &TrainConfig, options: &RunOptions, words: &str| assert_refused(run(&fixture, config, options), words);
     let late = |staleness| changed(&by_columns, |config| config.optimizer.staleness = staleness);
     refused(&late(65), &RunOptions::default(), "--staleness 65: expected at most 64");
     let on_gpus = TrainConfig { parallelism: Parallelism::Data, device: Device::Cuda, ..late(2) };

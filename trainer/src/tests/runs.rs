@@ -1,11 +1,12 @@
 //! Whole runs: they learn, resume exactly, and stop with a reason.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use gsplit_store::{NoProgress, Notes};
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
+use super::fixture::{Cut, Fixture, assert_refused, changed, config, dataset, store_on_servers, store_partition};
 use crate::config::{
     ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
 };
@@ -27,6 +28,14 @@ pub fn run(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> cra
 
 pub fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
     summary.epochs.iter().map(|epoch| (epoch.epoch, epoch.loss, epoch.valid, epoch.test)).collect()
+}
+
+/// A run on `config` whose checkpoints are in the folder that is returned.
+pub fn trained(fixture: &Fixture, config: &TrainConfig) -> (PathBuf, Summary) {
+    let checkpoint = fixture.folder.path().join("run");
+    let _ = std::fs::remove_dir_all(&checkpoint);
+    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+    (checkpoint, run(fixture, config, &options).unwrap())
 }
 
 /// A run of `whole`, and in two parts, the `first` of fewer epochs: all losses and scores are the same, to the bit.
@@ -103,8 +112,7 @@ fn defaults_may_be_spelled_out_on_a_resume() {
             "--schedule is \"cosine\", the checkpoint has \"constant\"",
         ),
     ] {
-        let message = run(&fixture, &changed(&spelled, change), &options(&fixture, true)).unwrap_err().to_string();
-        assert!(message.contains(told), "{message}");
+        assert_refused(run(&fixture, &changed(&spelled, change), &options(&fixture, true)), told);
     }
 }
 
@@ -141,8 +149,10 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         let [straight, first, rest] = resumed(&fixture, &whole, &part);
         if decays {
             let other = changed(&whole, |config| config.epochs = 7);
-            let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
-            assert!(message.contains("--decay-epochs is 7, the checkpoint has 6"), "{message}");
+            assert_refused(
+                run(&fixture, &other, &options(&fixture, true)),
+                "--decay-epochs is 7, the checkpoint has 6",
+            );
         }
         let rates = |summary: &Summary| -> Vec<(f64, f64)> {
             summary.epochs.iter().map(|epoch| (epoch.learning_rate, epoch.gradient_norm)).collect()
@@ -151,8 +161,7 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         assert_eq!([rates(&first), rates(&rest)].concat(), rates(&straight), "{what}");
         assert!(rates(&straight)[0].0 != rates(&straight)[5].0, "the rate changes: {what}");
         let other = changed(&whole, |config| config.optimizer.weight_decay = 0.7);
-        let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
-        assert!(message.contains("--weight-decay is 0.7, the checkpoint has 0"), "{message}");
+        assert_refused(run(&fixture, &other, &options(&fixture, true)), "--weight-decay is 0.7, the checkpoint has 0");
     }
 }
 
@@ -293,20 +302,6 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
     // It is whole: going on from it meets the same end at the same step.
     assert_eq!(run(&fixture, &config, &options(&fixture, true)).unwrap_err().to_string(), message);
     assert_eq!(std::fs::read(&weights).unwrap(), kept);
-}
-
-#[test]
-fn a_rank_that_panics_stops_the_run_with_its_reason() {
-    let fixture = dataset(24, 200, 5);
-    let config = config(ModelKind::Sage, Parallelism::Data, 3);
-    let calls = Mutex::new(0);
-    let result = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {
-        *calls.lock().unwrap() += 1;
-        panic!("the caller gave up");
-    });
-    let message = result.unwrap_err().to_string();
-    assert!(message.contains("rank 0") && message.contains("the caller gave up"), "{message}");
-    assert_eq!(*calls.lock().unwrap_or_else(|poisoned| poisoned.into_inner()), 1);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use gsplit_kernels::schedule::epoch_seeds;
 
-use super::fixture::{Cut, changed, config, dataset, several_labels, store_partition};
+use super::evaluation::with_job;
+use super::fixture::{Cut, assert_refused, changed, config, dataset, several_labels, store_partition};
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::RunOptions;
 use crate::config::{ClassWeights, ModelKind, Parallelism};
-use crate::job::{Artifacts, Job};
 use crate::metric::labels::Labels;
 
 #[test]
@@ -59,9 +59,9 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
         let mean = steps[4..8].iter().map(|record| number(record, "loss")).sum::<f64>() / 4.0;
         assert!((number(&by_four[1], "loss") - mean).abs() < 1e-9);
     }
-    let options = RunOptions { log_every: 5, ..Default::default() };
-    let message = run(&fixture, &config(ModelKind::Sage, Parallelism::Single, 1), &options).unwrap_err().to_string();
-    assert!(message.contains("--log-every 5: needs --log"), "{message}");
+    let (plain, options) =
+        (config(ModelKind::Sage, Parallelism::Single, 1), RunOptions { log_every: 5, ..Default::default() });
+    assert_refused(run(&fixture, &plain, &options), "--log-every 5: needs --log");
 }
 
 /// A short last mini-batch counts for its own seeds or pairs alone.
@@ -79,35 +79,34 @@ fn losses_are_means_over_seeds_and_pairs() {
         [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links].map(|config| (&fixture, config));
     for (fixture, config) in of_fixture.into_iter().chain([(&classes, weighted)]) {
         let config = changed(&config, |config| (config.batch_size, config.epochs) = (BATCH, 2));
-        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let options = RunOptions::default();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-        let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
-        let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
-        run(fixture, &config, &options).unwrap();
-        let text = std::fs::read_to_string(&log).unwrap();
-        std::fs::remove_file(log).unwrap();
-        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let (steps, epochs): (Vec<_>, Vec<_>) = records.partition(|record| record.get("step").is_some());
-        let loss = |record: &serde_json::Value| record["loss"].as_f64().unwrap();
-        assert_eq!((epochs.len(), steps.len()), (2, 2 * items.div_ceil(BATCH)));
-        for ((number, epoch), steps) in (1..).zip(&epochs).zip(steps.chunks(steps.len() / 2)) {
-            let order = epoch_seeds(&job.train, config.seed, number).unwrap();
-            let weight = |batch: &[u32]| match (&config.task.class_weights, job.task.labels()) {
-                (Some(ClassWeights::Each(weights)), Some(Labels::One { class, .. })) => {
-                    let weight = |v: &u32| {
-                        usize::try_from(class.get(*v).unwrap()).map_or(0.0, |class| f64::from(weights[class]))
-                    };
-                    batch.iter().map(weight).sum()
-                }
-                _ => batch.len() as f64,
-            };
-            let weights: Vec<f64> = order.chunks(BATCH).map(weight).collect();
-            let sum: f64 = steps.iter().zip(&weights).map(|(step, weight)| weight * loss(step)).sum();
-            let mean = sum / weights.iter().sum::<f64>();
-            let plain = steps.iter().map(loss).sum::<f64>() / steps.len() as f64;
-            assert!((loss(epoch) - mean).abs() < 1e-12 * mean, "{:?}: {}, not {mean}", config.task, loss(epoch));
-            assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.task);
-        }
+        with_job(&fixture.dataset, &config, |job| {
+            let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
+            let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
+            run(fixture, &config, &options).unwrap();
+            let text = std::fs::read_to_string(&log).unwrap();
+            std::fs::remove_file(log).unwrap();
+            let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let (steps, epochs): (Vec<_>, Vec<_>) = records.partition(|record| record.get("step").is_some());
+            let loss = |record: &serde_json::Value| record["loss"].as_f64().unwrap();
+            assert_eq!((epochs.len(), steps.len()), (2, 2 * items.div_ceil(BATCH)));
+            for ((number, epoch), steps) in (1..).zip(&epochs).zip(steps.chunks(steps.len() / 2)) {
+                let order = epoch_seeds(&job.train, config.seed, number).unwrap();
+                let weight = |batch: &[u32]| match (&config.task.class_weights, job.task.labels()) {
+                    (Some(ClassWeights::Each(weights)), Some(Labels::One { class, .. })) => {
+                        let weight = |v: &u32| {
+                            usize::try_from(class.get(*v).unwrap()).map_or(0.0, |class| f64::from(weights[class]))
+                        };
+                        batch.iter().map(weight).sum()
+                    }
+                    _ => batch.len() as f64,
+                };
+                let weights: Vec<f64> = order.chunks(BATCH).map(weight).collect();
+                let sum: f64 = steps.iter().zip(&weights).map(|(step, weight)| weight * loss(step)).sum();
+                let mean = sum / weights.iter().sum::<f64>();
+                let plain = steps.iter().map(loss).sum::<f64>() / steps.len() as f64;
+                assert!((loss(epoch) - mean).abs() < 1e-12 * mean, "{:?}: {}, not {mean}", config.task, loss(epoch));
+                assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.task);
+            }
+        });
     }
 }

@@ -12,8 +12,9 @@ use gsplit_store::{Dataset, FeatureDtype, KIND, NoProgress};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tch::Tensor;
 
-use super::fixture::{Fixture, changed, dataset, on_graph};
+use super::fixture::{Fixture, assert_refused, changed, dataset, on_graph};
 use super::links::link_config;
+use super::runs;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig};
 use crate::metric::rank_of_positive;
 use crate::task::{LinkBatch, LinkSplit};
@@ -215,13 +216,10 @@ fn features_that_tell_and_edges_that_lead_one_way_are_noted() {
 
 /// A model of the links of `fixture`, trained for two epochs.
 fn trained(fixture: &Fixture, scorer: ScorerKind) -> PathBuf {
-    let checkpoint = fixture.folder.path().join(format!("{scorer:?}"));
     let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
         (config.epochs, config.task.scorer, config.optimizer.lr) = (2, scorer, 0.02);
     });
-    let options = RunOptions { checkpoint: Some(checkpoint.clone()), ..RunOptions::default() };
-    train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
-    checkpoint
+    runs::trained(fixture, &config).0
 }
 
 /// Source, rank, target and score of each row.
@@ -388,14 +386,15 @@ fn sources_are_listed_by_their_original_ids() {
     std::fs::write(&path, "2,x\n3,y\n").unwrap();
     let config =
         InferConfig { checkpoint: trained(&named, ScorerKind::Dot), sources: Some(path.clone()), ..base.clone() };
-    let problem = infer(&named.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
-    assert!(problem.contains("names.txt:2: `3,y` is the id of no source"), "{problem}");
+    assert_refused(
+        infer(&named.dataset, &config, 1 << 30, None, &NoProgress),
+        "names.txt:2: `3,y` is the id of no source",
+    );
 
     let refused = |text: &str, change: &dyn Fn(&mut InferConfig), words: &str| {
         let mut config = base.clone();
         change(&mut config);
-        let problem = listed(text, &config).unwrap_err().to_string();
-        assert!(problem.contains(words) && !problem.contains('\n'), "{problem}");
+        assert_refused(listed(text, &config), words);
     };
     refused("3\n99\n", &|_| {}, "sources.txt:2: `99` is the id of no source of the dataset");
     refused("3\n70\n", &|_| {}, ":2: `70` is the id of a target");

@@ -130,20 +130,6 @@ fn every_subset_is_equally_likely() {
 }
 
 #[test]
-fn empty_frontiers_and_isolated_vertices() {
-    let graph = Graph::new(&[0, 0, 0], &[]).unwrap();
-    for (fanout, tuning) in FANOUTS.into_iter().flat_map(|fanout| TUNINGS.map(|tuning| (fanout, tuning))) {
-        let mut sampler = Sampler::tuned(2, tuning);
-        let draw = Draw::new(fanout);
-        let nothing = layer(&mut sampler, &graph, &[], &draw, &KEY);
-        assert_eq!(nothing, SampledCsc { indptr: vec![0], ..SampledCsc::default() });
-        let isolated = layer(&mut sampler, &graph, &[1, 0], &draw, &KEY);
-        assert_eq!(isolated, SampledCsc { indptr: vec![0; 3], ..SampledCsc::default() });
-        assert_eq!((isolated.num_vertices(), sampler.mixed()), (2, &[1, 0][..]));
-    }
-}
-
-#[test]
 fn oracle_counts_while_drawing() {
     let (indptr, indices) = topology(8, 900);
     let graph = Graph::new(&indptr, &indices).unwrap();

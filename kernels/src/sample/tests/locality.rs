@@ -9,12 +9,6 @@ fn star(degree: u32) -> (Vec<u64>, Vec<u32>, VertexSet) {
     (indptr, (1..=degree).collect(), set)
 }
 
-/// Samples of vertex 0 of the graph in `trials` different steps.
-fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<Item = SampledCsc> + 'a {
-    let mut sampler = Sampler::new(1);
-    (0..trials).map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
-}
-
 #[test]
 fn oracle_edges_are_drawn_as_often_as_the_factor_says_and_means_stay() {
     const TRIALS: u32 = 20_000;
@@ -27,46 +21,23 @@ fn oracle_edges_are_drawn_as_often_as_the_factor_says_and_means_stay() {
         for excluded in [ExcludedEdges::default(), excluded] {
             let what = format!("{fanout} of {degree} by {factor}, {} excluded", excluded.as_slice().len());
             let draw = Draw::new(Fanout::Take(fanout)).without(&excluded).near(&set, factor);
-            let is_left = |i: &u32| !excluded.as_slice().contains(&u64::from(*i));
-            let is = |i: &u32, near: bool| is_left(i) && set.contains(indices[*i as usize]) == near;
-            let of = |near: bool| (0..degree).filter(|i| is(i, near)).count() as f64;
+            let is_left = |edge: usize| !excluded.as_slice().contains(&(edge as u64));
+            let is_near = |edge: usize| set.contains(indices[edge]);
+            let of =
+                |near: bool| (0..degree as usize).filter(|&edge| is_left(edge) && is_near(edge) == near).count() as f64;
             let (a, b, k) = (of(true), of(false), f64::from(fanout));
             let p_in = (k * factor / (a * factor + b)).min(1.0);
             let p_out = (k - a * p_in) / b;
-            // Arbitrary values of the sources, some large.
-            let value =
-                |source: u32| f64::from(source * source % 11) - 3.0 + if source.is_multiple_of(5) { 20.0 } else { 0.0 };
-            let mut counts = vec![0f64; degree as usize];
-            let (mut sum, mut squares) = (0f64, 0f64);
-            for sample in samples(graph, draw, TRIALS) {
-                assert_eq!((sample.edges.len(), sample.factors.len()), (fanout as usize, fanout as usize), "{what}");
+            // The mean of an edge's corrections is 1 where it is drawn as often as its factor says.
+            let samples = samples(graph, draw, TRIALS).inspect(|sample| {
+                assert_eq!(sample.edges.len(), fanout as usize, "{what}");
                 assert!(sample.edges.windows(2).all(|pair| pair[0] < pair[1]), "{what}");
-                let mut mean = 0.0;
                 for (&edge, &correction) in sample.edges.iter().zip(&sample.factors) {
-                    let source = indices[edge as usize];
-                    let p = if set.contains(source) { p_in } else { p_out };
+                    let p = if is_near(edge as usize) { p_in } else { p_out };
                     assert!((f64::from(correction) * p * (a + b) / k - 1.0).abs() < 1e-6, "{what}");
-                    counts[edge as usize] += 1.0;
-                    mean += f64::from(correction) * value(source) / k;
                 }
-                (sum, squares) = (sum + mean, squares + mean * mean);
-            }
-            let trials = f64::from(TRIALS);
-            for (i, &count) in counts.iter().enumerate() {
-                let p = match set.contains(indices[i]) {
-                    _ if !is_left(&(i as u32)) => 0.0,
-                    true => p_in,
-                    false => p_out,
-                };
-                let error = (p * (1.0 - p) / trials).sqrt();
-                // The largest of hundreds of deviations.
-                assert!((count / trials - p).abs() <= 4.5 * error + 1e-9, "{what}: edge {i}: {count}, expected {p}");
-            }
-            let left = (0..degree).filter(is_left);
-            let expected = left.map(|i| value(indices[i as usize])).sum::<f64>() / (a + b);
-            let mean = sum / trials;
-            let error = ((squares / trials - mean * mean) / trials).sqrt();
-            assert!((mean - expected).abs() <= 3.0 * error, "{what}: mean {mean}, expected {expected}, error {error}");
+            });
+            assert_unbiased(samples, degree, &is_left, &what);
         }
     }
 }

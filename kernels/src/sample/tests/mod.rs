@@ -118,6 +118,49 @@ fn trials(degree: u64, weights: Option<&[f32]>, draw: Draw<'_>, trials: u32) -> 
     })
 }
 
+/// Samples of vertex 0 of the graph in `trials` different steps.
+fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<Item = SampledCsc> + 'a {
+    let mut sampler = Sampler::new(1);
+    (0..trials).map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
+}
+
+/// Fails unless corrected means of samples of a vertex with `degree` in-edges are those over all that `can_be_drawn`, and each of these
+/// counts alike in expectation.
+fn assert_unbiased(
+    samples: impl Iterator<Item = SampledCsc>,
+    degree: u32,
+    can_be_drawn: &dyn Fn(usize) -> bool,
+    what: &str,
+) {
+    // Arbitrary values of the edges, some large.
+    let value = |edge: usize| (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 };
+    // Sums and squares of the mean, and of what each edge counts in it.
+    let (mut moments, mut trials) = (vec![[0f64; 2]; 1 + degree as usize], 0.0);
+    let mut add = |at: usize, value: f64| moments[at] = [moments[at][0] + value, moments[at][1] + value * value];
+    for sampled in samples {
+        assert_eq!(sampled.factors.len(), sampled.edges.len(), "{what}");
+        let mut mean = 0.0;
+        for (&edge, &factor) in sampled.edges.iter().zip(&sampled.factors) {
+            let counts = f64::from(factor) / sampled.edges.len() as f64;
+            add(1 + edge as usize, counts);
+            mean += counts * value(edge as usize);
+        }
+        add(0, mean);
+        trials += 1.0;
+    }
+    let left: Vec<usize> = (0..degree as usize).filter(|&edge| can_be_drawn(edge)).collect();
+    let of_edge = |edge: usize| if can_be_drawn(edge) { 1.0 / left.len() as f64 } else { 0.0 };
+    let expected = [left.iter().map(|&edge| value(edge)).sum::<f64>() / left.len() as f64];
+    let expected = expected.into_iter().chain((0..degree as usize).map(of_edge));
+    for (at, ([sum, squares], expected)) in moments.iter().zip(expected).enumerate() {
+        let mean = sum / trials;
+        let error = ((squares / trials - mean * mean) / trials).max(0.0).sqrt();
+        // The largest of hundreds of deviations.
+        let off = (mean - expected).abs();
+        assert!(off <= 4.5 * error + 1e-6, "{what}: {at}: {mean}, expected {expected}, error {error}");
+    }
+}
+
 /// Fails unless the counts are what the probabilities, which add up to `picks` a trial, say. A count's variance is
 /// `spread` times that of independent picks.
 fn chi_square(what: &str, counts: &[f64], expected: &[f64], spread: f64) {

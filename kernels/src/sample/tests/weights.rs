@@ -53,37 +53,11 @@ fn oracle_corrected_means_are_those_of_all_that_can_be_drawn() {
             let draw = Draw::new(Fanout::Take(fanout)).without(&excluded);
             let what = format!("{fanout} of {degree}, {} excluded, seed {}", excluded.as_slice().len(), KEY.seed);
             let can_be_drawn = |edge: usize| weights[edge] > 0.0 && !excluded.as_slice().contains(&(edge as u64));
-            let left: Vec<usize> = (0..degree as usize).filter(|&edge| can_be_drawn(edge)).collect();
-            let kept = left.len().min(fanout as usize);
-            let value = |edge: usize| (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 };
-            // The mean, and what each edge counts in it.
-            let mut moments = vec![[0f64; 2]; 1 + degree as usize];
-            let mut add = |at: usize, value: f64| {
-                moments[at] = [moments[at][0] + value, moments[at][1] + value * value];
-            };
-            let mut sampler = Sampler::new(1);
-            for step in 0..TRIALS {
-                let sampled = layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY });
-                assert_eq!((sampled.edges.len(), sampled.factors.len()), (kept, kept), "{what}");
-                let mut mean = 0.0;
-                for (&edge, &factor) in sampled.edges.iter().zip(&sampled.factors) {
-                    let counts = f64::from(factor) / kept as f64;
-                    add(1 + edge as usize, counts);
-                    mean += counts * value(edge as usize);
-                }
-                add(0, mean);
-            }
-            let trials = f64::from(TRIALS);
-            let of_edge = |edge: usize| if can_be_drawn(edge) { 1.0 / left.len() as f64 } else { 0.0 };
-            let expected = [left.iter().map(|&edge| value(edge)).sum::<f64>() / left.len() as f64];
-            let expected = expected.into_iter().chain((0..degree as usize).map(of_edge));
-            for (at, ([sum, squares], expected)) in moments.iter().zip(expected).enumerate() {
-                let mean = sum / trials;
-                let error = ((squares / trials - mean * mean) / trials).max(0.0).sqrt();
-                // The largest of hundreds of deviations.
-                let off = (mean - expected).abs();
-                assert!(off <= 4.5 * error + 1e-6, "{what}: {at}: {mean}, expected {expected}, error {error}");
-            }
+            let left = (0..degree as usize).filter(|&edge| can_be_drawn(edge)).count();
+            let kept = left.min(fanout as usize);
+            let samples =
+                samples(graph, draw, TRIALS).inspect(|sampled| assert_eq!(sampled.edges.len(), kept, "{what}"));
+            assert_unbiased(samples, degree, &can_be_drawn, &what);
         }
     }
 }
@@ -111,17 +85,6 @@ fn corrections_are_asked_for_and_change_no_draw() {
             }
         }
     }
-}
-
-#[test]
-fn equal_weights_are_uniform() {
-    let weights = vec![0.7f32; 300];
-    let mut counts = vec![0f64; 300];
-    for edges in trials(300, Some(&weights), Draw::new(Fanout::Take(20)), 4000) {
-        assert!(edges.len() == 20 && edges.windows(2).all(|w| w[0] < w[1]));
-        edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
-    }
-    chi_square("equal weights", &counts, &[4000.0 * 20.0 / 300.0; 300], 280.0 / 299.0);
 }
 
 #[test]

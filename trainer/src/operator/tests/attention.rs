@@ -116,28 +116,6 @@ fn oracle_attention() {
     }
 }
 
-#[test]
-fn oracle_dynamic_attention() {
-    for case in Case::all() {
-        let rows = with_zeros(1, [case.edges.num_sources(), case.width()]);
-        let targets = with_zeros(2, [case.edges.num_targets(), case.width()]);
-        let vector = random(3, [case.heads, case.dim]) * 3.0;
-        let torchs = |t: &[Tensor]| {
-            let ends = [(&t[0], &case.from), (&t[1], &case.to)].map(|(rows, at)| case.split(rows).index_select(0, at));
-            let sum = &ends[0] + &ends[1];
-            let score = (leaky(sum) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
-            case.attended(&score, &t[0], &t[3])
-        };
-        for (what, bias, finish, finished) in case.finishes() {
-            let inputs = [rows.copy(), targets.copy(), vector.copy(), bias];
-            let dropout = || case.dropout.clone();
-            let ours =
-                |t: &[Tensor]| dynamic_attention(&case.edges, &t[0], &t[1], &t[2], &t[3], dropout(), finish.clone());
-            compare(&what, &inputs, &ours, &|t| finished(torchs(t)));
-        }
-    }
-}
-
 /// Attention over rounded rows is that over the same rows in f32, its gradients rounded once.
 #[test]
 fn rounded_rows_are_attended_to_as_those_of_f32() {
