@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUNDLE = ROOT / "target" / "gpu-bundle"
-# PyG's sampler on CPUs, as source: PyPI has nothing that was built for this PyTorch. To fetch it, pip needs a Python with torch.
+# PyG's sampler on CPUs: PyPI has nothing that was built for this PyTorch, and to build it takes a Python with torch.
 PEER = ("torch-scatter==2.1.2", "torch-sparse==0.6.18")
 # Bytes that a borrowed machine takes.
 LIMIT = 64 << 20
@@ -52,6 +52,17 @@ def strip(program, copy):
     subprocess.run(["strip", "-o", copy, program], check=True)
 
 
+def peer(site):
+    """Builds PyG's sampler in the folder `site`, for any version of Python. Returns whether that went well."""
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--target", site)
+    built = subprocess.run([PYTHON, "-m", "pip", "install", *options, *PEER], env=os.environ | {"FORCE_ONLY_CPU": "1"})
+    # They register operators with torch, and call nothing of Python's.
+    for library in site.rglob("*.cpython-*.so"):
+        strip(library, library.with_name(library.name.split(".")[0] + ".so"))
+        library.unlink()
+    return built.returncode == 0
+
+
 def main():
     tests = build("test", "--no-run", "--lib", "--workspace")
     release = build("build", "--release", "--workspace", "--lib", "--bins", "--example", "gpu")
@@ -68,8 +79,8 @@ def main():
         for name, path in found.items():
             strip(path, Path(folder, name))
             archive.add(Path(folder, name), name)
-    scripts = [HERE / "run.sh", HERE / "torch.sh", ROOT / "python" / "examples" / "split.py"]
-    for file in (*scripts, *(ROOT / "bench" / "gpu" / name for name in ("peer.py", "bound.py", "h200.toml"))):
+    scripts = [HERE / "run.sh", HERE / "second.sh", HERE / "torch.sh", ROOT / "python" / "examples" / "split.py"]
+    for file in (*scripts, *(ROOT / "bench" / "gpu").glob("*.py"), *(ROOT / "bench" / "gpu").glob("*.toml")):
         shutil.copy(file, BUNDLE)
     package = BUNDLE / "python" / "gsplit"
     shutil.copytree(ROOT / "python" / "src" / "gsplit", package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -79,9 +90,8 @@ def main():
         copy = BUNDLE / "kernels" / file.relative_to(kernels)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", BUNDLE)
-    if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "download", *options, *PEER]).returncode:
-        print("run.sh's step `peer` is without PyG's sampler, which is fetched after `make test-peers`", file=sys.stderr)
+    if not PYTHON.exists() or not peer(BUNDLE / "site"):
+        print("the steps `peer` and `pyg` are without PyG's sampler, which is built after `make test-peers`", file=sys.stderr)
     print(f"{BUNDLE.relative_to(ROOT)}: {size(BUNDLE) / 1e6:.1f} MB of at most {LIMIT / 1e6:.1f}; run its run.sh on a machine with a GPU")
 
 

@@ -357,16 +357,11 @@ infer() {
     done
 }
 
-# An epoch of PyG, whose loader samples on the CPU. Its sampler is built here where it is not installed.
+# An epoch of PyG, whose loader samples on the CPU.
 peer() {
     graph || return
-    if ! "$python" -c 'import torch_sparse' 2>/dev/null; then
-        FORCE_ONLY_CPU=1 "$python" -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$work/site" \
-            "$here"/torch_*.tar.gz || return
-        export PYTHONPATH=$work/site
-    fi
     gsplit export "$dataset" --format pyg --out "$work/pyg" --force || return
-    "$python" "$beside/peer.py" "$work/pyg" 15,15,15 "$batch_size" 256 2 "$(nproc)" "$device"
+    PYTHONPATH=$here/site "$python" "$beside/peer.py" "$work/pyg" 15,15,15 "$batch_size" 256 2 "$(nproc)" "$device"
 }
 
 beside=$here

@@ -85,6 +85,15 @@ pub struct Work<S = Vec<SentRecord>> {
     pub sent: S,
 }
 
+/// Bytes of the memory of the first rank's GPU that a run holds, whether it uses them or keeps them for later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuMemory {
+    /// In the driver's pool, from which kernels take theirs.
+    pub gpu_pool_bytes: u64,
+    /// In torch's allocator.
+    pub gpu_torch_bytes: u64,
+}
+
 /// One epoch over all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "S: Default + Deserialize<'de>"))]
@@ -132,6 +141,9 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work<S>,
+    /// Memory at the end of the epoch, on a GPU.
+    #[serde(flatten)]
+    pub memory: Option<GpuMemory>,
 }
 
 impl<S> EpochReport<S> {

@@ -80,7 +80,7 @@ pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key, other_
 pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
 pub use choose::choose;
 pub use dataset::Dataset;
-pub use epoch::{EpochReport, LayerRows, SentRecord, Timings, Work};
+pub use epoch::{EpochReport, GpuMemory, LayerRows, SentRecord, Timings, Work};
 pub use error::{Error, Result, not_found};
 pub use faults::{Allocator, attempt, end_at_once, take_signals};
 pub use features::{

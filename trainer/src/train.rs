@@ -111,14 +111,15 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         let started = Instant::now();
         let name = format!("epoch {epoch}/{}{}", config.epochs, to_go(&reports[before..], config.epochs - epoch + 1));
         let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
-        let write = |record: &StepRecord| run.logs().write_step(record);
+        let write =
+            |record: &StepRecord| run.logs().write_step(&StepRecord { memory: place.memory_held()?, ..record.clone() });
         let log = StepLog { every: job.options.log_every, write: &write };
         let batches = made.as_ref().map_or_else(|| Batches::Drawn(&mut sampler, job.num_steps()), Batches::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
         let mut report = sums.of_epoch(epoch, job.num_steps(), started.elapsed().as_secs_f64(), job.metric);
-        report.draw_factor = draw_factor;
+        (report.draw_factor, report.memory) = (draw_factor, place.memory_held()?);
         let mut classes = None;
         if job.dataset.shard().is_some() {
             classes = score(run, &mut report, &model, comms)?;

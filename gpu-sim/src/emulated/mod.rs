@@ -9,8 +9,8 @@
 mod ipc;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use gsplit_kernels::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use gsplit_kernels::{Gpu, GpuError};
@@ -73,14 +73,19 @@ pub fn emulated(order: u32) -> Gpu {
     Emulation { order, ..Emulation::default() }.gpu()
 }
 
-/// The GPU of a test: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).
+/// The GPU of a test: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`); with `keep` it stays open between tests.
 ///
 /// # Panics
 /// Without the GPU that is asked for.
 pub fn under_test(order: u32) -> Gpu {
     match std::env::var_os("GSPLIT_TEST_GPU") {
         None => emulated(order),
-        Some(_) => Gpu::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+        Some(how) => {
+            // A sanitizer takes seconds to open a GPU, so tests may leave it open.
+            static OPEN: OnceLock<Gpu> = OnceLock::new();
+            let open = || Gpu::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}"));
+            if how == "keep" { OPEN.get_or_init(open).clone() } else { open() }
+        }
     }
 }
 
@@ -372,6 +377,10 @@ impl Backend for Emulated {
     fn memory(&self) -> Result<(u64, u64), GpuError> {
         let free = |limited: &Arc<Limited>| (limited.total - limited.most.load(Ordering::Relaxed), limited.total);
         Ok(self.limited.as_ref().map_or((TOTAL, TOTAL), free))
+    }
+
+    fn pool_bytes(&self) -> Result<u64, GpuError> {
+        self.memory().map(|(free, total)| total - free)
     }
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {

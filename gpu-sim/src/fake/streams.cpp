@@ -11,17 +11,11 @@ enum { NON_BLOCKING = 1 };
 
 extern "C" {
 
-int cuStreamCreateWithPriority(void **handle, unsigned flags, int priority) {
-    CALL("cuStreamCreateWithPriority", CONTEXT);
-    if (flags > NON_BLOCKING || priority < -5 || priority > 0) return refuse(INVALID_VALUE, "flags %u, priority %d", flags, priority);
+int cuStreamCreate(void **handle, unsigned flags) {
+    CALL("cuStreamCreate", CONTEXT);
+    if (flags > NON_BLOCKING) return refuse(INVALID_VALUE, "flags %u", flags);
     current->streams.emplace_back(new Stream{current, flags != NON_BLOCKING});
     *handle = current->streams.back().get();
-    return SUCCESS;
-}
-
-int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
-    CALL("cuCtxGetStreamPriorityRange", CONTEXT);
-    *least = 0, *greatest = -5;
     return SUCCESS;
 }
 

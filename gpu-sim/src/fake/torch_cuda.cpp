@@ -22,6 +22,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -102,11 +103,15 @@ void enter(DeviceIndex device) {
 struct Block {
   uint64_t address;
   DeviceIndex device;
+  size_t bytes;
 };
+
+std::atomic<int64_t> held[64];
 
 void give_back(void* block) {
   std::unique_ptr<Block> owned(static_cast<Block*>(block));
   enter(owned->device);
+  held[owned->device] -= owned->bytes;
   driver<int (*)(uint64_t, void*)>("cuMemFreeAsync")(owned->address, nullptr);
 }
 
@@ -126,7 +131,8 @@ struct Allocator final : c10::DeviceAllocator {
         OutOfMemoryError, code != OUT_OF_MEMORY, "CUDA out of memory. Tried to allocate ", bytes >> 20, ".00 MiB. GPU ",
         static_cast<int>(current), " has less.");
     check(code, "fake_cuda_allocate");
-    return {reinterpret_cast<void*>(address), new Block{address, current}, give_back, device};
+    held[current] += bytes;
+    return {reinterpret_cast<void*>(address), new Block{address, current, bytes}, give_back, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -135,7 +141,11 @@ struct Allocator final : c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override { driver<void (*)()>("fake_cuda_empty")(); }
   void recordStream(const c10::DataPtr&, Stream) override { TORCH_CHECK(false, "the fake has no record_stream"); }
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex) override { return {}; }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current = held[device];
+    return stats;
+  }
   void resetAccumulatedStats(DeviceIndex) override {}
   void resetPeakStats(DeviceIndex) override {}
 };

@@ -68,6 +68,8 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn multiprocessors(&self) -> u32;
     /// Bytes that are free, and that there are.
     fn memory(&self) -> Result<(u64, u64), GpuError>;
+    /// Bytes that the driver's pool holds.
+    fn pool_bytes(&self) -> Result<u64, GpuError>;
     /// The same device with a stream of its own.
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
     /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another

@@ -341,17 +341,16 @@ impl Backend for Driver {
         Ok((free as u64, total as u64))
     }
 
+    fn pool_bytes(&self) -> Result<u64, GpuError> {
+        Ok(pool::bytes(self.device.handle)?.0)
+    }
+
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
         self.enter()?;
         let mut side = Self::null(self.device.clone())?;
-        let (mut lowest, mut highest, flags) = (0, 0, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
-        // SAFETY: the numbers and the handle are written. What is made ahead gives way to what is computed now.
-        unsafe {
-            let range = sys::cuCtxGetStreamPriorityRange(&mut lowest, &mut highest).result();
-            range.map_err(refused("cuCtxGetStreamPriorityRange"))?;
-            let created = sys::cuStreamCreateWithPriority(&mut side.stream, flags, lowest).result();
-            created.map_err(refused("cuStreamCreateWithPriority"))?;
-        }
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the handle is written.
+        unsafe { sys::cuStreamCreate(&mut side.stream, flags) }.result().map_err(refused("cuStreamCreate"))?;
         side.own = true;
         self.device.add_stream(side.stream);
         Ok(Arc::new(side))

@@ -192,6 +192,14 @@ impl Gpu {
         self.0.memory()
     }
 
+    /// Bytes of its memory that the driver's pool holds, in use or for later.
+    ///
+    /// # Errors
+    /// Errors of the driver.
+    pub fn pool_bytes(&self) -> Result<u64, GpuError> {
+        self.0.pool_bytes()
+    }
+
     /// The same GPU with a stream of its own, which waits for nothing.
     ///
     /// # Errors

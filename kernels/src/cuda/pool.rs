@@ -81,15 +81,16 @@ pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
     let Some(device) = Device::opened(ordinal) else { return Ok(()) };
     device.enter()?;
     let (free, total) = result::mem_get_info().map_err(refused("cuMemGetInfo"))?;
-    if free >= total / LITTLE && free as u64 >= kept(device.handle)? {
+    let (reserved, used) = bytes(device.handle)?;
+    if free >= total / LITTLE && free as u64 >= reserved.saturating_sub(used) {
         return Ok(());
     }
     device.let_others_free()?;
     trim(device.handle)
 }
 
-/// Bytes of the pool of `device` that nobody uses.
-fn kept(device: sys::CUdevice) -> Result<u64, GpuError> {
+/// Bytes that the pool of `device` holds, and those of them that are in use.
+pub(super) fn bytes(device: sys::CUdevice) -> Result<(u64, u64), GpuError> {
     use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
     let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);
     // SAFETY: both attributes are u64.
@@ -100,7 +101,7 @@ fn kept(device: sys::CUdevice) -> Result<u64, GpuError> {
             })
             .map_err(refused("cuMemPoolGetAttribute"))?;
     }
-    Ok(reserved.saturating_sub(used))
+    Ok((reserved, used))
 }
 
 fn trim(device: sys::CUdevice) -> Result<(), GpuError> {

@@ -21,9 +21,9 @@ use tch::{TchError, Tensor};
 use crate::{Error, Result};
 pub use memory::{Buffer, Pool, most_values_held};
 pub use raw::{
-    TensorValue, adopt, adopt_on_device, device_values, device_values_mut, device_values_mut_of, device_values_of,
-    extended, forget_gradient, gemm, give_back_memory, round_to_tf32, rounds_to_tf32, share_memory, upload, values,
-    values_mut, values_of,
+    TensorValue, adopt, adopt_on_device, bytes_held, device_values, device_values_mut, device_values_mut_of,
+    device_values_of, extended, forget_gradient, gemm, give_back_memory, round_to_tf32, rounds_to_tf32, share_memory,
+    upload, values, values_mut, values_of,
 };
 
 /// Arguments of a backward function.

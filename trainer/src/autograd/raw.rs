@@ -88,6 +88,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
+    fn gsplit_bytes_held(ordinal: c_int, bytes: *mut u64, error: *mut c_char) -> c_int;
     fn gsplit_before_torch_allocates(make_room: unsafe extern "C" fn(c_int), error: *mut c_char) -> c_int;
     fn gsplit_round_to_tf32(error: *mut c_char) -> c_int;
     fn gsplit_rounds_to_tf32() -> bool;
@@ -144,6 +145,14 @@ pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
 pub fn give_back_memory() -> Result<()> {
     // SAFETY: touches what nobody uses.
     checked(|error| unsafe { gsplit_give_back_memory(error) })
+}
+
+/// Bytes of the memory of `device`, a GPU, that torch's allocator holds, in use or for later. torch's CUDA part is loaded.
+pub fn bytes_held(device: Device) -> Result<u64> {
+    let (Device::Cuda(ordinal), mut bytes) = (device, 0) else { return Ok(0) };
+    // SAFETY: the number is written.
+    checked(|error| unsafe { gsplit_bytes_held(ordinal as c_int, &mut bytes, error) })?;
+    Ok(bytes)
 }
 
 /// Lets torch take the memory that kernels keep for later on a GPU: it calls [`make_room`] before it asks the driver for more. torch's

@@ -203,6 +203,14 @@ int gsplit_give_back_memory(char* error) {
   });
 }
 
+// Bytes that torch's allocator has of the memory of a GPU, in use or for later.
+int gsplit_bytes_held(int ordinal, uint64_t* bytes, char* error) {
+  return guarded(error, [&] {
+    constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    *bytes = c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(ordinal).reserved_bytes[all].current;
+  });
+}
+
 // Lets torch's allocator for GPUs call `make_room`. Found at run time, as all of torch's CUDA part is.
 int gsplit_before_torch_allocates(MakeRoom make_room, char* error) {
   return guarded(error, [&] {

@@ -13,6 +13,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
+use gsplit_store::GpuMemory;
 use tch::{Kind, Tensor};
 
 use super::Engine;
@@ -98,6 +99,15 @@ impl Place {
             Self::Host(_) => tch::Device::Cpu,
             Self::Device(_, device, _) => *device,
         }
+    }
+
+    /// Bytes of a GPU's memory that this process holds; `None` on the host, and where the GPU is emulated.
+    ///
+    /// # Errors
+    /// Errors of the driver.
+    pub(crate) fn memory_held(&self) -> Result<Option<GpuMemory>> {
+        let Self::Device(gpu, device @ tch::Device::Cuda(_), _) = self else { return Ok(None) };
+        Ok(Some(GpuMemory { gpu_pool_bytes: gpu.pool_bytes()?, gpu_torch_bytes: autograd::bytes_held(*device)? }))
     }
 
     /// `values` here, as a vector. On a GPU this waits for nothing, up to 2 MiB.

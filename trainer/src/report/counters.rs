@@ -128,6 +128,7 @@ impl StepReport {
             seconds,
             evaluate_s: 0.0,
             work: self.work.clone(),
+            memory: None,
         }
     }
 }

@@ -166,6 +166,9 @@ fn what_a_trial_leaves_is_enough_for_the_run() {
     });
     let options = RunOptions { places: emulated(0), prefetch: 1, ..RunOptions::default() };
     let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let memory = summary.epochs[0].memory.unwrap();
+    assert!(memory.gpu_pool_bytes > 0 && memory.gpu_torch_bytes > 0, "{memory:?}");
+    assert!(memory.gpu_pool_bytes + memory.gpu_torch_bytes <= 24 << 20, "{memory:?}");
     let kept = summary.cache.map_or(0, |cache| cache.rows[0]);
     assert!(0 < kept && kept < 1_500, "{kept} rows");
 }

@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use gsplit_kernels::Communicator;
+use gsplit_store::GpuMemory;
 use serde::Serialize;
 
 use crate::Result;
@@ -40,6 +41,9 @@ pub struct StepRecord {
     /// Work of all ranks.
     #[serde(flatten)]
     pub work: Work,
+    /// Memory after the last of them, on a GPU.
+    #[serde(flatten)]
+    pub memory: Option<GpuMemory>,
     /// Edges a second of wall time.
     pub edges_per_s: f64,
     /// Feature rows loaded, of wall time.
@@ -106,6 +110,7 @@ impl<'a> Window<'a> {
             timings: totals.timings,
             seconds,
             work: totals.work.clone(),
+            memory: None,
             edges_per_s: per_second(totals.work.edges),
             rows_per_s: per_second(totals.work.rows_loaded),
         }

@@ -113,7 +113,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 23] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 25] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -139,11 +139,13 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 23] {
         ("work/rows_kept", Some(report.work.rows_kept as f64)),
         ("work/rows_exchanged", Some(report.work.rows_exchanged as f64)),
         ("work/bytes_sent", Some(report.work.bytes_sent as f64)),
+        ("memory/gpu_pool_bytes", report.memory.map(|memory| memory.gpu_pool_bytes as f64)),
+        ("memory/gpu_torch_bytes", report.memory.map(|memory| memory.gpu_torch_bytes as f64)),
     ]
 }
 
 /// The scalars of a record of mini-batches by their tags.
-fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 12] {
+fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 14] {
     let t = &record.timings;
     [
         ("loss/train", Some(record.loss)),
@@ -158,6 +160,8 @@ fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 12] {
         ("seconds/wait", Some(t.wait_s)),
         ("work/edges_per_s", Some(record.edges_per_s)),
         ("work/rows_per_s", Some(record.rows_per_s)),
+        ("memory/gpu_pool_bytes", record.memory.map(|memory| memory.gpu_pool_bytes as f64)),
+        ("memory/gpu_torch_bytes", record.memory.map(|memory| memory.gpu_torch_bytes as f64)),
     ]
 }
 

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::tensorboard::{crc32c, masked_crc};
+use gsplit_store::GpuMemory;
+
 use super::{Logs, StepRecord};
 use crate::RunOptions;
 use crate::report::{EpochReport, Timings, Work};
@@ -24,6 +26,7 @@ fn report(epoch: u32) -> EpochReport {
         timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0, wait_s: 0.5 },
         seconds: 10.0,
         evaluate_s: 0.5,
+        memory: Some(GpuMemory { gpu_pool_bytes: 5 << 20, gpu_torch_bytes: 3 << 20 }),
         work: Work {
             edges: 300,
             rows_loaded: 1 << 40,
@@ -143,6 +146,7 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(value("metric/valid"), Some(0.75));
     assert_eq!(value("metric/test"), None);
     assert_eq!(value("work/rows_loaded"), Some((1u64 << 40) as f32));
+    assert_eq!(value("memory/gpu_pool_bytes"), Some((5 << 20) as f32));
     assert_eq!(found[0].len(), 5);
 
     // Resumed after the second epoch: the third is void, and the earlier ones are not written again.
