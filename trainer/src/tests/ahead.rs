@@ -7,19 +7,7 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit};
 use super::fixture::{Cut, changed, communities, config, dataset, store_on_servers, store_partition};
 use super::runs::{losses, run};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
-use crate::{FeatureStorage, RunOptions, train};
-
-#[test]
-fn rows_are_the_same_in_memory_and_mapped() {
-    let fixture = dataset(30, 200, 5);
-    for parallelism in [Parallelism::Data, Parallelism::PushPull] {
-        let config = config(ModelKind::Sage, parallelism, 2);
-        let [copied, mapped] = [FeatureStorage::Memory, FeatureStorage::Mapped].map(|features| {
-            losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap())
-        });
-        assert_eq!(copied, mapped);
-    }
-}
+use crate::{RunOptions, train};
 
 #[test]
 fn losses_do_not_depend_on_what_is_prepared_ahead() {

@@ -49,8 +49,10 @@ fn differential_losses_are_those_of_mapped_rows() {
             config.model.normalise_features = NORMALISED[normalised];
         });
         let mapped = by_mapped.entry((dtype, shared, normalised)).or_insert_with(|| {
-            let options = RunOptions { features: FeatureStorage::Mapped, ..RunOptions::default() };
-            run(fixture, &config, &options).unwrap()
+            let [mapped, copied] = [FeatureStorage::Mapped, FeatureStorage::Memory]
+                .map(|features| run(fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap());
+            assert_eq!(losses(&copied), losses(&mapped));
+            mapped
         });
         let scores =
             |summary: &crate::Summary| summary.epochs.iter().map(|epoch| (epoch.valid, epoch.test)).collect::<Vec<_>>();

@@ -27,6 +27,11 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
     Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
 }
 
+/// The shuffle of what this rank needs, by the owners in `part`.
+fn shuffled(comm: &dyn Communicator, seed: u64, part: &[u16]) -> Shuffled {
+    Exchange::shuffle(comm, &mixed(seed, comm.rank()), |v| part[v as usize] as usize).unwrap()
+}
+
 /// Rows that `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
 fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
     let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
@@ -77,9 +82,7 @@ fn backward_is_the_transpose_of_forward() {
     {
         let part = cut.assignment(N, ranks);
         let products = on_ranks(ranks, |comm| {
-            let mixed = mixed(seed, comm.rank());
-            let Shuffled { frontier, read, exchange, .. } =
-                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let Shuffled { frontier, read, exchange, .. } = shuffled(comm, seed, &part);
             let (x, y) = (random(comm, seed, frontier.len(), 0), random(comm, seed, read.len(), 1));
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
             let left = dot(&forward(&exchange, comm, &x, read.len()), &y);
@@ -96,9 +99,7 @@ fn backward_is_the_transpose_of_forward() {
 fn only_what_crosses_is_copied() {
     let part = Cut::Random.assignment(N, 3);
     on_ranks(3, |comm| {
-        let mixed = mixed(6, comm.rank());
-        let Shuffled { frontier, read, exchange, .. } =
-            Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+        let Shuffled { frontier, read, exchange, .. } = shuffled(comm, 6, &part);
         let (x, rows, room) = (random(comm, 6, frontier.len(), 0), frontier.len(), exchange.rows_received());
         let expected = forward(&exchange, comm, &x, read.len());
         let host = Place::host();
@@ -168,9 +169,7 @@ fn differential_rounded_rows_move_as_those_of_f32() {
         let part = Cut::Random.assignment(N, ranks);
         let place = Place::under_test(ranks as u32);
         on_ranks(ranks, |comm| {
-            let mixed = mixed(9, comm.rank());
-            let Shuffled { frontier, read, exchange, .. } =
-                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let Shuffled { frontier, read, exchange, .. } = shuffled(comm, 9, &part);
             let random = |rows: usize, step| {
                 let values = random(comm, 9, rows, step);
                 place.bring(&from_rows(values, rows, DIM).unwrap().to_kind(kind)).unwrap()

@@ -157,13 +157,8 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
         for (name, tensor) in tch::Tensor::read_safetensors(weights).unwrap() {
             assert_eq!(tensor.kind(), tch::Kind::Float, "{name}");
         }
-        for (order, dtype) in [
-            (None, None),
-            (None, Some(Dtype::F32)),
-            (Some(1), Some(Dtype::F32)),
-            (Some(2), None),
-            (Some(3), Some(Dtype::F16)),
-        ] {
+        let (wide, narrow) = (Some(Dtype::F32), Some(Dtype::F16));
+        for (order, dtype) in [(None, None), (None, wide), (Some(1), wide), (Some(2), None), (Some(3), narrow)] {
             let config = InferConfig {
                 checkpoint: checkpoint.clone(),
                 places: order.and_then(emulated),

@@ -145,37 +145,31 @@ fn every_parallelism_takes_the_options_that_make_sense() {
     };
     type Change = fn(&mut TrainConfig);
     let table: Vec<(&str, Change, Vec<Parallelism>)> = vec![
-        ("--ranks", |config| config.ranks = Some(4), but(&[Single])),
-        ("--groups", |config| config.groups = 2, vec![Split, Cooperative]),
-        ("--split-layers", |config| config.split_layers = Some(1), vec![Split, Cooperative]),
-        ("--batches-per-epoch", |config| config.cooperative.batches_per_epoch = Some(2), vec![Cooperative]),
-        (
-            "--expansion-hops",
-            |config| (config.groups, config.cooperative.expansion_hops) = (2, Some(2)),
-            vec![Cooperative],
-        ),
+        ("--ranks", |c| c.ranks = Some(4), but(&[Single])),
+        ("--groups", |c| c.groups = 2, vec![Split, Cooperative]),
+        ("--split-layers", |c| c.split_layers = Some(1), vec![Split, Cooperative]),
+        ("--batches-per-epoch", |c| c.cooperative.batches_per_epoch = Some(2), vec![Cooperative]),
+        ("--expansion-hops", |c| (c.groups, c.cooperative.expansion_hops) = (2, Some(2)), vec![Cooperative]),
         (
             "--expansion-fanout",
-            |config| (config.groups, config.cooperative.expansion_fanout) = (2, Some(Fanout::All)),
+            |c| (c.groups, c.cooperative.expansion_fanout) = (2, Some(Fanout::All)),
             vec![Cooperative],
         ),
-        ("--draw-by", |config| config.draw_by = Some("weight".into()), but(&[Cooperative])),
+        ("--draw-by", |c| c.draw_by = Some("weight".into()), but(&[Cooperative])),
         (
             "--edge-weights",
-            |config| {
-                (config.edge_weights, config.model.kind) = (Some("weight".into()), ModelKind::Gcn);
-            },
+            |c| (c.edge_weights, c.model.kind) = (Some("w".into()), ModelKind::Gcn),
             but(&[Cooperative]),
         ),
-        ("--draw locality", |config| config.draw.kind = DrawKind::Locality, vec![Data, Owned, Single]),
-        ("--task link", |config| config.task.kind = Some(TaskKind::Link), but(&[Cooperative])),
-        ("--device", |config| config.device = Device::Cuda, but(&[PushPull, Cooperative])),
-        ("--model sage-pool", |config| config.model.kind = ModelKind::SagePool, but(&[PushPull])),
-        ("--input-dropout", |config| config.model.input_dropout = 0.2, but(&[PushPull])),
-        ("--normalise-features", |config| config.model.normalise_features = FeatureNorm::Row, but(&[PushPull])),
-        ("--staleness", |config| config.optimizer.staleness = 2, but(&[])),
-        ("--checkpoint-activations", |config| config.model.checkpoint_activations = true, but(&[])),
-        ("--residual", |config| config.model.residual = true, but(&[])),
+        ("--draw locality", |c| c.draw.kind = DrawKind::Locality, vec![Data, Owned, Single]),
+        ("--task link", |c| c.task.kind = Some(TaskKind::Link), but(&[Cooperative])),
+        ("--device", |c| c.device = Device::Cuda, but(&[PushPull, Cooperative])),
+        ("--model sage-pool", |c| c.model.kind = ModelKind::SagePool, but(&[PushPull])),
+        ("--input-dropout", |c| c.model.input_dropout = 0.2, but(&[PushPull])),
+        ("--normalise-features", |c| c.model.normalise_features = FeatureNorm::Row, but(&[PushPull])),
+        ("--staleness", |c| c.optimizer.staleness = 2, but(&[])),
+        ("--checkpoint-activations", |c| c.model.checkpoint_activations = true, but(&[])),
+        ("--residual", |c| c.model.residual = true, but(&[])),
     ];
     assert_eq!(all.len(), [Split, Owned, Data, PushPull, Cooperative, Single].len());
     for (option, change, takes) in table {

@@ -1,8 +1,7 @@
-//! Bytes from GPU to GPU: between threads, over NCCL's logic with wires of its own, and by way of the host.
+//! Bytes from GPU to GPU: between threads, and by way of the host. (Those that NCCL moves are tested on the fake driver.)
 
-use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -12,64 +11,6 @@ use super::conformance::{addends, message};
 use super::{conformance, run};
 use crate::CudaSurvey;
 use crate::cuda::{Gpu, GpuError};
-
-/// Messages by sender and receiver.
-type Queues = HashMap<(usize, usize), VecDeque<Vec<u8>>>;
-
-/// Messages between the ranks of a group.
-#[derive(Debug)]
-struct Wires(Mutex<Queues>);
-
-/// One end of them. As with NCCL, a message of another length than its receiver's never arrives.
-#[derive(Debug)]
-struct Wire {
-    rank: usize,
-    gpu: Mutex<Option<Gpu>>,
-    wires: Arc<Wires>,
-    arrived: Mutex<Vec<bool>>,
-    gone: AtomicBool,
-}
-
-impl Transport for Wire {
-    fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError> {
-        assert!(!self.gone.load(Ordering::Relaxed), "nothing is started after the end");
-        *self.arrived.lock().unwrap() = vec![false; transfers.len()];
-        *self.gpu.lock().unwrap() = Some(gpu.clone());
-        for transfer in transfers {
-            if let Transfer::Send { to, bytes } = transfer {
-                assert!(*to != self.rank && !bytes.is_empty(), "what stays here is not sent");
-                let bytes = bytes.to_vec(gpu)?;
-                self.wires.0.lock().unwrap().entry((self.rank, *to)).or_default().push_back(bytes);
-            }
-        }
-        Ok(())
-    }
-
-    /// Here that is when they have arrived.
-    fn is_launched(&self, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError> {
-        let mut arrived = self.arrived.lock().unwrap();
-        let mut stuck = Vec::new();
-        for (transfer, arrived) in transfers.iter_mut().zip(arrived.iter_mut()).filter(|(_, arrived)| !**arrived) {
-            let Transfer::Receive { from, bytes } = transfer else { continue };
-            let mut wires = self.wires.0.lock().unwrap();
-            let queue = wires.entry((*from, self.rank)).or_default();
-            match queue.front().is_some_and(|next| next.len() == bytes.len()) && !stuck.contains(from) {
-                true => bytes.upload(self.gpu.lock().unwrap().as_ref().unwrap(), &queue.pop_front().unwrap())?,
-                false => stuck.push(*from),
-            }
-            *arrived = !stuck.contains(from);
-        }
-        Ok(stuck.is_empty())
-    }
-
-    fn is_done(&self) -> Result<bool, GpuError> {
-        self.gpu.lock().unwrap().as_ref().map_or(Ok(true), Gpu::is_done)
-    }
-
-    fn abort(&self) {
-        self.gone.store(true, Ordering::Relaxed);
-    }
-}
 
 /// A group where all has arrived at once, or nothing ever does.
 #[derive(Debug)]
@@ -103,30 +44,12 @@ impl Transport for Still {
     }
 }
 
-/// Ranks over wires, each with a GPU's memory of its own.
-fn wired(size: usize) -> Vec<Nccl> {
-    let wires = Arc::new(Wires(Mutex::default()));
-    let end = |(rank, host)| {
-        let wires = Arc::clone(&wires);
-        let wire = Wire { rank, gpu: Mutex::default(), wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
-        Nccl::over(Box::new(wire), Box::new(host))
-    };
-    Threads::group(size).into_iter().enumerate().map(end).collect()
-}
-
 fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let body = &body;
         let ranks: Vec<_> = group.into_iter().map(|comm| scope.spawn(move || body(comm))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
-}
-
-#[test]
-fn ranks_with_a_gpu_each_conform() {
-    for size in [1, 2, 3, 4] {
-        on_each(wired(size), |comm| conformance(&comm, 8));
-    }
 }
 
 /// Sends random messages, often empty, to and from a GPU's memory and compares with what every rank can work out.
@@ -163,7 +86,6 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
 fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     for size in [1, 2, 3, 4] {
         run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank as u32 % 4)));
-        on_each(wired(size), |comm| moves_device_memory(&comm, &Gpu::under_test(0)));
         on_each(Threads::group(size), |comm| moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0)));
     }
     moves_device_memory(&Solo, &Gpu::under_test(0));
@@ -182,9 +104,10 @@ fn mismatched(comm: &dyn Communicator) -> CommError {
 
 #[test]
 fn mismatched_counts_of_gpus_name_both_ranks() {
-    // NCCL would wait for ever: the announcement tells.
-    let over_wires = std::iter::once_with(|| on_each(wired(3), |comm| mismatched(&comm)));
-    for results in over_wires.chain((0..20).map(|_| run(3, |comm| mismatched(comm)))) {
+    // NCCL would wait for ever: the announcement tells, before anything is sent.
+    let by_nccl = |host| mismatched(&Nccl::over(Box::new(Still::new(true)), Box::new(host)));
+    let by_nccl = std::iter::once_with(|| on_each(Threads::group(3), by_nccl));
+    for results in by_nccl.chain((0..20).map(|_| run(3, |comm| mismatched(comm)))) {
         assert_eq!(results[2], CommError::Mismatch { from: 1, to: 2, sent: 4, expected: 3 });
         assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
     }

@@ -21,96 +21,49 @@ fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropo
     ((probability > 0.0).then_some(Dropout { ids: ids.into(), probability, key }), factors)
 }
 
-/// Edges with each target's own row before its others, and dropout, of one shape at one place.
-struct Case {
-    name: String,
-    edges: Arc<Edges>,
-    /// Both ends of each edge, loops first.
-    from: Tensor,
-    to: Tensor,
-    heads: usize,
-    dim: usize,
-    dropout: Option<Dropout>,
-    factors: Tensor,
-}
-
-impl Case {
-    fn all() -> impl Iterator<Item = Self> {
-        at_places(&[(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]).map(Self::new)
-    }
-
-    fn new(((targets, sources, degree, heads, dim), place): ((usize, u32, u32, usize, usize), Place)) -> Self {
-        let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
-        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
-        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
-        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
-        let name = format!("{targets} targets, {heads} heads of {dim}");
-        Self { name, edges, from, to, heads, dim, dropout, factors }
-    }
-
-    fn width(&self) -> usize {
-        self.heads * self.dim
-    }
-
-    /// The rows with their heads apart.
-    fn split(&self, rows: &Tensor) -> Tensor {
-        rows.view([-1, self.heads as i64, self.dim as i64])
-    }
-
-    fn bias(&self) -> Tensor {
-        random(4, [1, self.width()]).view([-1])
-    }
-
-    /// Rows of the sources, weighted by what the softmax of `scores` and dropout make of each edge, by torch in f64.
-    fn attended(&self, scores: &Tensor, rows: &Tensor, bias: &Tensor) -> Tensor {
-        let (n, heads, dim) = (self.edges.num_targets() as i64, self.heads as i64, self.dim as i64);
-        let raised = scores.exp();
-        let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Double, Device::Cpu));
-        let total = zeros(&[n, heads]).index_add(0, &self.to, &raised);
-        let weight = raised / total.index_select(0, &self.to) * &self.factors;
-        let terms = self.split(rows).index_select(0, &self.from) * weight.unsqueeze(-1);
-        zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias
-    }
-
-    /// Finishes after the sums, with a bias or one of zeros: by ours, and by torch in f64.
-    fn finishes(&self) -> impl Iterator<Item = (String, Tensor, Finish, impl Fn(Tensor) -> Tensor)> {
-        let choices = [(Activation::Elu, 0.0, 1.0), (Activation::Elu, 0.3, 0.0), (Activation::Identity, 0.3, 0.0)];
-        choices.into_iter().map(|(activation, probability, bias)| {
-            let (finish, torchs) = finish(activation, probability, [self.edges.num_targets(), self.width()]);
-            let what = format!("{}, {activation:?}, dropout {probability}, bias {bias}", self.name);
-            (what, self.bias() * bias, finish, torchs)
-        })
-    }
-}
-
 /// LeakyReLU, which at 0 has the slope that it has below.
 fn leaky(x: Tensor) -> Tensor {
     &x * 0.2 + x.relu() * 0.8
 }
 
+/// The finish after the sums has a bias, or one of zeros.
 #[test]
 fn oracle_attention() {
-    let cases = [false, true].into_iter().flat_map(|shares_rows| Case::all().map(move |case| (case, shares_rows)));
-    for (case, shares_rows) in cases {
-        if shares_rows && (case.heads == 1 || case.edges.on_device().is_some()) {
+    let shapes = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
+    let finishes = [(Activation::Elu, 0.0, 1.0), (Activation::Elu, 0.3, 0.0), (Activation::Identity, 0.3, 0.0)];
+    for (((targets, sources, degree, heads, dim), place), shares_rows) in
+        at_places(&shapes).flat_map(|case| [(case.clone(), false), (case, true)])
+    {
+        if shares_rows && (heads == 1 || place.gpu().is_some()) {
             continue;
         }
-        let width = if shares_rows { case.dim } else { case.width() };
-        let rows = with_zeros(1, [case.edges.num_sources(), width]);
-        let wide = |rows: &Tensor| if shares_rows { rows.repeat([1, case.heads as i64]) } else { rows.shallow_clone() };
-        let [from_source, from_target] = [2, 3].map(|seed| random(seed, [case.heads, case.dim]) * 3.0);
+        let edges = edges(&place, targets, sources, degree);
+        // Both ends of each edge, loops first.
+        let own = || Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
+        let from = Tensor::cat(&[own(), index(edges.on_host().unwrap().sources().iter().copied())], 0);
+        let to = Tensor::cat(&[own(), targets_of(&edges)], 0);
+        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
+        let rows = with_zeros(1, [sources as usize, if shares_rows { dim } else { heads * dim }]);
+        let [from_source, from_target] = [2, 3].map(|seed| random(seed, [heads, dim]) * 3.0);
         let torchs = |t: &[Tensor]| {
-            let rows = wide(&t[0]);
-            let score = |a: &Tensor| (case.split(&rows) * a).sum_dim_intlist(-1, false, Kind::Double);
-            let score = score(&t[1]).index_select(0, &case.from) + score(&t[2]).index_select(0, &case.to);
-            case.attended(&leaky(score), &rows, &t[3])
+            let rows = if shares_rows { t[0].repeat([1, heads as i64]) } else { t[0].shallow_clone() };
+            let rows = rows.view([-1, heads as i64, dim as i64]);
+            let score = |a: &Tensor| (&rows * a).sum_dim_intlist(-1, false, Kind::Double);
+            let raised = leaky(score(&t[1]).index_select(0, &from) + score(&t[2]).index_select(0, &to)).exp();
+            let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Double, Device::Cpu));
+            let total = zeros(&[targets as i64, heads as i64]).index_add(0, &to, &raised);
+            let weight = raised / total.index_select(0, &to) * &factors;
+            let terms = rows.index_select(0, &from) * weight.unsqueeze(-1);
+            let sums = zeros(&[targets as i64, heads as i64, dim as i64]).index_add(0, &to, &terms);
+            sums.view([targets as i64, -1]) + &t[3]
         };
-        for (what, bias, finish, finished) in case.finishes() {
+        for (activation, probability, bias) in finishes {
+            let (finish, finished) = finish(activation, probability, [targets, heads * dim]);
+            let bias = random(4, [1, heads * dim]).view([-1]) * bias;
             let inputs = [rows.copy(), from_source.copy(), from_target.copy(), bias];
-            let dropout = || case.dropout.clone();
             let ours =
-                |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], Some(&t[3]), dropout(), finish.clone());
+                |t: &[Tensor]| attention(&edges, &t[0], &t[1], &t[2], Some(&t[3]), dropout.clone(), finish.clone());
+            let what = format!("{targets} targets, {heads} heads of {dim}, {activation:?}, dropout {probability}");
             compare(&format!("{what}, shared rows {shares_rows}"), &inputs, &ours, &|t| finished(torchs(t)));
         }
     }
