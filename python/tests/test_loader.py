@@ -23,7 +23,7 @@ import writer
 from conftest import PACKAGE
 
 import gsplit
-from gsplit._epochs import on_device
+from gsplit._epochs import memory_for, on_device
 
 pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
 Run = Callable[..., str]
@@ -298,8 +298,8 @@ def test_an_interrupt_ends_a_pass(ds: gsplit.Dataset) -> None:
     assert told.endswith("KeyboardInterrupt\n") and "panicked" not in told
 
 
-def test_mini_batches_go_to_a_gpu_one_ahead() -> None:
-    """No GPU here: the calls are followed."""
+def test_mini_batches_go_to_a_gpu_each_when_it_is_asked_for() -> None:
+    """No GPU here: the calls are followed. Memory is free once its rows are copied, also where a pass is left early."""
     told: list[str] = []
 
     class Batch:
@@ -317,18 +317,67 @@ def test_mini_batches_go_to_a_gpu_one_ahead() -> None:
         def record_stream(self, stream: Any) -> None:
             told.append(f"keep {self.number}")
 
-    side = SimpleNamespace(record_event=lambda: len(told))
-    present = SimpleNamespace(wait_event=lambda event: told.append(f"wait {told[event - 1]}"))
+    def record_event() -> Any:
+        copy = told[-1]
+        return SimpleNamespace(name=copy, synchronize=lambda: told.append(f"host waits for {copy}"))
+
+    side = SimpleNamespace(record_event=record_event)
+    present = SimpleNamespace(wait_event=lambda event: told.append(f"GPU waits for {event.name}"))
     cuda = SimpleNamespace(
         Stream=lambda device: side,
         stream=lambda stream: told.append("on side") or nullcontext(),  # type: ignore[func-returns-value]
         current_stream=lambda device: present,
     )
     torch, device = SimpleNamespace(cuda=cuda), SimpleNamespace(type="cuda")
-    for batch in on_device(torch, iter([Batch(0), Batch(1)]), device):
+
+    def of(k: int) -> list[str]:
+        return ["on side", f"copy {k}", f"GPU waits for copy {k}", f"keep {k}", f"use {k}", f"host waits for copy {k}"]
+
+    for batch in on_device(torch, map(Batch, range(2)), device):
         told.append(f"use {batch.number}")
-    first = ["on side", "copy 0", "on side", "copy 1", "wait copy 0", "keep 0", "use 0"]
-    assert told == [*first, "wait copy 1", "keep 1", "use 1"]
+    assert told == of(0) + of(1)
+    told.clear()
+    for batch in on_device(torch, map(Batch, range(2)), device):
+        told.append(f"use {batch.number}")
+        break
+    assert told == of(0)
+
+
+@pytest.mark.parametrize(("dtype", "prefetch"), [("f32", 2), ("bf16", 0)])
+def test_rows_are_gathered_into_memory_that_python_allocates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, prefetch: int
+) -> None:
+    ds = write(tmp_path / "ds", dtype=dtype)
+    allocated: list[Any] = []
+
+    def allocate(count: int) -> Any:
+        allocated.append(np.full(count, np.nan, np.float32))
+        return allocated[-1]
+
+    expected = loader(ds)
+    monkeypatch.setattr("gsplit._epochs.memory_for", lambda *_: {"allocate": allocate})
+    given = loader(ds, prefetch=prefetch)
+    placed: list[bool] = []
+    for _ in range(20):
+        for batch, same in zip(given, expected):
+            np.testing.assert_array_equal(batch.x, same.x)
+            placed.append(any(np.shares_memory(batch.x, array) for array in allocated))
+    # One array for each mini-batch that found none large enough.
+    assert 0 < placed.count(False) == len(allocated) < len(placed) / 4
+    # Memory of what is held is not used again.
+    assert given.epoch == expected.epoch
+    for batch, same in zip(list(given), expected):
+        np.testing.assert_array_equal(batch.x, same.x)
+
+
+def test_pinned_memory_that_is_not_there_is_one_line() -> None:
+    def empty(count: int, **_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    cuda = SimpleNamespace(type="cuda")
+    told = r"^the rows of a mini-batch need 400 bytes of pinned memory: pass a smaller batch_size or prefetch \(out of"
+    with pytest.raises(MemoryError, match=told):
+        memory_for(SimpleNamespace(empty=empty, float32=None), cuda)["allocate"](100)
 
 
 def test_a_pass_can_be_left_early(ds: gsplit.Dataset) -> None:

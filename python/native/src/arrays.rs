@@ -38,8 +38,8 @@ pub struct Batch {
     x: Option<Py<PyAny>>,
     /// Whether `x` holds the bits of bf16.
     bf16: bool,
-    /// int64: positions of the rows of `x`, positions of the others, places of those in the cache; `None` without a cache.
-    hits: Option<[Py<PyArray1<i64>>; 3]>,
+    /// int64: positions of the rows of `x`, and a place in the cache for each row; `None` without a cache.
+    hits: Option<[Py<PyArray1<i64>>; 2]>,
     /// Labels.
     y: Option<Py<PyAny>>,
 }
@@ -103,7 +103,7 @@ impl Batch {
             pairs: pairs.map(|pairs| Py::new(py, Pairs::new(py, pairs)?)).transpose()?,
             bf16: gathered.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
             x: gathered.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
-            hits: hits.map(|Hits { missed, found, places }| [missed, found, places].map(array)),
+            hits: hits.map(|Hits { missed, places }| [missed, places].map(array)),
             y: labels.map(|labels| classes(py, labels)).transpose()?,
         };
         match edges {

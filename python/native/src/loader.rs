@@ -72,8 +72,10 @@ impl Loader {
     ///
     /// With `held_out` the graph is without these edges. With `negatives` too, mini-batches are of the other edges, each with so many
     /// pairs that are none, in place of `seeds`.
+    ///
+    /// `allocate` makes the arrays that feature rows are gathered into: float32, of a number of values, for nobody else.
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None, allocate = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
@@ -102,6 +104,7 @@ impl Loader {
         cached: Option<PyReadonlyArray1<'_, u32>>,
         held_out: Option<HeldOutEdges>,
         negatives: Option<usize>,
+        allocate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
         let seeds = seeds.map(|seeds| seeds.as_slice().map(<[u32]>::to_vec)).transpose()?;
@@ -155,7 +158,7 @@ impl Loader {
                     labels,
                     threads,
                     // One that Python shows, one that it is about to drop.
-                    pool: Arc::new(Pool::new(prefetch + 2)),
+                    pool: Arc::new(Pool::new(prefetch + 2, allocate)),
                 })
             })
         });
@@ -169,7 +172,7 @@ impl Loader {
 
     /// Feature rows of `vertices`, and whether they hold the bits of bf16.
     fn rows(&self, py: Python<'_>, vertices: PyReadonlyArray1<'_, u32>) -> PyResult<(Py<PyAny>, bool)> {
-        let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0)));
+        let (vertices, pool) = (vertices.as_slice()?.to_vec(), Arc::new(Pool::new(0, None)));
         let Rows { gathered, .. } = py.detach(|| match self.plan.table()? {
             Some(table) => gather(&table, self.plan.widen, None, &vertices, &pool),
             None => Err(Problem::Data("no features are read".into())),

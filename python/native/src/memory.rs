@@ -2,41 +2,82 @@
 //!
 //! The rows of a mini-batch are tens of megabytes. Fresh memory of that size costs a page fault for every 4 KiB, which takes longer than
 //! copying the rows there. So a loader keeps what Python has given back, a few buffers at most.
+//!
+//! A GPU copies by itself from pinned memory alone, which PyTorch allocates. Threads that gather rows never call Python, so the first
+//! mini-batches lie in Rust's own memory; Python allocates a buffer of the same size when it is given one, for a later mini-batch.
 #![allow(unsafe_code)]
 
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numpy::PyArray1;
 use numpy::ndarray::ArrayView1;
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 
+/// Memory for feature rows.
+pub enum Buffer {
+    Own(Vec<f32>),
+    /// The values of an array, which keeps them.
+    Array(NonNull<[f32]>, #[expect(dead_code, reason = "it is only kept")] Py<PyArray1<f32>>),
+}
+
+// SAFETY: nothing but the buffer uses the values of the array (`Pool::new`), so they move and are shared as those of a vector.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Own(values) => values,
+            // SAFETY: the array lives as long as the buffer, and nothing else uses its values.
+            Self::Array(values, _) => unsafe { values.as_ref() },
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Own(values) => values,
+            // SAFETY: as for `deref`.
+            Self::Array(values, _) => unsafe { values.as_mut() },
+        }
+    }
+}
+
 /// Buffers that are free.
-#[derive(Default)]
 pub struct Pool {
-    free: Mutex<Vec<Vec<f32>>>,
+    free: Mutex<Vec<Buffer>>,
     most: usize,
+    allocate: Option<Py<PyAny>>,
 }
 
 impl Pool {
-    /// One that keeps up to `most` free buffers.
-    pub fn new(most: usize) -> Self {
-        Self { free: Mutex::default(), most }
+    /// A pool that keeps up to `most` free buffers. If `allocate` is given, they are the float32 arrays that it makes for a number of
+    /// values; nothing else may use such an array.
+    pub fn new(most: usize, allocate: Option<Py<PyAny>>) -> Self {
+        Self { free: Mutex::default(), most, allocate }
     }
 
     /// A buffer of at least `len` values, which hold anything.
-    pub fn take(&self, len: usize) -> Vec<f32> {
-        let mut values = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        if values.len() < len {
-            // Sizes differ a little from one mini-batch to the next.
-            values.reserve_exact(len + len / 16 - values.len());
-            values.resize(len, 0.0);
+    pub fn take(&self, len: usize) -> Buffer {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = free.iter().position(|values| values.len() >= len) {
+            return free.swap_remove(place);
         }
-        values
+        // A larger one takes the place of one that is too small.
+        free.pop();
+        // Sizes differ a little from one mini-batch to the next.
+        Buffer::Own(vec![0.0; len + len / 16])
     }
 
-    fn give_back(&self, values: Vec<f32>) {
+    fn give_back(&self, values: Buffer) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.most {
+        if free.len() < self.most && (self.allocate.is_none() || matches!(values, Buffer::Array(..))) {
             free.push(values);
         }
     }
@@ -45,13 +86,13 @@ impl Pool {
 /// Owner of an array's memory, which goes back to the pool with the last array that shows it.
 #[pyclass(frozen, module = "gsplit._native")]
 pub struct Memory {
-    values: Vec<f32>,
+    values: Buffer,
     pool: Arc<Pool>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::take(&mut self.values));
+        self.pool.give_back(std::mem::replace(&mut self.values, Buffer::Own(Vec::new())));
     }
 }
 
@@ -59,10 +100,16 @@ impl Memory {
     /// The first `len` values as an array, which owns them.
     pub fn into_array(
         py: Python<'_>,
-        values: Vec<f32>,
+        values: Buffer,
         len: usize,
         pool: Arc<Pool>,
     ) -> PyResult<Bound<'_, PyArray1<f32>>> {
+        if let (Buffer::Own(values), Some(allocate)) = (&values, &pool.allocate) {
+            let array: Bound<'_, PyArray1<f32>> = allocate.bind(py).call1((values.len(),))?.cast_into()?;
+            // SAFETY: nothing else uses the values (`Pool::new`).
+            let place = NonNull::from(unsafe { array.as_slice_mut()? });
+            pool.give_back(Buffer::Array(place, array.unbind()));
+        }
         let memory = Bound::new(py, Self { values, pool })?;
         let shown = ArrayView1::from(&memory.get().values[..len]);
         // SAFETY: the array holds a reference to `memory`, which neither moves, shrinks nor reads the values while it lives: its only

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::batch::Problem;
-use crate::memory::Pool;
+use crate::memory::{Buffer, Pool};
 
 /// Vertices whose rows Python has, by the place of each there.
 pub struct Cached {
@@ -38,9 +38,7 @@ pub struct Rows {
 pub struct Hits {
     /// Positions of the rows that are gathered.
     pub missed: Vec<i64>,
-    /// Positions of the others.
-    pub found: Vec<i64>,
-    /// Their places in the cache.
+    /// The place in the cache of each row; of those that are gathered any place.
     pub places: Vec<i64>,
 }
 
@@ -57,16 +55,13 @@ pub fn gather(
     };
     let (mut hits, mut missed) = (Hits::default(), Vec::new());
     for (position, &v) in (0..).zip(vertices) {
-        match cached.places[v as usize] {
-            u32::MAX => {
-                missed.push(v);
-                hits.missed.push(position);
-            }
-            place => {
-                hits.found.push(position);
-                hits.places.push(place.into());
-            }
+        let place = cached.places[v as usize];
+        let is_missed = place == u32::MAX;
+        if is_missed {
+            missed.push(v);
+            hits.missed.push(position);
         }
+        hits.places.push(if is_missed { 0 } else { place.into() });
     }
     Ok(Rows { gathered: copied(table, widen, &missed, pool)?, hits: Some(hits) })
 }
@@ -74,7 +69,7 @@ pub fn gather(
 /// The feature rows of some vertices.
 pub struct Features {
     /// A buffer that begins with the rows, one after the other.
-    pub memory: Vec<f32>,
+    pub memory: Buffer,
     /// Kind of their values.
     pub kind: Kind,
     /// Number of rows.

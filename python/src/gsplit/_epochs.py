@@ -101,27 +101,40 @@ def mini_batches(ds: Dataset, epoch: _native.Epoch) -> Iterator[_native.Batch]:
             epoch.close()
 
 
+def memory_for(torch: Any, device: Any) -> dict[str, Any]:
+    """The extension's option for where feature rows are gathered: for a GPU in pinned memory, which it copies from."""
+    if device is None or device.type != "cuda":
+        return {}
+
+    def allocate(count: int) -> Any:
+        try:
+            return torch.empty(count, dtype=torch.float32, device="cpu", pin_memory=True).numpy()
+        except RuntimeError as error:
+            needed = f"the rows of a mini-batch need {4 * count} bytes of pinned memory"
+            raise MemoryError(f"{needed}: pass a smaller batch_size or prefetch ({error})") from error
+
+    return {"allocate": allocate}
+
+
 def on_device(torch: Any, batches: Iterator[Any], device: Any) -> Iterator[Any]:
-    """The mini-batches on `device`; a GPU is copying one while that before it is in use."""
+    """The mini-batches on `device`. A GPU copies one while it computes with the one before."""
     if device.type != "cuda":
         yield from (batch.to(device) for batch in batches)
         return
-    side, under_way = torch.cuda.Stream(device), None
+    side = torch.cuda.Stream(device)
     for batch in batches:
         with torch.cuda.stream(side):
+            # Feature rows are in pinned memory already; PyTorch keeps the copies of the rest until they are read.
             moved = batch.pin_memory().to(device, non_blocking=True)
-            before, under_way = under_way, (moved, side.record_event())
-        if before is not None:
-            yield _arrived(torch, device, *before)
-    if under_way is not None:
-        yield _arrived(torch, device, *under_way)
-
-
-def _arrived(torch: Any, device: Any, batch: Any, copied: Any) -> Any:
-    stream = torch.cuda.current_stream(device)
-    stream.wait_event(copied)
-    batch.record_stream(stream)
-    return batch
+            copied = side.record_event()
+        stream = torch.cuda.current_stream(device)
+        stream.wait_event(copied)
+        moved.record_stream(stream)
+        try:
+            yield moved
+        finally:
+            # Rows of a later mini-batch are gathered into the memory of `batch` once nothing holds it.
+            copied.synchronize()
 
 
 def rows_as_tensor(torch: Any, rows: Any, bf16: bool) -> Any:

@@ -121,8 +121,8 @@ class NeighborLoader(_epochs.Epochs):
         `prefetch` mini-batches are made ahead by a thread of Rust; 0 makes each when it is asked for. `threads` is the
         number that one mini-batch is made with, all processors by default.
 
-        `device` is where tensors are wanted. A GPU copies a mini-batch by way of pinned memory, on a stream of its own,
-        while the one before is in use.
+        `device` is where tensors are wanted. For a GPU, rows are gathered into pinned memory, and copied on a stream of
+        their own while the GPU still computes with the mini-batch before.
 
         Memory: the mini-batches that are ahead, and with `form="pyg"` 4 bytes a vertex of the graph.
         """
@@ -183,7 +183,8 @@ class NeighborLoader(_epochs.Epochs):
             self._device = self._torch.device(self._device)
             if self._device.type == "cuda" and not self._torch.cuda.is_available():
                 raise ValueError(f"device {self._device}: PyTorch finds no GPU")
-        self._loader = _epochs.loader(self.dataset, self.fanouts, self.seeds, **self._options)
+        memory = _epochs.memory_for(self._torch, self._device)
+        self._loader = _epochs.loader(self.dataset, self.fanouts, self.seeds, **self._options, **memory)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the frameworks and the maps."""

@@ -68,9 +68,9 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         `features`, `load_features`, `labels` and `dtype` are as for `NeighborLoader`. `threads` make a mini-batch, by
         default this rank's portion of the host's processors.
 
-        `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own. A
-        GPU as `device` copies a mini-batch by way of pinned memory, on a stream of its own, while the one before is in
-        use.
+        `prefetch` mini-batches are made ahead by a thread of Rust; its messages have a process group of their own. With
+        a GPU as `device`, rows are gathered into pinned memory, and copied on a stream of their own while the GPU still
+        computes with the mini-batch before.
 
         `cache` is how much of `device`'s memory keeps feature rows, the others come from the host: a number of bytes,
         or a percentage of the dataset's rows, as `"20%"`. They are the hottest of this rank's part under `"split"`, by
@@ -130,6 +130,8 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
             else:
                 self.presample = presample_like(self.dataset, drawn) if presample is None else presample
                 kept = hottest(self.dataset, self.presample, count)
+            # Rows are looked up only in a cache that has some.
+            kept = kept if len(kept) else None
         self._loader = _epochs.loader(
             self.dataset,
             self.fanouts,
@@ -155,6 +157,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
             cached=kept,
             held_out=None if _links is None else _links.held_out,
             negatives=None if _links is None else _links.negatives,
+            **_epochs.memory_for(torch, self.device),
         )
         self._length = len(self._loader)
         self._kept = None
@@ -209,9 +212,8 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         """The mini-batch with the rows that the device has."""
         if self._kept is None or batch._hits is None:
             return batch
-        missed, found, places = batch._hits
-        x = torch.empty((len(batch.n_id), self._kept.shape[1]), dtype=self._kept.dtype, device=self.device)
-        x.index_copy_(0, missed, batch.x).index_copy_(0, found, self._kept.index_select(0, places))
+        missed, places = batch._hits
+        x = self._kept.index_select(0, places).index_copy_(0, missed, batch.x)
         return replace(batch, x=x, _hits=None)
 
     def __reduce__(self) -> Any:
@@ -268,7 +270,7 @@ class RankBatch(Tensors):
     step: int
     """Number of the mini-batch in its epoch, from 0."""
     _hits: Any
-    """Positions of the rows of `x`, positions of the others, places of those in the cache."""
+    """Positions of the rows of `x`, and a place in the cache for each row."""
 
     @property
     def seeds(self) -> torch.Tensor:
@@ -316,7 +318,9 @@ class SplitLayer(Tensors):
     def edge_index(self) -> torch.Tensor:
         """int64 `[2, m]`: source and target row of each edge, as PyG's bipartite layers take them."""
         targets = torch.arange(self.num_dst, device=self.indices.device)
-        return torch.stack([self.indices.long(), torch.repeat_interleave(targets, self.indptr.diff())])
+        # Without the number of edges the host would wait for a GPU to count them.
+        targets = targets.repeat_interleave(self.indptr.diff(), output_size=len(self.indices))
+        return torch.stack([self.indices.long(), targets])
 
     def read(self, *rows: torch.Tensor) -> Any:
         """The rows that the layer reads: this rank's, from the layer below, then those of other ranks. Collective.
