@@ -127,6 +127,12 @@ def test_ranks_without_seeds_take_part(data: Path, single: dict[str, Any]) -> No
     assert {rank["mini_batches"] for rank in found} == {single["mini_batches"]}
 
 
+def test_gradients_that_some_ranks_have_are_sums_and_those_of_none_stay_away(data: Path) -> None:
+    # 1 + 2, and the same of both ranks once more with the others.
+    sums = [[[6.0] * 3] * 2, [[1.0] * 3] * 2, None]
+    assert run(data, 2, "gradients") == [{"looks": 0, "sums": sums, "left": 0}] * 2
+
+
 @pytest.mark.parametrize("model", ["relations", "sage", "gat", "dgl"])
 def test_differential_models_learn_alike(data: Path, model: str) -> None:
     needed = {"sage": "torch_geometric", "gat": "torch_geometric", "dgl": "dgl"}.get(model)

@@ -302,6 +302,27 @@ def typed(ds: gsplit.Dataset) -> dict[str, Any]:
     return {"losses": losses, "vertices": vertices.tolist(), "rows": rows.tolist()}
 
 
+def gradients(ds: gsplit.Dataset) -> dict[str, Any]:
+    """The sums of gradients that all ranks have, rank 0 alone has, and none has; how often the host looked at them."""
+    looks, look = [0], torch.Tensor.__bool__
+
+    def counted(tensor: torch.Tensor) -> bool:
+        looks[0] += 1
+        return bool(look(tensor))
+
+    torch.Tensor.__bool__ = counted
+    parameters = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(3)]
+    for _ in range(2):
+        parameters[0].grad = torch.full((2, 3), 1.0 + RANK)
+        sum_gradients(parameters[:1])
+    in_all = looks[0]
+    parameters[1].grad = torch.ones(2, 3) if RANK == 0 else None
+    sum_gradients(parameters)
+    sums = [None if p.grad is None else p.grad.tolist() for p in parameters]
+    torch.optim.SGD(parameters).zero_grad(set_to_none=False)
+    return {"looks": in_all, "sums": sums, "left": sum(p.grad.count_nonzero().item() for p in parameters[:2])}
+
+
 def main() -> None:
     dataset, task, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     torch.set_num_threads(1)
@@ -309,6 +330,7 @@ def main() -> None:
         dist.init_process_group("gloo")
     ds = gsplit.open(dataset)
     tasks: dict[str, Any] = {"rows": rows, "infer": infer, "typed": typed, "go_on": go_on, "pairs": pairs}
+    tasks["gradients"] = gradients
     found = tasks[task](ds, **options) if task in tasks else train(ds, task, **options)
     Path(f"found-{RANK}.json").write_text(json.dumps(found))
     if SIZE > 1:

@@ -121,8 +121,8 @@ def read(moved: Moved | None, rows: tuple[torch.Tensor, ...]) -> Any:
 def sum_gradients(module: torch.nn.Module | Iterable[torch.nn.Parameter], group: Any = None) -> None:
     """Sums the gradients of all parameters over the ranks: each then has the global mini-batch's. Collective.
 
-    A parameter that has a gradient on some ranks alone counts as zeros on the others; one that has none on any stays
-    without. All gradients of a type are one all-reduce.
+    A parameter that has a gradient on only some ranks counts as zeros on the others; one that has none on any stays
+    without. All gradients of a type are one all-reduce; the host waits for it only if a parameter has no gradient here.
     """
     if place(group)[1] == 1:
         return
@@ -131,13 +131,16 @@ def sum_gradients(module: torch.nn.Module | Iterable[torch.nn.Parameter], group:
     kinds = sorted({(str(parameter.dtype), str(parameter.device)) for parameter in parameters})
     for kind in kinds:
         alike = [p for p in parameters if (str(p.dtype), str(p.device)) == kind]
-        there = [0.0 if p.grad is None else 1.0 for p in alike]
+        there = alike[0].new_ones(len(alike))
+        for k, parameter in enumerate(alike):
+            if parameter.grad is None:
+                there[k] = 0
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in alike]
-        flat = torch.cat([*(part.reshape(-1) for part in parts), alike[0].new_tensor(there)])
+        flat = torch.cat([*(part.reshape(-1) for part in parts), there])
         with together("sums gradients with"):
             dist.all_reduce(flat, group=group)
         # How many ranks have a gradient follows the gradients.
-        counts = flat[-len(alike) :].tolist()
-        for parameter, part, count in zip(alike, flat.split([p.numel() for p in alike] + [len(alike)]), counts):
-            if count > 0:
-                parameter.grad = part.view_as(parameter).clone()
+        *sums, counts = flat.split([p.numel() for p in alike] + [len(alike)])
+        for parameter, summed, count in zip(alike, sums, counts):
+            if parameter.grad is not None or count > 0:
+                parameter.grad = summed.view_as(parameter)
