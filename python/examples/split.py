@@ -36,9 +36,8 @@ class Sage(torch.nn.Module):
         h = batch.x
         for k, layer in enumerate(batch.layers):  # from the features up
             rows = layer.read(h)  # this rank's rows, then those of other ranks
-            source, target = layer.edge_index
-            means = rows.new_zeros(layer.num_dst, rows.shape[1]).index_add(0, target, rows[source])
-            means = means / layer.indptr.diff().clamp(min=1)[:, None]
+            # By CSR: rows[source] would copy a row for each edge.
+            means = F.embedding_bag(layer.indices, rows, layer.indptr, mode="mean", include_last_offset=True)
             h = self.own[k](rows[: layer.num_dst]) + self.of[k](means)
             h = h.relu() if k + 1 < len(batch.layers) else h
         return h
