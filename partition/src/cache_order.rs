@@ -33,8 +33,7 @@ mod tests {
     #[test]
     fn parts_in_order_and_hottest_first() {
         for graph in graphs() {
-            let dataset = graph.dataset();
-            let presample = graph.presample(&dataset);
+            let (dataset, presample) = graph.presampled();
             let assignment: Vec<u16> = (0..dataset.num_vertices()).map(|v| (v % 3) as u16).collect();
             let order = cache_order(dataset.topology(), &assignment, Some(&presample));
             let mut sorted = order.clone();

@@ -250,7 +250,7 @@ fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16
 mod tests {
     use std::fs;
 
-    use gsplit_store::{NoProgress, write_npy};
+    use gsplit_store::{NoProgress, Provenance, write_npy};
 
     use super::*;
     use crate::assess;
@@ -348,15 +348,7 @@ mod tests {
         let (path, file) = (folder.path().join("ds"), folder.path().join("graph.part.2"));
         let mut writer = gsplit_store::DatasetWriter::create(&path, true, &[0, 1, 1, 1], &[1]).unwrap();
         writer.add_original_ids(&[5, 1, 3]).unwrap();
-        let provenance = gsplit_store::Provenance {
-            tool_version: "0".into(),
-            command: "test".into(),
-            options: Default::default(),
-            sources: Vec::new(),
-            facts: Default::default(),
-            decisions: Vec::new(),
-        };
-        let dataset = writer.finish(provenance).unwrap();
+        let dataset = writer.finish(Provenance::default()).unwrap();
         let read = |text: &str| {
             fs::write(&file, text).unwrap();
             ImportOptions { import: Some(file.clone()), by_original_id: true }.read(&dataset, None).map(Option::unwrap)

@@ -18,19 +18,8 @@ fn dataset(n: usize, edges: &[(u32, u32)], labels: Option<&[i32]>) -> (tempfile:
     if let Some(labels) = labels {
         writer.add_labels(labels).unwrap();
     }
-    let dataset = writer.finish(provenance()).unwrap();
+    let dataset = writer.finish(Provenance::default()).unwrap();
     (folder, dataset)
-}
-
-fn provenance() -> Provenance {
-    Provenance {
-        tool_version: "0".into(),
-        command: "test".into(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: Default::default(),
-        decisions: Vec::new(),
-    }
 }
 
 /// A step of the generator of Knuth's MMIX.
@@ -155,7 +144,7 @@ fn numbers_are_described_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0; 10], &[]).unwrap();
     writer.add_numeric_labels(&[2.0, 4.0, 4.0, f32::NAN, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-    let dataset = writer.finish(provenance()).unwrap();
+    let dataset = writer.finish(Provenance::default()).unwrap();
     let figures = Figures::of(&dataset, false, &NoProgress).unwrap();
     let numbers = NumberFigures { vertices: 8, mean: 5.0, deviation: 2.0, min: 2.0, max: 9.0 };
     assert_eq!((figures.numbers, &figures.classes), (Some(numbers), &None));

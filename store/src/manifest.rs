@@ -51,7 +51,7 @@ pub const EDGE_WEIGHT: &str = "weight";
 pub const KIND: &str = "kind";
 
 /// How a dataset came to be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// Version of gsplit.

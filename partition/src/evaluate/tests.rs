@@ -10,7 +10,7 @@ use super::schedule::{Size, measure};
 use super::split::{SplitCounts, SplitLayer};
 use super::volume::{Counts, LayerCounts};
 use super::*;
-use crate::tests::{Fixture, communities, options, random_graph};
+use crate::tests::{Fixture, communities, on_threads, options, random_graph, save};
 use crate::{Error, Method, PartitionOptions, Weights, partition};
 
 fn setting(fanouts: &str, batch_size: u64, batches: u32, seed: u64) -> Setting {
@@ -30,9 +30,7 @@ fn stored(
 ) -> PartitionMap {
     let options = options(partitioner, weights, parts);
     let made = partition(dataset, presample, &options, &NoProgress).unwrap();
-    let (key, config) = (options.default_key(), options.config(dataset).unwrap());
-    let (assignment, order) = (made.assignment, made.cache_order);
-    PartitionMap::save(dataset, &key, presample, config, made.report, &assignment, &order, true).unwrap()
+    save(dataset, &options.default_key(), presample, &options, &made)
 }
 
 /// Work of ranks, vertex by vertex, with sets: for each layer the frontier and its edges.
@@ -174,11 +172,8 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
         assert_eq!((record.seeds, &record.layers), (seeds.len() as u64, &sizes), "{what}");
         assert_eq!(record.input, input.len() as u64, "{what}");
         for (c, candidate) in candidates.iter().enumerate() {
-            assert_eq!(
-                record.split[c],
-                oracle_split(&layers, &input, &candidate.assignment, candidate.layout),
-                "{what}"
-            );
+            let split = oracle_split(&layers, &input, &candidate.assignment, candidate.layout);
+            assert_eq!(record.split[c], split, "{what}");
             let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
             assert_eq!(record.data[c], data, "{what}");
             for (split_layers, found) in record.in_part[c].iter().enumerate() {
@@ -220,17 +215,14 @@ fn oracle_counts_of_the_full_graph() {
         let train = dataset.split(Split::Train).unwrap();
         let choice = PartitionOptions { servers: 2, ..options(Method::Multilevel, Some(Weights::Degree), 4) };
         let made = partition(&dataset, None, &choice, &NoProgress).unwrap();
-        let config = choice.config(&dataset).unwrap();
-        let (assignment, order) = (made.assignment, made.cache_order);
-        let map =
-            PartitionMap::save(&dataset, "servers", None, config, made.report, &assignment, &order, true).unwrap();
+        let map = save(&dataset, "servers", None, &choice, &made);
         let layers = 3;
         let of = Cooperative { batches: 1, groups: 1, layers, hops: 1, fanout: Fanout::All, seed };
         let found = cooperative(&dataset, &map, of).unwrap();
         let mut frontier: BTreeSet<u32> = train.iter().copied().collect();
         for layer in &found.layers {
             let edges = edges_of(&graph(&dataset), &frontier, Fanout::All, &Expansion::key(seed, 0));
-            let part = |v: u32| assignment[v as usize];
+            let part = |v: u32| made.assignment[v as usize];
             let read: BTreeSet<(u32, u16)> = edges.iter().map(|&(u, v)| (u, part(v))).collect();
             let crossing = read.iter().filter(|&&(u, reader)| part(u) != reader);
             let abroad = crossing.clone().filter(|&&(u, reader)| part(u) / 2 != reader / 2).count();
@@ -301,8 +293,7 @@ fn the_random_column_is_the_random_partitioner() {
 #[test]
 fn expectations_are_those_of_the_stored_report() {
     for fixture in [communities(6, 100), random_graph(5), random_graph(8)] {
-        let dataset = fixture.dataset();
-        let presample = fixture.presample(&dataset);
+        let (dataset, presample) = fixture.presampled();
         let choices = [(Method::Metis, Some(Weights::Presampled)), (Method::Hash, None)];
         let maps: Vec<PartitionMap> =
             choices.into_iter().map(|choice| stored(&dataset, Some(&presample), choice, 2)).collect();
@@ -329,13 +320,11 @@ fn expectations_are_those_of_the_stored_report() {
 #[test]
 fn differential_one_thread_and_four_agree() {
     let fixture = communities(6, 100);
-    let dataset = fixture.dataset();
-    let presample = fixture.presample(&dataset);
+    let (dataset, presample) = fixture.presampled();
     let maps = [stored(&dataset, Some(&presample), (Method::Metis, None), 4)];
     let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let setting = setting("5,5", 10, 50, 9);
-        pool.install(|| evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap())
+        on_threads(threads, || evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap())
     };
     let (one, four) = (run(1), run(4));
     assert_eq!(one, four);

@@ -16,7 +16,7 @@ use super::jet::Jet;
 use super::refine::{Cut, move_in_rounds};
 use super::undirected::Undirected;
 use crate::loads::Loads;
-use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
+use crate::tests::{Fixture, check_made, communities, draws, graphs, on_threads, options, random_graph, save};
 use crate::{Layout, Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
 
 /// The finest level of `topology`, in memory.
@@ -103,12 +103,8 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
         let level = contract(&finest, &weights, labels.clone(), u64::MAX, 0);
         let filed = Undirected::new(dataset.topology(), counts.as_deref(), 64, Some(dataset.path())).unwrap();
         let in_order = contract(&filed, &weights, labels.clone(), u64::MAX, 0);
-        assert_eq!(
-            (arcs(&in_order.graph), &in_order.coarse_of),
-            (arcs(&level.graph), &level.coarse_of),
-            "{}",
-            graph.name
-        );
+        assert_eq!(arcs(&in_order.graph), arcs(&level.graph), "{}", graph.name);
+        assert_eq!(in_order.coarse_of, level.coarse_of, "{}", graph.name);
         // A few arcs at a time; they are sampled where there are more.
         let few = contract(&filed, &weights, labels, 40, 0);
         let sampled = arcs(&few.graph);
@@ -209,6 +205,13 @@ fn jet_keeps_every_vertex_on_its_server_and_relieves_full_parts() {
     }
 }
 
+/// Cycles of the default effort that hold so many arcs at most.
+fn cycles(layout: Layout<'static>, max_arcs: u64) -> Cycles<'static> {
+    let effort = Effort::of(Quality::Default);
+    let (thin, small_parts) = (false, false);
+    Cycles { layout, epsilon: 0.03, seed: 1, effort, max_arcs, thin, small_parts, progress: &NoProgress }
+}
+
 #[test]
 fn a_cycle_improves_parts_of_few_vertices_each() {
     let (groups, size) = (64, 100);
@@ -222,16 +225,7 @@ fn a_cycle_improves_parts_of_few_vertices_each() {
     for _ in 0..600 {
         torn.swap(draws.below(groups * size) as usize, draws.below(groups * size) as usize);
     }
-    let cycles = Cycles {
-        layout: Layout::from(groups),
-        epsilon: 0.03,
-        seed: 1,
-        effort: Effort::of(Quality::Default),
-        max_arcs: u64::MAX,
-        thin: false,
-        small_parts: false,
-        progress: &NoProgress,
-    };
+    let cycles = cycles(Layout::from(groups), u64::MAX);
     let mended = cycles.partition(&finest, &weights, Some(&torn));
     let cuts = [&truth, &torn, &mended].map(|parts| cut(&finest, parts));
     assert!(cuts[2] <= cuts[0] && cuts[0] * 11 < cuts[1] * 10, "{cuts:?}");
@@ -293,23 +287,13 @@ fn a_stored_partition_is_refined_and_stays() {
     let dataset = graph.dataset();
     let random = options(Method::Random, None, 4);
     let made = partition(&dataset, None, &random, &NoProgress).unwrap();
-    let (cut, assignment) = (made.report.cut, made.assignment);
-    PartitionMap::save(
-        &dataset,
-        "r",
-        None,
-        random.config(&dataset).unwrap(),
-        made.report,
-        &assignment,
-        &made.cache_order,
-        false,
-    )
-    .unwrap();
+    save(&dataset, "r", None, &random, &made);
     let wanted = PartitionOptions { refine: Some("r".into()), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
     assert_eq!(wanted.default_key(), "multilevel_from_r-unit-k4");
     let refined = partition(&dataset, None, &wanted, &NoProgress).unwrap();
+    let cut = made.report.cut;
     assert!(refined.report.cut < cut && refined.report.imbalance <= 1.03, "{cut}: {:?}", refined.report);
-    assert_eq!(PartitionMap::open(&dataset, "r").unwrap().assignment(), assignment);
+    assert_eq!(PartitionMap::open(&dataset, "r").unwrap().assignment(), made.assignment);
     let other = PartitionOptions { parts: 5, ..wanted.clone() };
     let line = partition(&dataset, None, &other, &NoProgress).unwrap_err().to_string();
     assert!(line.contains("--refine r: it has 4 parts"), "{line}");
@@ -324,17 +308,7 @@ fn coarse_graphs_together_keep_to_their_room() {
     let finest = finest(dataset.topology(), None);
     let weights = VertexWeights::unit(dataset.num_vertices());
     let cut_within = |max_arcs| {
-        let effort = Effort::of(Quality::Default);
-        let cycles = Cycles {
-            layout: 4.into(),
-            epsilon: 0.03,
-            seed: 3,
-            effort,
-            max_arcs,
-            thin: false,
-            small_parts: false,
-            progress: &NoProgress,
-        };
+        let cycles = cycles(4.into(), max_arcs);
         let held: u64 = cycles.coarsen(&finest, &weights, None, 0).iter().map(|level| level.graph.num_arcs()).sum();
         (held, cut(&finest, &cycles.partition(&finest, &weights, None)))
     };
@@ -404,8 +378,7 @@ fn oracle_promises_are_kept_on_large_hard_shapes_with_all_weights() {
 /// Each shape by each quality, with `kinds` of three weights.
 fn promises_are_kept_on_large_hard_shapes(kinds: usize) {
     for (i, graph) in large_shapes().into_iter().enumerate() {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let all = [Weights::Unit, Weights::Presampled, Weights::Degree];
         for (j, (parts, quality)) in
             [(2, Quality::High), (7, Quality::Fast), (64, Quality::Default)].into_iter().enumerate()
@@ -443,12 +416,10 @@ fn bundles_become_all_parts_whatever_their_number_and_targets() {
 #[test]
 fn differential_one_thread_and_three_agree_on_graphs_that_are_coarsened() {
     for graph in large_shapes().into_iter().chain([communities(40, 500)]) {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let wanted = options(Method::Multilevel, Some(Weights::Presampled), 5);
         let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap().assignment)
+            on_threads(threads, || partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap().assignment)
         };
         assert!(run(1) == run(3), "{}", graph.name);
     }

@@ -8,6 +8,7 @@ use gsplit_store::{CachedRows, HOST, PartitionMap, Readers, RowLoads, write_npy}
 
 use super::replicas::{Copies, Criterion};
 use super::*;
+use crate::tests::on_threads;
 use case::{Case, caches, close, cost, save_map, save_presample, sum};
 
 const BOTH: [Readers; 2] = [Readers::Split, Readers::Data];
@@ -237,8 +238,7 @@ fn more_memory_never_costs_and_nothing_beats_the_optimised_placement() {
 fn any_number_of_threads_gives_the_same() {
     let case = Case::random(77, 5000, 6);
     let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
+        on_threads(threads, || {
             BOTH.map(|parallelism| {
                 let demand = case.demand(parallelism);
                 let rules = PlacementRule::of(parallelism);

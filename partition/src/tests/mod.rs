@@ -7,9 +7,12 @@ pub(crate) use suite::{check_made, options};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{
-    Counters, Dataset, DatasetWriter, EDGE_WEIGHT, Presample, PresampleConfig, Provenance, Split, VERTEX_WEIGHT,
+    Counters, Dataset, DatasetWriter, EDGE_WEIGHT, PartitionMap, Presample, PresampleConfig, Provenance, Split,
+    VERTEX_WEIGHT,
 };
 use tempfile::TempDir;
+
+use crate::{PartitionOptions, Partitioned};
 
 /// A graph that can be written as a dataset. The files go when it does.
 pub(crate) struct Fixture {
@@ -53,15 +56,7 @@ impl Fixture {
             writer.add_edge_column(EDGE_WEIGHT, edges).unwrap();
         }
         writer.add_split(Split::Train, (0..self.indptr.len() as u32 - 1).step_by(3).collect()).unwrap();
-        let provenance = Provenance {
-            tool_version: "0".into(),
-            command: "test".into(),
-            options: serde_json::Value::Null,
-            sources: Vec::new(),
-            facts: Default::default(),
-            decisions: Vec::new(),
-        };
-        writer.finish(provenance).unwrap()
+        writer.finish(Provenance::default()).unwrap()
     }
 
     /// Skewed counters, many of them 0, that agree with each other where real ones do.
@@ -84,6 +79,12 @@ impl Fixture {
         )
     }
 
+    pub(crate) fn presampled(&self) -> (Dataset, Presample) {
+        let dataset = self.dataset();
+        let presample = self.presample(&dataset);
+        (dataset, presample)
+    }
+
     /// Counters of a pre-sampling that met nothing.
     pub(crate) fn empty_presample(&self, dataset: &Dataset) -> Presample {
         let (vertices, edge) = (vec![0; self.indptr.len() - 1], vec![0; self.indices.len()]);
@@ -92,16 +93,27 @@ impl Fixture {
     }
 
     fn save_presample(&self, dataset: &Dataset, counters: Counters) -> Presample {
-        let config = PresampleConfig {
-            fanouts: "5,5".into(),
-            batch_size: 10,
-            epochs: 1,
-            seed: 0,
-            draw_by: None,
-            negatives: None,
-        };
+        let fanouts = "5,5".into();
+        let config = PresampleConfig { fanouts, batch_size: 10, epochs: 1, seed: 0, draw_by: None, negatives: None };
         Presample::save(dataset, "test", config, 10, &counters, true).unwrap()
     }
+}
+
+/// Stores what these options made, in place of what is there.
+pub(crate) fn save(
+    dataset: &Dataset,
+    key: &str,
+    presample: Option<&Presample>,
+    options: &PartitionOptions,
+    made: &Partitioned,
+) -> PartitionMap {
+    let (config, report) = (options.config(dataset).unwrap(), made.report.clone());
+    PartitionMap::save(dataset, key, presample, config, report, &made.assignment, &made.cache_order, true).unwrap()
+}
+
+/// Result of `run` on so many threads.
+pub(crate) fn on_threads<R: Send>(threads: usize, run: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run)
 }
 
 /// A source of random numbers for the graph `seed`.

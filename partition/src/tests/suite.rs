@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Pieces, Presample};
+use gsplit_store::{Dataset, NoProgress, Notes, Pieces, Presample};
 
-use super::{Fixture, communities, graphs, random_graph};
+use super::{Fixture, communities, graphs, on_threads, random_graph, save};
 use crate::{Error, Load, Method, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
 /// Options that are the defaults but for these.
@@ -122,8 +122,7 @@ fn own_weights(dataset: &Dataset) -> Vec<Vec<u64>> {
 }
 
 fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
-    let dataset = graph.dataset();
-    let presample = graph.presample(&dataset);
+    let (dataset, presample) = graph.presampled();
     let made = check_made(graph, &dataset, &presample, options);
     check_stored(&dataset, &presample, options, &made);
     made
@@ -174,17 +173,7 @@ pub(crate) fn check_made(
 }
 
 fn check_stored(dataset: &Dataset, presample: &Presample, options: &PartitionOptions, made: &Partitioned) {
-    let stored = PartitionMap::save(
-        dataset,
-        &options.default_key(),
-        Some(presample),
-        options.config(dataset).unwrap(),
-        made.report.clone(),
-        &made.assignment,
-        &made.cache_order,
-        true,
-    );
-    let stored = stored.unwrap_or_else(|e| panic!("{options:?}: {e}"));
+    let stored = save(dataset, &options.default_key(), Some(presample), options, made);
     for part in 0..options.parts as usize {
         let mut its = stored.cache_order(part).iter();
         assert!(its.all(|&v| made.assignment[v as usize] as usize == part), "{options:?}");
@@ -194,8 +183,7 @@ fn check_stored(dataset: &Dataset, presample: &Presample, options: &PartitionOpt
 #[test]
 fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
     for graph in graphs() {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let n = dataset.num_vertices() as u32;
         for parts in [1, 2, 4, 7].into_iter().filter(|&parts| parts <= n) {
             for options in choices_for(parts) {
@@ -212,8 +200,7 @@ fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
 fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
     for seed in 0..40 {
         let graph = random_graph(seed);
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let n = dataset.num_vertices() as u32;
         for parts in [2, 5, n / 2, n].into_iter().filter(|&parts| (1..=n).contains(&parts)) {
             // Each graph is cut by a fifth of the choices.
@@ -227,8 +214,7 @@ fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
 #[test]
 fn oracle_weights_that_came_with_the_graph_are_balanced_on_every_shape() {
     for graph in graphs().into_iter().map(Fixture::weighted) {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         for parts in [2, 3, 7].into_iter().filter(|&parts| parts as usize <= dataset.num_vertices()) {
             for method in WEIGHING {
                 let options = options(method, Some(Weights::Own), parts);
@@ -246,8 +232,7 @@ fn oracle_weights_that_came_with_the_graph_are_balanced_on_every_shape() {
 fn oracle_parts_keep_to_their_targets_on_every_shape() {
     let random = (0..30).map(random_graph);
     for (graph, turn) in graphs().into_iter().chain(random).zip(0u32..) {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         for (targets, servers) in
             [(vec![3.0, 1.0], 1), (vec![0.5, 4.0, 1.5], 1), (vec![5.0, 1.0, 1.0, 2.0, 2.0, 3.0], 2)]
         {
@@ -334,12 +319,10 @@ fn seeds_differ() {
 #[test]
 fn differential_one_thread_and_four_agree() {
     let graph = communities(6, 100);
-    let dataset = graph.dataset();
-    let presample = graph.presample(&dataset);
+    let (dataset, presample) = graph.presampled();
     for options in choices_for(4) {
         let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let made = pool.install(|| partition(&dataset, Some(&presample), &options, &NoProgress).unwrap());
+            let made = on_threads(threads, || partition(&dataset, Some(&presample), &options, &NoProgress).unwrap());
             (made.assignment, made.cache_order, made.report)
         };
         assert_eq!(run(1), run(4), "{options:?}");
@@ -374,66 +357,65 @@ fn counters_that_are_all_zero_mean_unit_weights() {
 fn bad_input_is_one_clear_line() {
     let dataset = Fixture::new("path", 3, &[(0, 1), (1, 2)]).dataset();
     let unit = options(Method::Metis, Some(Weights::Unit), 2);
-    let multilevel = PartitionOptions { partitioner: Method::Multilevel, ..unit.clone() };
-    let cases = [
-        (PartitionOptions { parts: 0, ..unit.clone() }, "--parts 0"),
-        (PartitionOptions { parts: 65_536, ..unit.clone() }, "--parts 65536"),
-        (PartitionOptions { parts: 4, ..unit.clone() }, "3 vertices"),
-        (PartitionOptions { epsilon: 0.0, ..unit.clone() }, "--epsilon 0"),
-        (PartitionOptions { epsilon: f64::NAN, ..unit.clone() }, "--epsilon NaN"),
-        (PartitionOptions { epsilon: 2.0, ..unit.clone() }, "at most 1"),
-        (PartitionOptions { weights: None, ..unit.clone() }, "gsplit presample"),
-        (
-            PartitionOptions { partitioner: Method::Hash, ..unit.clone() },
-            "--weights: --partitioner hash weighs nothing",
-        ),
-        (
-            PartitionOptions {
-                weights: None,
-                partitioner: Method::Hash,
-                balance: vec![Quantity::Edges],
-                ..unit.clone()
-            },
-            "--balance: --partitioner hash",
-        ),
-        (PartitionOptions { balance: vec![Quantity::Work], ..unit.clone() }, "gsplit presample"),
-        (
-            PartitionOptions { balance: vec![Quantity::Edges], weights: Some(Weights::Degree), ..unit.clone() },
-            "--weights degree says already",
-        ),
-        (
-            PartitionOptions { balance: vec![Quantity::Edges], weights: Some(Weights::Vertex), ..unit.clone() },
-            "presampled, unit or own",
-        ),
-        (PartitionOptions { balance: vec![Quantity::Edges], load: Load::Appear, ..unit.clone() }, "--load appear"),
-        (
-            PartitionOptions { balance: vec![Quantity::Edges, Quantity::Vertices, Quantity::Edges], ..unit.clone() },
-            "edges is named twice",
-        ),
-        (PartitionOptions { targets: vec![1.0, 0.0], ..unit.clone() }, "--targets: number 2 is 0: expected"),
-        (PartitionOptions { targets: vec![-1.0, 2.0], ..unit.clone() }, "--targets: number 1 is -1: expected"),
-        (PartitionOptions { targets: vec![1.0, f64::NAN], ..unit.clone() }, "--targets: number 2 is NaN"),
-        (PartitionOptions { targets: vec![1.0; 3], ..unit.clone() }, "--targets: 3 numbers for --parts 2"),
-        (PartitionOptions { targets: vec![f64::MAX; 2], ..unit.clone() }, "--targets: they do not add up"),
-        (PartitionOptions { targets: vec![1.0, 1e12], ..unit.clone() }, "--targets: they do not add up: 1 is less"),
-        (PartitionOptions { tries: 0, ..unit.clone() }, "--tries 0"),
-        (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
-        (PartitionOptions { tries: 2, partitioner: Method::Range, ..unit.clone() }, "range has no tries"),
-        (
-            PartitionOptions { contiguous: true, ..multilevel.clone() },
-            "--contiguous: --partitioner multilevel does not",
-        ),
-        (PartitionOptions { servers: 2, ..unit.clone() }, "--servers 2: --partitioner metis knows no servers"),
-        (PartitionOptions { servers: 0, ..multilevel.clone() }, "--servers 0: expected at least 1"),
-        (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "--parts 3 is not a multiple of it"),
-        (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "ask for --parts 4"),
-        (PartitionOptions { servers: 4, ..multilevel.clone() }, "ask for --parts 4, or fewer servers"),
-        (PartitionOptions { servers: u32::MAX, ..multilevel.clone() }, "ask for fewer servers"),
-        (PartitionOptions { servers: 2, parts: 4, ..multilevel.clone() }, "3 vertices"),
-    ];
-    for (options, expected) in cases {
-        let message = partition(&dataset, None, &options, &NoProgress).unwrap_err().to_string();
+    type Change = fn(&mut PartitionOptions);
+    let edges = PartitionOptions { balance: vec![Quantity::Edges], ..unit.clone() };
+    let refused = |options: &PartitionOptions, expected: &str| {
+        let message = partition(&dataset, None, options, &NoProgress).unwrap_err().to_string();
         assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+    };
+    let all_refused = |options: &PartitionOptions, cases: &[(Change, &str)]| {
+        for (change, expected) in cases {
+            let mut options = options.clone();
+            change(&mut options);
+            refused(&options, expected);
+        }
+    };
+    all_refused(
+        &unit,
+        &[
+            (|options| options.parts = 0, "--parts 0"),
+            (|options| options.parts = 65_536, "--parts 65536"),
+            (|options| options.parts = 4, "3 vertices"),
+            (|options| options.epsilon = 0.0, "--epsilon 0"),
+            (|options| options.epsilon = f64::NAN, "--epsilon NaN"),
+            (|options| options.epsilon = 2.0, "at most 1"),
+            (|options| options.weights = None, "gsplit presample"),
+            (|options| options.partitioner = Method::Hash, "--weights: --partitioner hash weighs nothing"),
+            (|options| options.balance = vec![Quantity::Work], "gsplit presample"),
+            (|options| options.targets = vec![1.0, 0.0], "--targets: number 2 is 0: expected"),
+            (|options| options.targets = vec![-1.0, 2.0], "--targets: number 1 is -1: expected"),
+            (|options| options.targets = vec![1.0, f64::NAN], "--targets: number 2 is NaN"),
+            (|options| options.targets = vec![1.0; 3], "--targets: 3 numbers for --parts 2"),
+            (|options| options.targets = vec![f64::MAX; 2], "--targets: they do not add up"),
+            (|options| options.targets = vec![1.0, 1e12], "--targets: they do not add up: 1 is less"),
+            (|options| options.tries = 0, "--tries 0"),
+            (|options| options.tries = 1001, "expected 1 to 1000"),
+            (|options| (options.tries, options.partitioner) = (2, Method::Range), "range has no tries"),
+            (|options| options.servers = 2, "--servers 2: --partitioner metis knows no servers"),
+        ],
+    );
+    all_refused(
+        &edges,
+        &[
+            (|options| (options.weights, options.partitioner) = (None, Method::Hash), "--balance: --partitioner hash"),
+            (|options| options.weights = Some(Weights::Degree), "--weights degree says already"),
+            (|options| options.weights = Some(Weights::Vertex), "presampled, unit or own"),
+            (|options| options.load = Load::Appear, "--load appear"),
+            (|options| options.balance.extend([Quantity::Vertices, Quantity::Edges]), "edges is named twice"),
+        ],
+    );
+    let multilevel = PartitionOptions { partitioner: Method::Multilevel, ..unit.clone() };
+    let contiguous = PartitionOptions { contiguous: true, ..multilevel.clone() };
+    refused(&contiguous, "--contiguous: --partitioner multilevel does not");
+    for (servers, parts, expected) in [
+        (0, 2, "--servers 0: expected at least 1"),
+        (2, 3, "--parts 3 is not a multiple of it"),
+        (2, 3, "ask for --parts 4"),
+        (4, 2, "ask for --parts 4, or fewer servers"),
+        (u32::MAX, 2, "ask for fewer servers"),
+        (2, 4, "3 vertices"),
+    ] {
+        refused(&PartitionOptions { servers, parts, ..multilevel.clone() }, expected);
     }
     let apart = Fixture::new("two paths", 4, &[(0, 1), (2, 3)]).dataset();
     let contiguous = PartitionOptions { contiguous: true, ..unit.clone() };

@@ -1,5 +1,7 @@
 //! Rows come back as they were stored, damage is named, and losses are measured.
 
+use std::path::PathBuf;
+
 use arrow_buffer::Buffer;
 use half::{bf16, f16};
 
@@ -72,13 +74,19 @@ fn rows_come_back_in_every_dtype() {
     }
 }
 
-#[test]
-fn rows_are_read_where_they_lie() {
+/// A file of so many rows of ones.
+fn ones(dtype: FeatureDtype, rows: usize, dim: usize) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.arrow");
-    let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, 16).unwrap();
-    writer.push_rows(&vec![1.0; 16 * 100]).unwrap();
+    let mut writer = FeatureWriter::create(&path, dtype, dim).unwrap();
+    writer.push_rows(&vec![1.0; rows * dim]).unwrap();
     writer.finish().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn rows_are_read_where_they_lie() {
+    let (_folder, path) = ones(FeatureDtype::F32, 100, 16);
     let table = FeatureTable::open(&path).unwrap();
     assert_eq!(table.row::<f32>(0).as_ptr() as usize % 64, 0);
     assert_eq!(table.row::<f32>(99), &[1.0; 16]);
@@ -86,12 +94,8 @@ fn rows_are_read_where_they_lie() {
 
 #[test]
 fn flipped_bits_never_panic() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("feat.arrow");
     for dtype in [FeatureDtype::F32, FeatureDtype::I8] {
-        let mut writer = FeatureWriter::create(&path, dtype, 4).unwrap();
-        writer.push_rows(&[1.0; 40]).unwrap();
-        writer.finish().unwrap();
+        let (_folder, path) = ones(dtype, 10, 4);
         let good = std::fs::read(&path).unwrap();
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
@@ -107,11 +111,7 @@ fn flipped_bits_never_panic() {
 
 #[test]
 fn truncated_files_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("feat.arrow");
-    let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, 4).unwrap();
-    writer.push_rows(&[1.0; 400]).unwrap();
-    writer.finish().unwrap();
+    let (_folder, path) = ones(FeatureDtype::F32, 100, 4);
     let good = std::fs::read(&path).unwrap();
     for cut in [0, 5, 100, good.len() / 2, good.len() - 1] {
         std::fs::write(&path, &good[..cut]).unwrap();

@@ -6,11 +6,18 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::{DatasetWriter, Error, Presample, dataset_target, document};
+use crate::{DatasetWriter, Error, Presample, Provenance, dataset_target, document};
 
 /// The mark of these tests' artifacts is their only file.
 fn at(path: &Path) -> Target {
     Target::new(path, Mark { file: "x", word: "" })
+}
+
+/// An empty folder, and where in it an artifact is to be.
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    (folder, target)
 }
 
 fn read(path: &Path) -> String {
@@ -19,8 +26,7 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn old_state_until_commit_then_new() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (folder, target) = place();
     for (round, replace) in [(0, false), (1, true)] {
         let staging = Staging::begin(at(&target), replace).unwrap();
         fs::write(staging.path("x"), round.to_string()).unwrap();
@@ -34,8 +40,7 @@ fn old_state_until_commit_then_new() {
 
 #[test]
 fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (folder, target) = place();
     let staging = Staging::begin(at(&target), false).unwrap();
     fs::create_dir(&target).unwrap();
     fs::write(target.join("x"), "another process").unwrap();
@@ -86,8 +91,7 @@ fn abandon(target: &Path) {
 
 #[test]
 fn dropped_and_abandoned_work_disappears() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (folder, target) = place();
     drop(Staging::begin(at(&target), false).unwrap());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     abandon(&target);
@@ -98,8 +102,7 @@ fn dropped_and_abandoned_work_disappears() {
 
 #[test]
 fn a_second_writer_is_refused_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (_folder, target) = place();
     let first = Staging::begin(at(&target), false).unwrap();
     fs::write(first.path("x"), "first").unwrap();
     for replace in [false, true] {
@@ -114,8 +117,7 @@ fn a_second_writer_is_refused_at_once() {
 
 #[test]
 fn tidying_leaves_who_is_writing_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (folder, target) = place();
     let staging = Staging::begin(at(&target), false).unwrap();
     fs::write(staging.path("x"), "whole").unwrap();
     tidy(&at(&target));
@@ -127,8 +129,7 @@ fn tidying_leaves_who_is_writing_alone() {
 
 #[test]
 fn many_threads_want_one_target() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("artifact");
+    let (folder, target) = place();
     let writer = || {
         let mut commits = 0;
         while commits < 20 {
@@ -260,16 +261,8 @@ fn no_link_leads_out_of_a_dataset() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let home = home(folder);
-    let provenance = crate::Provenance {
-        tool_version: "0".into(),
-        command: "test".into(),
-        options: serde_json::json!(null),
-        sources: Vec::new(),
-        facts: std::collections::BTreeMap::new(),
-        decisions: Vec::new(),
-    };
     let path = folder.join("ds");
-    DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(provenance).unwrap();
+    DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(Provenance::default()).unwrap();
     // The way to the dataset is the user's choice.
     symlink(&path, folder.join("way")).unwrap();
     let dataset = crate::Dataset::open(folder.join("way")).unwrap();

@@ -1,9 +1,6 @@
 //! Damage that checksums do not see: every file is as it was written, and what was written is wrong.
 
-use std::collections::BTreeMap;
 use std::fs;
-
-use serde_json::json;
 
 use super::*;
 use crate::{ColumnInfo, DatasetWriter, FeatureDtype, Provenance, Split, checksum_file, write_npy};
@@ -37,15 +34,7 @@ fn dataset(path: &Path, multi_label: bool, string_ids: bool) {
     features.push_rows(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
     writer.add_features(features, FeatureDtype::I8, None).unwrap();
     writer.add_split(Split::Train, vec![0]).unwrap();
-    let provenance = Provenance {
-        tool_version: "0".into(),
-        command: "test".into(),
-        options: json!(null),
-        sources: Vec::new(),
-        facts: BTreeMap::new(),
-        decisions: Vec::new(),
-    };
-    writer.finish(provenance).unwrap();
+    writer.finish(Provenance::default()).unwrap();
 }
 
 /// Changes the manifest, after bringing the records of all files in line with what lies there.

@@ -3,7 +3,7 @@
 use gsplit_store::{NoProgress, PartitionMap};
 
 use super::large_shapes;
-use crate::tests::{Fixture, check_made, draws, graphs, options, random_graph};
+use crate::tests::{Fixture, check_made, draws, graphs, on_threads, options, random_graph, save};
 use crate::{Method, PartitionOptions, Partitioned, Quality, Weights, partition};
 
 /// Communities within communities: `outer` groups of `inner` groups of `size` vertices. Of eight edges of a vertex five stay
@@ -84,18 +84,15 @@ fn oracle_promises_are_kept_on_servers_with_all_weights() {
 fn promises_are_kept_on_servers(ways: usize, step: usize) {
     let shapes = large_shapes().into_iter().chain(graphs()).chain((0..20).map(random_graph));
     for (i, graph) in shapes.enumerate() {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let all =
             [(Weights::Unit, Quality::High), (Weights::Presampled, Quality::Default), (Weights::Degree, Quality::Fast)];
         for (weights, quality) in all.into_iter().cycle().skip(i % 3).take(ways) {
             let shapes = [(2, 2), (4, 2), (6, 3), (8, 2), (9, 3), (64, 8)];
             let n = dataset.num_vertices() as u32;
             for (parts, servers) in shapes.into_iter().filter(|&(parts, _)| parts <= n).skip(i % step).step_by(step) {
-                let wanted = PartitionOptions {
-                    quality: Some(quality),
-                    ..PartitionOptions { weights: Some(weights), ..on_servers(parts, servers) }
-                };
+                let (quality, weights) = (Some(quality), Some(weights));
+                let wanted = PartitionOptions { quality, weights, ..on_servers(parts, servers) };
                 let made = check_made(&graph, &dataset, &presample, &wanted);
                 let server_of: Vec<u16> =
                     made.assignment.iter().map(|&part| (u32::from(part) / (parts / servers)) as u16).collect();
@@ -111,13 +108,10 @@ fn promises_are_kept_on_servers(ways: usize, step: usize) {
 #[test]
 fn differential_one_thread_and_three_agree_on_servers() {
     for graph in large_shapes().into_iter().chain([nested_communities(2, 4, 1500)]) {
-        let dataset = graph.dataset();
-        let presample = graph.presample(&dataset);
+        let (dataset, presample) = graph.presampled();
         let wanted = PartitionOptions { weights: Some(Weights::Presampled), ..on_servers(6, 2) };
-        let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap())
-        };
+        let run =
+            |threads| on_threads(threads, || partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap());
         let (one, three) = (run(1), run(3));
         assert!(one.assignment == three.assignment && one.report == three.report, "{}", graph.name);
     }
@@ -129,8 +123,7 @@ fn a_stored_partition_is_refined_on_its_servers() {
     let dataset = graph.dataset();
     let save = |key: &str, wanted: &PartitionOptions| {
         let made = partition(&dataset, None, wanted, &NoProgress).unwrap();
-        let (config, report) = (wanted.config(&dataset).unwrap(), made.report.clone());
-        PartitionMap::save(&dataset, key, None, config, report, &made.assignment, &made.cache_order, false).unwrap();
+        save(&dataset, key, None, wanted, &made);
         made
     };
     save("random", &options(Method::Random, None, 8));
