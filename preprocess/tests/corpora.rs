@@ -5,13 +5,12 @@
 // A test that fails should say where.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use mutations::{mutated, wanted};
+use mutations::{corpus, keep};
 
 #[path = "../../fuzz/src/convert.rs"]
 mod fuzz;
@@ -77,12 +76,6 @@ fn growth_of_heap(work: impl FnOnce()) -> u64 {
     most.into_inner() - before
 }
 
-fn corpus(name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
-}
-
 /// Runs one input; where it fails, its bytes are kept, so that they can go into the corpus.
 fn survives(name: &str, bytes: &[u8], what: &str) -> bool {
     let panics = PANICS.load(Relaxed);
@@ -96,8 +89,7 @@ fn survives(name: &str, bytes: &[u8], what: &str) -> bool {
     }
     let silent = PANICS.load(Relaxed) == panics;
     if !(returned && silent && grown <= fuzz::BUDGET) {
-        let kept = std::env::temp_dir().join(format!("gsplit-corpora-{name}"));
-        fs::write(&kept, bytes).unwrap();
+        let kept = keep(name, bytes);
         let grown = grown >> 20;
         panic!("{name}, {what}: returned {returned}, no panic {silent}, {grown} MiB; its bytes: {}", kept.display());
     }
@@ -107,20 +99,9 @@ fn survives(name: &str, bytes: &[u8], what: &str) -> bool {
 fn replay(name: &str) {
     let _alone = alone();
     count_panics();
-    let corpus = corpus(name);
-    let seeds = corpus.len();
-    let mut sound = 0;
-    for (path, bytes) in &corpus {
-        sound += usize::from(survives(name, bytes, &path.display().to_string()));
-    }
-    assert!(sound > 0, "{name}: at least one input is a graph");
-    for (at, (path, bytes)) in corpus.iter().enumerate() {
-        let mutations = wanted(MUTATIONS);
-        for round in 0..mutations.div_ceil(seeds) {
-            let seed = (at * mutations + round) as u64;
-            survives(name, &mutated(bytes, seed), &format!("mutation {seed} of {}", path.display()));
-        }
-    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
+    let sound = mutations::replay(&corpus(&folder), MUTATIONS, |bytes, what| survives(name, bytes, what));
+    assert!(sound.contains(&true), "{name}: at least one input is a graph");
 }
 
 macro_rules! replays {

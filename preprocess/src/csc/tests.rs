@@ -1,7 +1,7 @@
 //! The build against its definition, for every way through it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
@@ -35,6 +35,12 @@ fn source(listed: &EdgesInMemory) -> SourceInMemory<'_> {
         false => Vec::new(),
     };
     SourceInMemory { listed, columns, next: AtomicUsize::new(0) }
+}
+
+/// A build of these edges without vertices of a table.
+fn build<'a>(source: &'a SourceInMemory<'_>, ids: Ids, options: BuildOptions, scratch: PathBuf) -> Build<'a> {
+    let (table, memory) = (Path::new(""), Memory::default());
+    Build { source, ids, node_ids: None, table, options, are_costs: false, memory, scratch }
 }
 
 impl EdgesInMemory {
@@ -162,16 +168,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
     let out = folder.path().join("ds");
     let mut writer = DatasetWriter::begin(&out, false).unwrap();
     let edges = source(listed);
-    let build = Build {
-        source: &edges,
-        ids,
-        node_ids: None,
-        table: Path::new(""),
-        options,
-        are_costs: false,
-        memory: Memory::default(),
-        scratch: writer.scratch().join("edges"),
-    };
+    let build = build(&edges, ids, options, writer.scratch().join("edges"));
     let built = match memory {
         None => build.run(&mut writer, &NoProgress).unwrap(),
         Some(memory) => {
@@ -183,15 +180,7 @@ fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option
         }
     };
     build.clean_up().unwrap();
-    let provenance = Provenance {
-        tool_version: String::new(),
-        command: String::new(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: BTreeMap::new(),
-        decisions: Vec::new(),
-    };
-    let dataset = writer.finish(provenance).unwrap();
+    let dataset = writer.finish(Provenance::default()).unwrap();
     assert!(gsplit_store::verify(&out).unwrap().iter().all(|finding| finding.problem.is_none()));
     (read_back(&dataset, listed), built)
 }
@@ -331,18 +320,7 @@ fn ids_out_of_range_are_refused() {
         let listed = EdgesInMemory { edges, per_piece: 2, ..EdgesInMemory::default() };
         let mut writer = DatasetWriter::begin(&folder.path().join("ds"), false).unwrap();
         let edges = source(&listed);
-        let scratch = writer.scratch();
-        let options = BuildOptions::default();
-        let build = Build {
-            source: &edges,
-            ids,
-            node_ids: None,
-            table: Path::new(""),
-            options,
-            are_costs: false,
-            memory: Memory::default(),
-            scratch,
-        };
+        let build = build(&edges, ids, BuildOptions::default(), writer.scratch());
         build.run(&mut writer, &NoProgress).unwrap_err().to_string()
     };
     let message = run(vec![(0, 1), (2, 3), (7, 0)], Ids::Dense(Some(3)));

@@ -24,17 +24,6 @@ fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
     generate(&Generator::Rmat(options), out, false, &NoProgress).unwrap().0
 }
 
-fn provenance() -> Provenance {
-    Provenance {
-        tool_version: String::new(),
-        command: String::new(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: Default::default(),
-        decisions: Vec::new(),
-    }
-}
-
 fn options(fanouts: &str, batch_size: u64) -> Options {
     Options {
         fanouts: fanouts.parse().unwrap(),
@@ -292,13 +281,12 @@ fn bad_options_and_bad_datasets_are_refused() {
     let path = folder.path().join("e");
     let mut writer = DatasetWriter::create(&path, false, &[0, 0], &[]).unwrap();
     writer.add_split(Split::Train, Vec::new()).unwrap();
-    let provenance = provenance();
-    let empty = writer.finish(provenance.clone()).unwrap();
+    let empty = writer.finish(Provenance::default()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
 
     let mut writer = DatasetWriter::create(&folder.path().join("d"), false, &[0, 0, 1], &[7]).unwrap();
     writer.add_split(Split::Train, vec![0]).unwrap();
-    let damaged = writer.finish(provenance).unwrap();
+    let damaged = writer.finish(Provenance::default()).unwrap();
     let damage = message(&damaged, &options("2", 9));
     assert!(damage.contains("indices.npy") && damage.contains("gsplit verify"), "{damage}");
 }
@@ -315,7 +303,7 @@ fn negatives_are_of_the_targets_kind() {
     let mut column = writer.node_column_writer(KIND, "|u1", 1).unwrap();
     column.push(&[0, 0, 0, 0, 0, 1, 1, 1]).unwrap();
     writer.add_node_column(KIND, column).unwrap();
-    let dataset = writer.finish(provenance()).unwrap();
+    let dataset = writer.finish(Provenance::default()).unwrap();
     let graph = Graph::new(&indptr, dataset.topology().indices()).unwrap();
     let step = Step { seed: 9, epoch: 1, step: 0 };
     let batch = [(0, [0, 5]), (8, [3, 6])].into_iter();

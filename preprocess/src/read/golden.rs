@@ -206,3 +206,11 @@ pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
 pub fn i64s(numbers: &[i64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
+
+/// Fails unless the input of this `case` is refused with all of `parts`.
+pub fn refused(opened: Result<Raw>, case: impl std::fmt::Debug, parts: &[&str]) {
+    let message = problem(opened);
+    for part in parts {
+        assert!(message.contains(part), "{case:?}: expected `{part}` in `{message}`");
+    }
+}

@@ -1,5 +1,8 @@
 //! Inputs that differ from a good one as damaged and hostile files do, the same for the same seed.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::input::{SEPARATOR, split};
 
 /// Numbers that claim too much, or too little.
@@ -16,13 +19,40 @@ const NUMBERS: [&str; 10] = [
     "18446744073709551615",
 ];
 
+/// The files of a corpus, by where they lie.
+pub fn corpus(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|path| (path.display().to_string(), fs::read(path).unwrap())).collect()
+}
+
+/// Whether each of `inputs` is accepted by `survives`, which also gets `by_default` mutations of them, in all.
+pub fn replay(inputs: &[(String, Vec<u8>)], by_default: usize, survives: impl Fn(&[u8], &str) -> bool) -> Vec<bool> {
+    let accepted = inputs.iter().map(|(what, bytes)| survives(bytes, what)).collect();
+    let mutations = wanted(by_default);
+    for (at, (what, bytes)) in inputs.iter().enumerate() {
+        for round in 0..mutations.div_ceil(inputs.len()) {
+            let seed = (at * mutations + round) as u64;
+            survives(&mutated(bytes, seed), &format!("mutation {seed} of {what}"));
+        }
+    }
+    accepted
+}
+
+/// Keeps an input that has failed, so that it can go into the corpus of `name`.
+pub fn keep(name: &str, bytes: &[u8]) -> PathBuf {
+    let kept = std::env::temp_dir().join(format!("gsplit-corpora-{name}"));
+    fs::write(&kept, bytes).unwrap();
+    kept
+}
+
 /// How many mutations of a target's inputs to run, in all: `by_default`, or what the variable `GSPLIT_MUTATIONS` says.
-pub fn wanted(by_default: usize) -> usize {
+fn wanted(by_default: usize) -> usize {
     std::env::var("GSPLIT_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_default)
 }
 
 /// `bytes` with one to four changes.
-pub fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
+fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut parts: Vec<Vec<u8>> = split(bytes).map(<[u8]>::to_vec).collect();
     for _ in 0..1 + random.below(4) {

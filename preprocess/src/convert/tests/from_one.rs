@@ -4,7 +4,6 @@ use gsplit_store::verify;
 
 use super::bad_input::message;
 use super::*;
-use crate::read::options::NodeTableOptions;
 
 /// The edges 1 -> 2 and 3 -> 1, or both directions of these, in each format.
 const GRAPHS: [(&str, &str); 3] = [
@@ -18,9 +17,8 @@ fn beside(nodes: &str, (name, graph): (&str, &str)) -> (TempDir, PathBuf, Conver
     let (path, table) = (folder.path().join(name), folder.path().join("nodes.csv"));
     std::fs::write(&path, graph).unwrap();
     std::fs::write(&table, nodes).unwrap();
-    let node_table = NodeTableOptions { label_column: Some(vec!["class".into()]), ..Default::default() };
-    let read = ReadOptions { nodes: Some(table), node_table, ..Default::default() };
-    (folder, path, ConvertOptions { read, ..Default::default() })
+    let options = options(&format!("--nodes {} --label-column class", table.display()));
+    (folder, path, options)
 }
 
 #[test]
@@ -46,10 +44,7 @@ fn tables_name_vertices_as_the_graph_file_does() {
 fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
     for graph in GRAPHS {
         for (nodes, part) in [
-            (
-                "vertex,class\n1,0\n0,1\n2,0\n",
-                "nodes.csv: line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3",
-            ),
+            ("vertex,class\n1,0\n0,1\n2,0\n", "line 3: id 0: ids of the graph file count from 1, its 3 vertices to 3"),
             ("vertex,class\n1,0\n2,1\n3,0\n4,0\n", "nodes.csv: line 5: id 4: ids of the graph file count from 1"),
             ("vertex,class\n1,0\n3,0\n", "nodes.csv: 1 of 3 vertices have edges and no row, for example 2"),
         ] {
@@ -58,14 +53,4 @@ fn ids_that_the_graph_file_does_not_have_are_named_with_their_line() {
             assert!(message.contains(part), "{}: {message}", graph.0);
         }
     }
-}
-
-#[test]
-fn rows_and_columns_of_two_kinds_count_from_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("g.mtx");
-    std::fs::write(&path, "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n").unwrap();
-    let read = ReadOptions { bipartite: Some(crate::read::options::Answer::Yes), ..Default::default() };
-    let (_out, dataset) = convert_new(&path, &ConvertOptions { read, ..Default::default() }).unwrap();
-    assert_eq!(dataset.original_ids().unwrap().unwrap().to_vec(), [1, 2, 1, 3]);
 }

@@ -50,6 +50,7 @@ const INPUTS: &[(&str, &str, Holds)] = &[
     ("mag240m", "mag240m", Holds { splits: false, columns: &["year"], ..ALL }),
     ("graphsaint", "graphsaint", ALL),
     ("npy", "npy", Holds { edge_columns: &["weight", "feat"], ..ALL }),
+    ("npy/edge_index.npy", "npy", EDGES_ALONE),
     ("npy-pairs", "npy", EDGES_ALONE),
     ("npy-coo", "npy", Holds { splits: true, ..EDGES_ALONE }),
     ("npy-csr", "npy", WEIGHTED),
@@ -77,8 +78,7 @@ const INPUTS: &[(&str, &str, Holds)] = &[
 #[test]
 fn every_format_gives_the_same_dataset() {
     for (name, format, holds) in INPUTS {
-        let read = ReadOptions { split: holds.split.map(str::to_string), ..Default::default() };
-        let options = ConvertOptions { read, ..Default::default() };
+        let options = options(&holds.split.map(|split| format!("--split-name {split}")).unwrap_or_default());
         let (_folder, dataset) = convert_new(&data(name), &options).unwrap();
         assert_sound(&dataset);
         assert_eq!(neighbours(&dataset), IN_NEIGHBOURS, "{name}");
@@ -172,14 +172,8 @@ fn several_labels_a_vertex_are_kept() {
 #[test]
 fn options_change_what_they_say() {
     let csv = ogb(data("ogb-csv"));
-    let build = BuildOptions { symmetrise: true, drop_self_loops: true, ..Default::default() };
-    let options = ConvertOptions {
-        build,
-        feature_dtype: FeatureDtype::Bf16,
-        random_split: Some("0.6,0.2,0.2".parse().unwrap()),
-        ..Default::default()
-    };
-    let (_folder, dataset) = convert_new(&csv, &options).unwrap();
+    let many = "--symmetrise --drop-self-loops --feature-dtype bf16 --random-split 0.6,0.2,0.2";
+    let (_folder, dataset) = convert_new(&csv, &options(many)).unwrap();
     assert_sound(&dataset);
     let expected: [&[u32]; 6] = [&[1, 2], &[0, 2], &[0, 1, 3], &[2, 4], &[3, 5], &[4]];
     assert_eq!(neighbours(&dataset), expected);
@@ -191,15 +185,14 @@ fn options_change_what_they_say() {
     assert_eq!(dataset.manifest().provenance.options["symmetrise"], true);
     assert_eq!(dataset.manifest().provenance.options["random_split"], "0.6,0.2,0.2");
 
-    let keep = BuildOptions { keep_duplicates: true, ..Default::default() };
-    let (_folder, dataset) = convert_new(&csv, &ConvertOptions { build: keep, ..Default::default() }).unwrap();
+    let (_folder, dataset) = convert_new(&csv, &options("--keep-duplicates")).unwrap();
     assert_eq!(dataset.topology().in_neighbours(1), [0, 0]);
 }
 
 #[test]
 fn generated_features_are_recorded_as_such() {
     for how in ["random:5", "fastrp:8"] {
-        let options = ConvertOptions { features: Some(how.parse().unwrap()), ..Default::default() };
+        let options = options(&format!("--features {how}"));
         for source in [snap(data("snap/edges.txt")), ogb(data("ogb-npz"))] {
             let (_folder, dataset) = convert_new(&source, &options).unwrap();
             assert_sound(&dataset);
@@ -219,33 +212,24 @@ fn features_of_the_structure_do_not_tell_of_links_that_are_held_out() {
             .flat_map(|user| (0..8u32).filter(move |item| (user * 7 + item * 5) % 3 > 0).map(move |i| (user, i)));
         pairs.filter(|&(u, i)| kept(u, 40 + i)).map(|(u, i)| format!("{u},{i}\n")).collect::<String>()
     };
-    let rows = |held_out: Option<&str>, kept: &dyn Fn(u32, u32) -> bool| {
-        std::fs::write(&path, "user_id,item_id\n".to_string() + &lines(kept)).unwrap();
-        let options = ConvertOptions {
-            features: Some("fastrp:8".parse().unwrap()),
-            held_out_links: held_out.map(|text| text.parse().unwrap()),
-            read: crate::read::options::ReadOptions {
-                bipartite: Some(crate::read::options::Answer::Yes),
-                ..Default::default()
-            },
-            ..Default::default()
-        };
-        let out = folder.path().join("ds");
-        let (dataset, _) = crate::convert::convert(&path, &out, &options, true, &gsplit_store::NoProgress).unwrap();
+    let rows = |held_out: &str, kept: &dyn Fn(u32, u32) -> bool| {
+        fs::write(&path, "user_id,item_id\n".to_string() + &lines(kept)).unwrap();
+        let options = options(&format!("--features fastrp:8 --bipartite {held_out}"));
+        let (dataset, _) = convert(&path, &folder.path().join("ds"), &options, true, &NoProgress).unwrap();
         let features = dataset.features().unwrap();
         let rows: Vec<f32> = (0..48).flat_map(|v| features.row::<f32>(v).to_vec()).collect();
         (rows, dataset.manifest().features.clone().unwrap().generated.unwrap())
     };
     let all = |_, _| true;
-    for (text, share, seed) in [(None, 0.15, 0), (Some("0.15"), 0.15, 0), (Some("0.3,7"), 0.3, 7)] {
+    for (text, share, seed) in [("", 0.15, 0), ("--held-out-links 0.15", 0.15, 0), ("--held-out-links 0.3,7", 0.3, 7)] {
         let held_out = gsplit_kernels::schedule::HeldOutLinks { share, seed };
         let (found, generated) = rows(text, &all);
         assert_eq!(generated, format!("fastrp:8 without links {held_out}"));
         // The same as of a graph that has none of them.
-        assert_eq!(found, rows(Some("0"), &|u, v| !held_out.holds(u, v)).0);
-        assert_ne!(found, rows(Some("0"), &all).0);
+        assert_eq!(found, rows("--held-out-links 0", &|u, v| !held_out.holds(u, v)).0);
+        assert_ne!(found, rows("--held-out-links 0", &all).0);
     }
-    assert_eq!(rows(Some("0"), &all).1, "fastrp:8");
+    assert_eq!(rows("--held-out-links 0", &all).1, "fastrp:8");
     for text in ["1", "x", "0.1,y", "-0.1", "0.1,0.2"] {
         assert!(text.parse::<gsplit_kernels::schedule::HeldOutLinks>().is_err(), "{text}");
     }
@@ -255,8 +239,8 @@ fn features_of_the_structure_do_not_tell_of_links_that_are_held_out() {
 fn unpacked_tables_serve_as_well() {
     let folder = copy("ogb-csv");
     let edges = folder.path().join("raw/edge.csv");
-    std::fs::remove_file(edges.with_extension("csv.gz")).unwrap();
-    std::fs::write(edges, "0,1\n0,2\n1,2\n2,0\n2,3\n3,3\n3,4\n\n4, 5\n5,4\n0,1").unwrap();
+    fs::remove_file(edges.with_extension("csv.gz")).unwrap();
+    fs::write(edges, "0,1\n0,2\n1,2\n2,0\n2,3\n3,3\n3,4\n\n4, 5\n5,4\n0,1").unwrap();
     let (_folder, dataset) = convert_new(&ogb(folder.path()), &ConvertOptions::default()).unwrap();
     assert_eq!(neighbours(&dataset), IN_NEIGHBOURS);
 }

@@ -10,12 +10,12 @@ const TRAIN: [[u32; 2]; 6] = [[0, 1], [0, 2], [1, 2], [2, 0], [3, 4], [0, 1]];
 /// The graph of `ogb-csv` with the split of links in `form`, called `split`.
 fn with_links(form: &str, split: &str) -> TempDir {
     let folder = copy("ogb-csv");
-    std::fs::remove_dir_all(folder.path().join("split")).unwrap();
+    fs::remove_dir_all(folder.path().join("split")).unwrap();
     let to = folder.path().join("split").join(split);
-    std::fs::create_dir_all(&to).unwrap();
-    for entry in std::fs::read_dir(data("ogb-links").join(form)).unwrap() {
+    fs::create_dir_all(&to).unwrap();
+    for entry in fs::read_dir(data("ogb-links").join(form)).unwrap() {
         let path = entry.unwrap().path();
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
     }
     folder
 }
@@ -59,7 +59,7 @@ fn targets_and_metrics_are_those_of_the_dataset() {
 
 #[test]
 fn a_random_split_of_vertices_stands_beside_the_links() {
-    let options = ConvertOptions { random_split: Some("0.5,0.2,0.2".parse().unwrap()), ..ConvertOptions::default() };
+    let options = options("--random-split 0.5,0.2,0.2");
     let (_folder, dataset) = convert_new(with_links("zip", "time").path(), &options).unwrap();
     assert!(dataset.links().unwrap().is_some() && dataset.manifest().splits().len() == 3);
     let (_folder, dataset) = convert_new(with_links("zip", "time").path(), &ConvertOptions::default()).unwrap();
@@ -76,23 +76,14 @@ fn bad_splits_of_links_are_one_line() {
         assert!(words.iter().all(|words| message.contains(words)), "{form}: {words:?}: {message}");
     };
     let replace =
-        |name: &'static str, bytes: Vec<u8>| move |folder: &Path| std::fs::write(folder.join(name), &bytes).unwrap();
-    let zip = |split: &str| std::fs::read(data(&format!("ogb-links/legacy/{split}.pt"))).unwrap();
-    refused(
-        "zip",
-        &|folder| std::fs::remove_file(folder.join("valid.pt")).unwrap(),
-        &["expected train, valid and test"],
-    );
-    refused(
-        "zip",
-        &replace("test.pt", zip("test")[..300].to_vec()),
-        &["test.pt", "truncated or damaged", "numpy.savez"],
-    );
-    refused(
-        "zip",
-        &replace("test.pt", std::fs::read(data("ogb-links/targets/test.pt")).unwrap()),
-        &["different forms"],
-    );
+        |name: &'static str, bytes: Vec<u8>| move |folder: &Path| fs::write(folder.join(name), &bytes).unwrap();
+    let zip = |split: &str| fs::read(data(&format!("ogb-links/legacy/{split}.pt"))).unwrap();
+    let remove = |name: &'static str| move |folder: &Path| fs::remove_file(folder.join(name)).unwrap();
+    refused("zip", &remove("valid.pt"), &["expected train, valid and test"]);
+    let cut = zip("test")[..300].to_vec();
+    refused("zip", &replace("test.pt", cut), &["test.pt", "truncated or damaged", "numpy.savez"]);
+    let other_form = fs::read(data("ogb-links/targets/test.pt")).unwrap();
+    refused("zip", &replace("test.pt", other_form), &["different forms"]);
     refused("zip", &replace("test.pt", zip("train")), &["different forms"]);
     refused("zip", &replace("train.pt", b"\x80\x02cos\nsystem\nX\x01\0\0\0x\x85R.".to_vec()), &["os.system"]);
     refused("zip", &replace("train.pt", b"\x80\x02]q\0.".to_vec()), &["a list: expected a dict"]);
@@ -104,12 +95,12 @@ fn bad_splits_of_links_are_one_line() {
     refused("csv", &replace("valid.csv.gz", gz("1,x\n")), &["line 1", "expected a vertex id"]);
     refused("csv", &replace("valid.csv.gz", gz("1,6\n")), &["valid.csv.gz", "6 is no vertex"]);
     refused("csv", &replace("valid_negative.csv.gz", gz("1,2,3\n1,2,3\n")), &["different forms"]);
-    refused("csv", &|folder| std::fs::remove_file(folder.join("valid_negative.csv.gz")).unwrap(), &["or of none"]);
+    refused("csv", &remove("valid_negative.csv.gz"), &["or of none"]);
     let folder = copy("ogb-csv");
     for name in ["edge", "num-node-list", "num-edge-list"] {
-        std::fs::remove_file(folder.path().join("raw").join(format!("{name}.csv.gz"))).unwrap();
+        fs::remove_file(folder.path().join("raw").join(format!("{name}.csv.gz"))).unwrap();
     }
-    std::fs::write(folder.path().join("raw/triplet-type-list.csv.gz"), "").unwrap();
+    fs::write(folder.path().join("raw/triplet-type-list.csv.gz"), "").unwrap();
     let found = message(folder.path(), &ConvertOptions::default());
     assert!(found.contains("several types of vertices or edges"), "{found}");
 }

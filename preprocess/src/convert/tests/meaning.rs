@@ -1,18 +1,7 @@
 //! Small inputs that could be understood in two ways: each is the graph that is meant, or one line that asks.
 
-use std::fs;
-
-use clap::{Args, Command, FromArgMatches};
-
 use super::bad_input::message;
 use super::*;
-
-/// Options as the command line gives them.
-pub(super) fn options(words: &str) -> ConvertOptions {
-    let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
-    let matches = command.try_get_matches_from(words.split(' ').filter(|word| !word.is_empty())).unwrap();
-    ConvertOptions::from_arg_matches(&matches).unwrap()
-}
 
 /// The edges of `dataset` by the ids of the input, `*` behind those of targets of another kind; then each edge column.
 fn graph(dataset: &Dataset) -> String {
@@ -83,36 +72,22 @@ fn first_lines_are_headers_or_edges() {
         ("a.csv", "alice,bob\nbob,carol\n", "", "error: pass --header no if line 1 is a row"),
         ("a.csv", "alice,bob\nbob,carol\n", "--header no", "alice>bob, bob>carol"),
         ("a.csv", "alice,bob\nbob,carol\n", "--header yes", "bob>carol"),
-        ("a.tsv", "alice\tbob\nbob\tcarol\n", "", "error: --header"),
         ("a.txt", "alice bob\nbob carol\n", "--header no", "alice>bob, bob>carol"),
-        ("a.csv", "alice,bob\n", "", "error: line 1 is the only one"),
         ("a.csv", "src,dst\nalice,bob\n", "", "alice>bob"),
-        ("a.csv", "gene_a,gene_b\nTP53,MDM2\n", "", "TP53>MDM2"),
-        ("a.csv", "x,y\n1,2\n2,3\n", "", "1>2, 2>3"),
         ("a.csv", "1,2\n2,3\n", "", "1>2, 2>3"),
         ("a.csv", "\"1\",\"2\"\n\"2\",\"3\"\n", "", "1>2, 2>3"),
-        (
-            "a.txt",
-            "TP53 MDM2 0.5\nATM TP53 0.25\n",
-            "--edge-columns weight",
-            "ATM>TP53 weight=0.25, TP53>MDM2 weight=0.5",
-        ),
         ("a.txt", "TP53 MDM2 0.5\nATM TP53 0.25\n", "", "ATM>TP53, TP53>MDM2"),
+        ("a.txt", "A B 0.5\nC A 0.25\n", "--edge-columns weight", "A>B weight=0.5, C>A weight=0.25"),
         ("a.txt", "# source target\nalice bob\nbob carol\n", "", "alice>bob, bob>carol"),
         ("a.csv", "\u{feff}source;target\nalice;bob\n", "", "alice>bob"),
-        ("a.csv", ",src,dst\n0,a,b\n1,b,c\n", "", "a>b, b>c"),
-        ("a.txt", "It was a bright\ncold day\nin April\n", "", "error: not a format that gsplit reads"),
-        ("a.csv", "n1,n2\nn2,n3\n", "", "error: --header"),
         ("a.csv", "1,2\n2,3\n", "--header yes", "2>3"),
     ]);
 }
 
 #[test]
 fn a_word_of_the_first_line_that_is_an_id_far_below_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.csv");
     let rows: String = (0..5000).map(|v| format!("v{v},w{v}\n")).collect();
-    fs::write(&path, format!("alice,bob\n{rows}carol,bob\n")).unwrap();
+    let (_folder, path) = file("a.csv", format!("alice,bob\n{rows}carol,bob\n"));
     let found = message(&path, &options(""));
     assert!(found.contains("line 1: `bob` of line 1 is an id of a line below: pass --header no"), "{found}");
     assert!(!path.with_file_name(".ds.partial").exists());
@@ -124,32 +99,16 @@ fn a_word_of_the_first_line_that_is_an_id_far_below_is_found() {
 #[test]
 fn ends_are_known_columns_or_asked_for() {
     check(&[
-        ("a.csv", "id,user_a,user_b\n1,5,6\n2,6,7\n", "", "5>6 id=1, 6>7 id=2"),
-        ("a.csv", "subject,predicate,object\na,likes,b\nb,likes,c\n", "", "a>b, b>c"),
         (
             "a.csv",
-            "block_timestamp,transaction_hash,from_address,to_address,value\n7,0x1,0xa,0xb,10\n8,0x2,0xb,0xc,20\n",
+            "hash,from,to,value\n0x1,a,b,10\n0x2,b,c,20\n",
             "--edge-columns value=weight",
-            "0xa>0xb weight=10, 0xb>0xc weight=20",
+            "a>b weight=10, b>c weight=20",
         ),
-        ("a.csv", "ts,caller,callee\n7,1,2\n8,2,3\n", "--edge-columns none", "1>2, 2>3"),
-        ("a.csv", "edge_id,person1,person2\n1,5,6\n2,6,7\n", "--edge-columns none", "5>6, 6>7"),
         ("a.tsv", "type\tnode_a\tnode_b\nx\t1\t2\ny\t2\t3\n", "", "1>2, 2>3"),
-        (
-            "a.csv",
-            "a1,b1,c1\n1,2,3\n2,3,4\n",
-            "",
-            "error: which columns are the ends of an edge? `a1`, `b1`, `c1` can be",
-        ),
         ("a.csv", "a1,b1,c1\n1,2,3\n2,3,4\n", "--source-column a1 --target-column c1 --edge-columns none", "1>3, 2>4"),
-        ("a.csv", "src_ip,dst_ip,src_port,dst_port\na,b,1,2\n", "", "error: or from `src_port` to `dst_port`"),
         ("a.txt", "alice knows bob\nbob likes carol\n", "--header no", "error: which columns"),
-        (
-            "a.txt",
-            "alice knows bob\nbob likes carol\n",
-            "--header no --source-column 1 --target-column 3",
-            "alice>bob, bob>carol",
-        ),
+        ("a.txt", "a knows b\nb likes c\n", "--header no --source-column 1 --target-column 3", "a>b, b>c"),
         ("a.csv", "child,parent\n1,2\n3,2\n", "", "2>1, 2>3"),
     ]);
 }
@@ -165,11 +124,8 @@ fn lists_that_are_no_edge_lists_are_read_as_such_or_refused() {
         ("a.txt", "1 2 3\n2 3\n", "--format adjlist", "1>2, 1>3, 2>3"),
         ("a.txt", "1 2 3\n2 3\n", "--format snap", "1>2, 2>3"),
         ("a.txt", "1 2 x\n", "--format adjlist --keep-ids", "error: --keep-ids"),
-        ("a.txt", "0 1 1\n1 0 0\n1 0 0\n", "", "error: a matrix of zeros and ones"),
         ("a.csv", "0,1,1,0\n1,0,0,1\n", "", "error: a matrix of zeros and ones"),
-        ("a.txt", "0 4\n1 4\n2 4\n3 5\n4 5\n5 5\n6 4\n7 4\n", "", "error: labels of vertices?"),
         ("a.txt", "0 4\n1 4\n2 4\n3 5\n", "", "0>4, 1>4, 2>4, 3>5"),
-        ("a.txt", "0.5 1.5\n2.5 3.25\n", "", "error: points or features"),
         ("a.csv", "x,y\n0.5,1.5\n2.5,3.25\n", "", "error: expected two columns of integers or strings"),
         ("a.txt", "7 0 1 0 1 0 1 0 1 0 1\n8 1 1 0 1 0 1 0 1 0 1\n", "", "error: features of vertices?"),
     ]);
@@ -186,19 +142,14 @@ fn two_kinds_of_ids_are_kept_apart_or_asked_for() {
         ("a.csv", "author,paper\nada,p1\nbob,ada\n", "--bipartite", "ada>p1*, bob>ada*"),
         ("out.x", "% bip unweighted\n% 2 2 2\n1 1\n2 1\n", "", "error: `% bip`"),
         ("out.x", "% bip unweighted\n% 2 2 1\n1 1\n2 1\n", "--bipartite", "1>1*, 2>1*"),
-        (
-            "out.x",
-            "% bip unweighted\n% 3 2 1\n1 1\n2 1\n",
-            "--bipartite",
-            "error: the header promises 3 edges, 2 follow",
-        ),
+        ("out.x", "% bip unweighted\n% 3 2 1\n1 1\n2 1\n", "--bipartite", "error: promises 3 edges, 2 follow"),
         ("out.x", "% asym unweighted\n% 3 2 2\n1 2\n2 1\n", "", "error: the header promises 3 edges"),
         ("u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n", "--bipartite", "186>302*, 196>242*"),
         (
             "r.dat",
-            "1::1193::5::978300760\n1::661::3::978302109\n",
+            "1::93::5::978\n1::61::3::979\n",
             "--bipartite --edge-columns rating",
-            "1>1193* rating=5, 1>661* rating=3",
+            "1>61* rating=3, 1>93* rating=5",
         ),
         ("a.csv", "from_user,to_user\n1,1\n1,2\n", "", "1>1, 1>2"),
     ]);
@@ -209,18 +160,9 @@ fn numbers_of_spreadsheets_are_read_as_they_are_meant() {
     check(&[
         ("a.csv", "src;dst;weight\n1;2;0,5\n2;3;1,25\n", "", "1>2 weight=0.5, 2>3 weight=1.25"),
         ("a.csv", "src,dst,weight\n1,2,\"1,000\"\n2,3,\"12,345,678\"\n", "", "1>2 weight=1000, 2>3 weight=12345678"),
-        (
-            "a.tsv",
-            "src\tdst\tweight\n1\t2\t1,234\n",
-            "",
-            "error: may be a thousand or more, or a fraction: pass --decimal",
-        ),
-        ("a.tsv", "src\tdst\tweight\n1\t2\t1,234\n", "--decimal comma", "1>2 weight=1.234"),
-        ("a.tsv", "src\tdst\tweight\n1\t2\t1,234\n", "--decimal point", "1>2 weight=1234"),
         ("a.csv", "src,dst,share\n1,2,10%\n2,3,2.5%\n", "", "1>2 share=0.1, 2>3 share=0.025"),
         ("a.csv", "src,dst,since\n1,2,2020-01-31\n2,3,2020-02-01\n", "", "1>2 since=18292, 2>3 since=18293"),
         ("a.csv", "src,dst,since\n1,2,2020-01-31 12:00\n2,3,\n", "", "1>2 since=18292.5, 2>3 since=NaN"),
-        ("a.csv", "src,dst,since\n1,2,01/02/2020\n", "", "error: `01/02/2020` may begin with its day or its month"),
         ("a.csv", "src,dst,since\n1,2,01/02/2020\n", "--date-order dmy", "1>2 since=18293"),
         ("a.csv", "src,dst,n\n1,2,?\n2,3,4\n", "", "1>2 n=NaN, 2>3 n=4"),
         ("a.csv", "src,dst,n\n1,2,N/A\n2,3,4\n", "--fill 0", "1>2 n=0, 2>3 n=4"),
@@ -230,21 +172,12 @@ fn numbers_of_spreadsheets_are_read_as_they_are_meant() {
 
 #[test]
 fn counts_and_weights_are_named_as_what_they_are() {
+    let infinite = "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 inf\n";
     let mtx = "%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 2 18446744073709551615\n";
     check(&[
-        (
-            "a.mtx",
-            mtx,
-            "",
-            "error: expected a whole number of 64 bits with its sign, found `18446744073709551615`; --edge-columns none",
-        ),
+        ("a.mtx", mtx, "", "error: with its sign, found `18446744073709551615`; --edge-columns none"),
         ("a.mtx", mtx, "--edge-columns none", "1>2"),
-        (
-            "a.mtx",
-            "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 inf\n",
-            "",
-            "error: --edge-columns none leaves",
-        ),
+        ("a.mtx", infinite, "", "error: --edge-columns none leaves"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "", "error: pass --bipartite"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n", "--bipartite", "1>3*, 2>1*"),
         ("a.graph", "3 4\n2 3\n1\n1\n", "", "error: each edge is listed at both ends"),
@@ -260,12 +193,7 @@ fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
         ("a.csv", "src,dst\n1.0,2.0\n3.0,4.0\n", "", "1>2, 3>4"),
         ("a.csv", "src,dst\n1,2.0\n3,\n", "", "error: a.csv, line 3: column `dst`: is empty"),
         ("a.csv", "src,dst\n1.0,2.5\n3.0,4.0\n", "", "error: expected"),
-        (
-            "a.csv",
-            "src,dst\n8237827382738273827382,2\n3,8237827382738273827382\n",
-            "",
-            "3>8237827382738273827382, 8237827382738273827382>2",
-        ),
+        ("a.csv", "src,dst\n82378273827382738273,2\n", "", "82378273827382738273>2"),
         ("a.csv", "1.0,2.0\n2.0,3.0\n", "", "1>2, 2>3"),
         ("a.csv", "src,dst\n-1,2\n", "", "error: line 2: column `src`: `-1`: expected ids from 0"),
         ("a.csv", "src,dst,n\n1,2,3\n2,3,\n", "--edge-columns none", "1>2, 2>3"),
@@ -274,6 +202,8 @@ fn numbers_that_are_ids_are_read_exactly_or_refused_with_their_line() {
         ("a.txt", "1 2\n2 3\n", "--fill 7", "error: --fill is for a table of vertices"),
         ("a.csv", "src,dst,n\n1,2,3\n", "--fill mean", "error: --fill is for a table of vertices"),
         ("a.csv", "src;dst;weight\n1;2;0.5\n", "", "1>2 weight=0.5"),
+        ("a.csv", "src,dst\n", "", "error: a.csv: no edges and no vertices: expected at least one edge"),
+        ("a.csv", "5,1,2\n6,2,3\n", "--source-column 2 --target-column 3", "1>2, 2>3"),
         ("a.csv", "src|dst\n1|2\n", "", "1>2"),
         ("a.txt", "1~2\n2~3\n", "--delimiter ~", "1>2, 2>3"),
         ("a.txt", "1 2\n2 3\n", "--delimiter ;", "error: "),
@@ -298,9 +228,7 @@ fn rows(dataset: &Dataset) -> String {
 
 #[test]
 fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let edges = folder.path().join("edges.csv");
-    fs::write(&edges, "src,dst\n1,2\n2,3\n3,4\n").unwrap();
+    let (folder, edges) = file("edges.csv", "src,dst\n1,2\n2,3\n3,4\n");
     let whole = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n4,1,3.5\n";
     let twice = "id,label,x,split\n1,0,0.5,train\n2,1,1.5,\n2,0,9,test\n3,0,2.5,test\n4,1,3.5,valid\n";
     let missing = "id,label,x\n1,0,0.5\n2,1,1.5\n3,0,2.5\n";
@@ -317,7 +245,7 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
         (
             "id,label,x\n7,0,0.5\n8,1,1.5\n",
             "",
-            "error: no column holds most ids of the edges, which are integers, such as `1` and `2`; `id` has `7` and `8`",
+            "error: the edges, which are integers, such as `1` and `2`; `id` has `7` and `8`",
         ),
     ]
     .into_iter()
@@ -325,8 +253,7 @@ fn rows_that_are_missing_or_twice_are_counted_and_asked_for() {
     {
         let table = folder.path().join(format!("{number}.csv"));
         fs::write(&table, nodes).unwrap();
-        let mut options = options(&format!("--scale none --directed {words}"));
-        options.read.nodes = Some(table);
+        let options = options(&format!("--scale none --directed --nodes {} {words}", table.display()));
         let out = folder.path().join(format!("ds{number}"));
         let found = match convert(&edges, &out, &options, false, &NoProgress) {
             Ok((dataset, _)) => rows(&dataset),

@@ -3,11 +3,9 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, Command, FromArgMatches};
-use gsplit_store::{FeatureEncoding, Notes, Recipe};
+use gsplit_store::{FeatureEncoding, Recipe};
 
 use super::*;
-use crate::read::options::Scale;
 
 /// Customers who know one another: few of the pairs are there in both directions.
 pub(super) fn customers(columns: &str, row: impl Fn(u64) -> String) -> TempDir {
@@ -26,18 +24,6 @@ fn write_customers(folder: &Path, columns: &str, row: impl Fn(u64) -> String) {
     }
     std::fs::write(folder.join("edges.csv"), edges).unwrap();
     std::fs::write(folder.join("nodes.csv"), nodes).unwrap();
-}
-
-/// The dataset that the words make of `folder`, or the error; and what was said.
-pub(super) fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
-    let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
-    let words: Vec<String> = words.split(' ').filter(|word| !word.is_empty()).map(str::to_string).collect();
-    let mut options = ConvertOptions::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap();
-    options.read.nodes = options.read.nodes.or(Some(folder.join("nodes.csv")));
-    let notes = Notes::default();
-    let out = tempfile::tempdir_in(folder).unwrap().keep();
-    let made = convert(&folder.join("edges.csv"), &out.join("ds"), &options, false, &notes);
-    (made.map(|(dataset, _)| dataset).map_err(|error| error.to_string()), notes.lines().join("\n"))
 }
 
 pub(super) fn recipe(dataset: &Dataset) -> Recipe {
@@ -97,9 +83,8 @@ fn a_table_of_customers_needs_no_option() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let alone = ConvertOptions { directed: true, ..Default::default() };
-    let refused = convert_new(&folder.path().join("edges.csv"), &alone).unwrap_err().to_string();
-    assert!(refused.contains("--directed is for tables of edges beside one of vertices"), "{refused}");
+    let alone = convert_new(&folder.path().join("edges.csv"), &options("--directed")).unwrap_err().to_string();
+    assert!(alone.contains("--directed is for tables of edges beside one of vertices"), "{alone}");
     assert_eq!(made(folder.path(), "--directed").0.unwrap().topology().num_edges(), 900);
 }
 
@@ -131,13 +116,9 @@ fn scales_and_encodings_are_a_choice() {
     gsplit_store::write_npy(arrays.join("row.npy"), &[0i64, 1, 2]).unwrap();
     gsplit_store::write_npy(arrays.join("col.npy"), &[1i64, 2, 0]).unwrap();
     gsplit_store::write_npy(arrays.join("feat.npy"), &[1.0f32, 2.0, 6.0]).unwrap();
-    let scaled = |scale: Option<Scale>| {
-        let mut options = ConvertOptions::default();
-        options.read.node_table.scale = scale;
-        convert_new(&arrays, &options).map(|(_folder, dataset)| column(&dataset, 0)).unwrap()
-    };
-    assert_eq!(scaled(None), [1.0, 2.0, 6.0]);
-    assert!(moments(&scaled(Some(Scale::Standard))).0.abs() < 1e-6);
+    let scaled = |words: &str| column(&convert_new(&arrays, &options(words)).unwrap().1, 0);
+    assert_eq!(scaled(""), [1.0, 2.0, 6.0]);
+    assert!(moments(&scaled("--scale standard")).0.abs() < 1e-6);
 }
 
 #[test]
@@ -148,12 +129,8 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     assert_eq!(dataset.numeric_labels().unwrap()[..2], [1000.25, 1037.25]);
     assert_eq!(dataset.split(Split::Train).unwrap().len(), 180);
     let whole = customers("rooms,price", |v| format!("{},{}", v % 5, 1000 + v * 37 % 901));
-    let (asked, _) = made(whole.path(), "--label-column price");
-    assert!(
-        asked
-            .unwrap_err()
-            .contains("`price` holds 300 different numbers in 300 rows: pass --label-kind class, or number")
-    );
+    let question = "`price` holds 300 different numbers in 300 rows: pass --label-kind class, or number";
+    refused(&whole, "--label-column price", &[question]);
     let (dataset, _) = made(whole.path(), "--label-column price --label-kind number");
     assert_eq!(dataset.unwrap().numeric_labels().unwrap()[1], 1037.0);
     let (dataset, _) = made(whole.path(), "--label-column price --label-kind class");
@@ -164,21 +141,17 @@ fn labels_are_numbers_classes_or_sets_of_classes() {
     assert!(dataset.manifest().multi_label);
     assert_eq!(dataset.manifest().class_names.as_deref().unwrap(), ["likes_a", "likes_b", "likes_c"]);
     assert_eq!(dataset.multi_labels().unwrap().classes(5).collect::<Vec<_>>(), [0, 2]);
-    let (wrong, _) = made(likes.path(), "--label-column likes_a,age");
-    assert!(wrong.unwrap_err().contains("`age` of several: expected zeros and ones"));
+    refused(&likes, "--label-column likes_a,age", &["`age` of several: expected zeros and ones"]);
     let gaps = customers("age,plan", |v| {
         format!("{},{}", if v == 3 { String::new() } else { v.to_string() }, ["a", "b"][v as usize % 2])
     });
-    let both = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a number, for the missing values of `age`";
-    assert!(made(gaps.path(), "").0.unwrap_err().contains(both));
+    let both = "`plan` (2 strings), `age` (numbers) can be: pass --label-column COLUMN, or --label-column none; and --fill mean, or a \
+                number, for the missing values of `age`";
+    refused(&gaps, "", &[both]);
     let names = customers("label,class", |v| format!("{},{}", v % 2, v % 3));
-    assert!(made(names.path(), "").0.unwrap_err().contains("which column is the label? `label`, `class` can be"));
-    let (wrong, _) = made(folder_of_strings().path(), "--label-column kind --label-kind number");
-    assert!(wrong.unwrap_err().contains("column `kind` holds strings: expected numbers"));
-}
-
-fn folder_of_strings() -> TempDir {
-    customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7))
+    refused(&names, "", &["which column is the label? `label`, `class` can be"]);
+    let strings = customers("kind,x", |v| format!("{},{}", ["a", "b"][v as usize % 2], v % 7));
+    refused(&strings, "--label-column kind --label-kind number", &["column `kind` holds strings: expected numbers"]);
 }
 
 #[test]
@@ -221,31 +194,20 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
         let (made, said) = made(new.path(), &format!("{by} {words}"));
         (made.map(|dataset| column(&dataset, 2)), said)
     };
+    let [without, unseen, words]: [fn(u64) -> String; 3] =
+        [|_| "1,pro,Rome".into(), |_| "1,2,gold,Rome".into(), |_| "old,2,pro,Rome".into()];
+    let all = "age,income,plan,city";
     for (columns, cells, expected) in [
-        (
-            "income,plan,city",
-            (|_| "1,pro,Rome".into()) as fn(u64) -> String,
-            "has no column `age`, which is a feature of the recipe",
-        ),
-        (
-            "age,income,plan,city",
-            |_| "1,2,gold,Rome".into(),
-            "column `plan`: `gold`: not a category that training saw: pass --unseen other",
-        ),
-        (
-            "age,income,plan,city",
-            |_| "old,2,pro,Rome".into(),
-            "column `age`: expected numbers, as in the table of the recipe",
-        ),
+        ("income,plan,city", without, "has no column `age`, which is a feature of the recipe"),
+        (all, unseen, "column `plan`: `gold`: not a category that training saw: pass --unseen other"),
+        (all, words, "column `age`: expected numbers, as in the table of the recipe"),
     ] {
         let message = one(columns, cells, "").0.unwrap_err();
         assert!(message.contains(expected), "{message}");
     }
     let blank = by_recipe(&trained, "age,income,plan,city", |_| ",2,pro,Rome".into(), "").unwrap();
-    assert!(
-        column(&blank, 0).iter().all(|age| age.abs() < 1e-6),
-        "the mean stands for each, without any value in the column"
-    );
+    let ages = column(&blank, 0);
+    assert!(ages.iter().all(|age| age.abs() < 1e-6), "the mean stands for each, without any value in the column");
     let cells: fn(u64) -> String = |v| format!("{},200000,{},Rome", 30 + v % 9, if v == 0 { "gold" } else { "basic" });
     let (plans, said) = one("age,income,plan,city", cells, "--unseen other");
     assert_eq!(plans.unwrap()[..3], [0.0, 1.0, 1.0]);
@@ -256,10 +218,8 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     assert!(difference.contains("`shoe` is a feature here, and was none in training"), "{difference}");
     let renamed = customers(COLUMNS, |v| customer(v).replace("pro", "gold"));
     let difference = recipe(&made(renamed.path(), "").0.unwrap()).difference(&recipe(&trained)).unwrap();
-    assert!(
-        difference.contains("`plan` has other categories than in training: `gold` is new, `pro` is gone"),
-        "{difference}"
-    );
+    let renamed = "`plan` has other categories than in training: `gold` is new, `pro` is gone";
+    assert!(difference.contains(renamed), "{difference}");
 }
 
 /// The dataset of a new table with these columns, by the recipe of `trained`, in whose folder it is made.
@@ -296,16 +256,13 @@ fn a_new_table_need_not_have_every_class() {
     let blank = by_recipe(&numbers, "age,job", |v| format!("{},", v % 50), "").unwrap();
     assert_eq!((blank.manifest().num_classes, recipe(&blank).label_shape), (None, recipe(&numbers).label_shape));
     let other = |words: &str| by_recipe(&numbers, "age,job", |v| format!("{},{}", v % 50, v % 4), words);
-    let refused = other("").unwrap_err();
-    assert!(
-        refused.contains("row 3") && refused.contains("3 is not a class of the recipe: pass --unseen other"),
-        "{refused}"
-    );
+    let told = other("").unwrap_err();
+    assert!(told.contains("row 3") && told.contains("3 is not a class of the recipe: pass --unseen other"), "{told}");
     let taken = other("--unseen other").unwrap();
     assert_eq!((taken.labels().unwrap()[..4].to_vec(), taken.manifest().num_classes), (vec![0, 1, 2, -1], Some(3)));
-    let refused =
-        by_recipe(&numbers, "age,job", |v| format!("{},{}", v % 50, ["a", "b"][v as usize % 2]), "").unwrap_err();
-    assert!(refused.contains("column `job`: expected numbers, as in the table of the recipe"), "{refused}");
+    let strings = |v: u64| format!("{},{}", v % 50, ["a", "b"][v as usize % 2]);
+    let told = by_recipe(&numbers, "age,job", strings, "").unwrap_err();
+    assert!(told.contains("column `job`: expected numbers, as in the table of the recipe"), "{told}");
 }
 
 #[test]
@@ -340,11 +297,7 @@ fn strings_of_the_recipe_are_strings_in_a_new_table() {
     let table = customers("age,code,team", |v| format!("{},{},{}", v % 50, code(v), ["01", "a", "x"][v as usize % 3]));
     let trained = made(table.path(), "--label-column team --encode code=onehot").0.unwrap();
     assert_eq!(recipe(&trained).feature_names(), ["age", "code=007", "code=7", "code=A1"]);
-    let new = by_recipe(&trained, "age,code,team", |v| format!("{},{},01", v % 50, code(v % 2)), "");
-    let new = new.unwrap();
-    assert_eq!(
-        [1, 2, 3].map(|at| column(&new, at)[..2].to_vec()),
-        [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]].map(|pair| pair.to_vec())
-    );
+    let new = by_recipe(&trained, "age,code,team", |v| format!("{},{},01", v % 50, code(v % 2)), "").unwrap();
+    assert_eq!([1, 2, 3].map(|at| column(&new, at)[..2].to_vec()).concat(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
     assert_eq!((new.labels().unwrap()[..3].to_vec(), new.manifest().num_classes), (vec![0; 3], Some(3)));
 }

@@ -1,16 +1,12 @@
 //! Tables whose structure is wrong: columns, headers, ids and files that are not where they are expected.
 
-use std::fs;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
+use arrow_array::{Int64Array, StringArray};
 
-use super::bad_input::{Wrong, message};
-use super::meaning::options as options_with;
-use super::tables::{EDGES, converted, folder, labels, names, options_of, rows};
+use super::bad_input::message;
+use super::tables::EDGES;
 use super::*;
-use crate::read::options::Scale;
 
 /// Rows below those that types are told by.
 const LATE: usize = 1100;
@@ -23,54 +19,38 @@ fn cycle() -> String {
 
 /// A table of that cycle's vertices in which most columns begin at row [`LATE`].
 fn late_table(header: &str) -> String {
-    let row = |v: usize| match v < LATE {
-        true => format!("{v},{},,,,,\n", v % 7),
-        false => format!(
-            "{v},{},{}.5,2020-01-{:02},{},{},{}\n",
-            v % 7,
-            v,
-            1 + v % 3,
-            ["a", "b"][v % 2],
-            ["x", "y", "z"][v % 3],
-            ["train", "valid", "test"][v % 3]
-        ),
+    let late = |v: usize| {
+        let (plan, label, split) = (["a", "b"][v % 2], ["x", "y", "z"][v % 3], ["train", "valid", "test"][v % 3]);
+        format!("{v}.5,2020-01-{:02},{plan},{label},{split}", 1 + v % 3)
     };
+    let row = |v: usize| format!("{v},{},{}\n", v % 7, if v < LATE { ",,,,".to_string() } else { late(v) });
     (0..ROWS).fold(format!("{header}\n"), |text, v| text + &row(v))
 }
 
 #[test]
 fn columns_that_begin_below_the_first_rows_are_columns() {
     let input = folder(&cycle(), &late_table("id,age,income,since,plan,label,split"));
-    let mut options = options_of(&input);
-    options.read.node_table.fill = Some("0".parse().unwrap());
-    let (out, dataset, notes) = converted(&input, &options);
+    let (dataset, notes) = converted(&input, "--fill 0");
     let row = |v: usize| rows(&dataset)[v].clone();
     // Age; income and its indicator; days and their indicator; two plans.
     assert_eq!(row(3), [3.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]);
     assert_eq!(row(1400), [0.0, 1400.5, 0.0, 18264.0, 0.0, 1.0, 0.0]);
-    assert_eq!(
-        (labels(&dataset)[0], labels(&dataset)[1400], dataset.manifest().class_names.clone()),
-        (-1, 2, names(&["x", "y", "z"]))
-    );
+    assert_eq!([labels(&dataset)[0], labels(&dataset)[1400]], [-1, 2]);
+    assert_eq!(dataset.manifest().class_names, names(&["x", "y", "z"]));
     assert_eq!(dataset.split(Split::Test).unwrap()[..3], [1100, 1103, 1106]);
     assert!(!notes.contains("left out the columns"), "{notes}");
     // New tables have the same types, also where they lack all values of a column.
-    let dir = out.path().join("ds");
-    for nodes in [
-        late_table("id,age,income,since,plan,label,split"),
-        late_table("id,age,income,since,plan,a,b").replace(".5,", ","),
+    let recipe = format!("--recipe {}", dataset.path().display());
+    let header = "id,age,income,since,plan,label,split";
+    let blank = (0..ROWS).fold(format!("{header}\n"), |text, v| text + &format!("{v},1,,,,,\n"));
+    for (nodes, expected) in [
+        (late_table(header), row(3)),
+        (late_table("id,age,income,since,plan,a,b").replace(".5,", ","), row(3)),
+        (blank, vec![1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]),
     ] {
         fs::write(input.path().join("nodes.csv"), nodes).unwrap();
-        let mut new = options_of(&input);
-        (new.read.node_table.recipe, new.directed) = (Some(dir.clone()), false);
-        assert_eq!(rows(&converted(&input, &new).1)[3], row(3));
+        assert_eq!(rows(&converted(&input, &recipe).0)[3], expected);
     }
-    let blank =
-        (0..ROWS).fold("id,age,income,since,plan,label,split\n".to_string(), |text, v| text + &format!("{v},1,,,,,\n"));
-    fs::write(input.path().join("nodes.csv"), blank).unwrap();
-    let mut new = options_of(&input);
-    (new.read.node_table.recipe, new.directed) = (Some(dir), false);
-    assert_eq!(rows(&converted(&input, &new).1)[3], [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -78,33 +58,29 @@ fn late_columns_of_edges_and_of_parts_are_columns() {
     let input = tempfile::tempdir().unwrap();
     let path = input.path().join("edges");
     fs::create_dir(&path).unwrap();
-    fs::write(path.join("part-0.csv"), "src,dst,w,none\n1,2,,\n").unwrap();
-    fs::write(path.join("part-1.csv"), format!("src,dst,w,none\n{}2,3,7.5,\n", "1,2,,\n".repeat(3000))).unwrap();
-    let notes = gsplit_store::Notes::default();
-    let (dataset, _) = convert(&path, &input.path().join("ds"), &ConvertOptions::default(), false, &notes).unwrap();
+    let header = "src,dst,w,none";
+    let part = |rows: &str| fs::write(path.join("part-1.csv"), format!("{header}\n{rows}")).unwrap();
+    let late = "1,2,,\n".repeat(3000) + "2,3,7.5,\n";
+    fs::write(path.join("part-0.csv"), format!("{header}\n1,2,,\n")).unwrap();
+    part(&late);
+    let notes = Notes::default();
+    let (dataset, _) = convert(&path, &input.path().join("ds"), &options(""), false, &notes).unwrap();
     let found = dataset.edge_column("w").unwrap().as_slice::<f64>().unwrap().to_vec();
     assert!(found[0].is_nan() && found[1] == 7.5, "{found:?}");
     assert!(notes.lines().join("\n").contains("left out the columns none, which are empty in every row"));
-    fs::write(
-        path.join("part-1.csv"),
-        format!("src,dst,w,none\n{}2,3,7.5,\n2,4,1.0,\n2,5,soon,\n", "1,2,,\n".repeat(3000)),
-    )
-    .unwrap();
-    let found = message(&path, &ConvertOptions::default());
+    part(&format!("{late}2,4,1.0,\n2,5,soon,\n"));
+    let found = message(&path, &options(""));
     assert!(found.contains("part-1.csv, line 3004: column `w` holds numbers for the most part, and `soon`"), "{found}");
-    let named = ReadOptions { edge_columns: names(&["none"]), ..ReadOptions::default() };
-    fs::write(path.join("part-1.csv"), "src,dst,w,none\n").unwrap();
-    let named = ReadOptions { edge_columns: names(&["w"]), ..named };
-    let found = message(&path, &ConvertOptions { read: named, ..ConvertOptions::default() });
+    part("");
+    let found = message(&path, &options("--edge-columns w"));
     assert!(found.contains("column `w` is empty in every row: expected numbers, for --edge-columns"), "{found}");
 }
 
 #[test]
 fn broken_tables_are_named_with_their_cause() {
-    let mut wrong = Wrong::default();
     let good = "id,f0,label\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n";
     let many: String = (0..2000).map(|row| format!("{row},{}\n", row + 1)).collect();
-    let cases: &[(&str, &str, &str)] = &[
+    for (edges, nodes, expected) in [
         (EDGES, "id,age,plan,age\n10,1,a,2\n", "nodes.csv, line 1: two columns are named `age`: columns 2 and 4"),
         ("src,dst,w, w \n10,20,1,2\n", good, "edges.csv, line 1: two columns are named `w`: columns 3 and 4"),
         (EDGES, "id,f0,label\n", "nodes.csv: has columns and no rows"),
@@ -112,30 +88,19 @@ fn broken_tables_are_named_with_their_cause() {
         (EDGES, "id,label\n10,a\n\u{feff}\"id\",\"label\"\n20,b\n", "nodes.csv, line 3: repeats the header of line 1"),
         ("src,dst\n10,20\nsrc,dst\n20,30\n", good, "edges.csv, line 3: repeats the header of line 1"),
         (&format!("src,dst\n{many}src,dst\n"), good, "edges.csv, line 2002: repeats the header of line 1"),
-    ];
-    for (edges, nodes, expected) in cases {
-        let input = folder(edges, nodes);
-        wrong.expect(expected, &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
+    ] {
+        refused(&folder(edges, nodes), "", &[expected]);
     }
-    wrong.check();
 }
 
 #[test]
 fn an_empty_label_is_called_empty() {
     let input = folder(EDGES, "id,f0,kind\n10,1,\n20,2,\n30,3,NA\n40,4,\n");
-    let mut options = options_of(&input);
-    options.read.node_table.label_column = names(&["kind"]);
-    let found = message(&input.path().join("edges.csv"), &options);
-    assert!(
-        found.contains("column `kind` is empty in every row: expected numbers or strings, for --label-column"),
-        "{found}"
-    );
-    options.read.node_table.label_column = names(&["none"]);
-    options.read.node_table.feature_columns = names(&["kind"]);
-    let found = message(&input.path().join("edges.csv"), &options);
-    assert!(found.contains("column `kind` is empty in every row: expected numbers, for --feature-columns"), "{found}");
-    options.read.node_table.feature_columns = None;
-    let notes = converted(&input, &options).2;
+    let empty = "column `kind` is empty in every row: expected numbers";
+    refused(&input, "--label-column kind", &[&format!("{empty} or strings, for --label-column")]);
+    let words = "--label-column none --feature-columns kind";
+    refused(&input, words, &[&format!("{empty}, for --feature-columns")]);
+    let (_, notes) = converted(&input, "--label-column none");
     assert!(notes.contains("left out the columns kind, which are empty in every row"), "{notes}");
 }
 
@@ -150,26 +115,15 @@ fn text_of_other_encodings_is_named() {
         (nodes.encode_utf16().flat_map(u16::to_be_bytes).collect(), "UTF-16BE"),
     ] {
         fs::write(input.path().join("nodes.csv"), bytes).unwrap();
-        let found = message(&input.path().join("edges.csv"), &options_of(&input));
-        let expected = format!(
-            "nodes.csv: text in {encoding}: expected UTF-8: `iconv -f {encoding} -t UTF-8 nodes.csv > utf8-nodes.csv`"
-        );
-        assert!(found.contains(&expected), "{found}");
+        let remedy = format!("expected UTF-8: `iconv -f {encoding} -t UTF-8 nodes.csv > utf8-nodes.csv`");
+        refused(&input, "", &[&format!("nodes.csv: text in {encoding}: {remedy}")]);
     }
     fs::write(input.path().join("edges.csv.gz"), gz(&String::from_utf8(wide(EDGES)).unwrap())).unwrap();
-    let found = message(&input.path().join("edges.csv.gz"), &ConvertOptions::default());
+    let found = message(&input.path().join("edges.csv.gz"), &options(""));
     assert!(found.contains("unpack it, and `iconv -f UTF-16LE -t UTF-8 edges.csv > utf8-edges.csv`"), "{found}");
     fs::write(input.path().join("edges.csv"), wide(EDGES)).unwrap();
-    let found = message(&input.path().join("edges.csv"), &ConvertOptions::default());
+    let found = message(&input.path().join("edges.csv"), &options(""));
     assert!(found.contains("edges.csv: text in UTF-16LE"), "{found}");
-}
-
-/// Writes these columns as Parquet.
-fn write_parquet(path: &Path, columns: Vec<(&str, ArrayRef)>) {
-    let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let mut writer = ArrowWriter::try_new(fs::File::create(path).unwrap(), batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
 }
 
 #[test]
@@ -178,29 +132,22 @@ fn typed_tables_have_the_same_rules() {
     let path = input.path().join("nodes.parquet");
     let ages: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
     let ids: ArrayRef = Arc::new(StringArray::from(vec!["10", "20", "30", "40"]));
-    let mut options = options_of(&input);
-    options.read.nodes = Some(path.clone());
+    let nodes = format!("--nodes {}", path.display());
     write_parquet(&path, vec![("id", ids.clone()), ("age", ages.clone()), ("age", ages.clone())]);
-    let found = message(&input.path().join("edges.csv"), &options);
-    assert!(found.contains("nodes.parquet: two columns are named `age`: columns 2 and 3"), "{found}");
+    refused(&input, &nodes, &["nodes.parquet: two columns are named `age`: columns 2 and 3"]);
     write_parquet(&path, vec![("customer", ids), ("age", ages)]);
-    assert_eq!(rows(&converted(&input, &options).1), [[1.0], [2.0], [3.0], [4.0]]);
+    assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let found = message(&input.path().join("edges.csv"), &options);
-    assert!(
-        found.contains("`0010` and `0020`, the same but for zeros before numbers: pass --id-type number"),
-        "{found}"
-    );
-    options.read.id_type = options_with("--id-type number").read.id_type;
-    assert_eq!(converted(&input, &options).1.num_vertices(), 4);
+    let zeros = "`0010` and `0020`, the same but for zeros before numbers: pass --id-type number";
+    refused(&input, &nodes, &[zeros]);
+    assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
 }
 
 #[test]
 fn a_stray_among_ids_is_named_with_its_line() {
     let vertices: String = (10..40).map(|v| format!("{v},{}.5,a\n", v + 3)).collect();
     let edges: String = (10..40).map(|v| format!("{v},{}\n", if v == 39 { 10 } else { v + 1 })).collect();
-    let mut wrong = Wrong::default();
     for (edges, nodes, expected) in [
         (
             format!("src,dst\n{edges}"),
@@ -220,10 +167,8 @@ fn a_stray_among_ids_is_named_with_its_line() {
             "edges.csv, line 32: column `src`: `Total`: expected a whole number below 2^64",
         ),
     ] {
-        let input = folder(&edges, &nodes);
-        wrong.expect(expected, &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
+        refused(&folder(&edges, &nodes), "", &[expected]);
     }
-    wrong.check();
 }
 
 #[test]
@@ -233,44 +178,29 @@ fn ids_that_do_not_match_are_shown() {
     };
     let nodes =
         |id: fn(u32) -> String| (1..31).fold("customer,x\n".to_string(), |all, v| all + &format!("{},{v}.5\n", id(v)));
-    let mut wrong = Wrong::default();
+    let alike = "the same but for what is before or after the digits";
+    let of_case =
+        "`customer` has `C1` and `C2`, the same but for upper and lower case: write them alike in both tables";
+    let no_column = "`customer` has `1001` and `1002`: pass --id-column COLUMN if another holds them";
     type Write = fn(u32) -> String;
     let cases: [(Write, Write, &str); 5] = [
-        (
-            |v| format!("c{v}"),
-            |v| format!("C{v}"),
-            "`customer` has `C1` and `C2`, the same but for upper and lower case: write them alike in both tables",
-        ),
+        (|v| format!("c{v}"), |v| format!("C{v}"), of_case),
         (|v| format!("c{v}"), |v| format!("c-{v}"), "the same but for blanks and punctuation"),
-        (
-            |v| format!("c{v}"),
-            |v| v.to_string(),
-            "`customer` has `1` and `2`, the same but for what is before or after the digits",
-        ),
-        (|v| format!("c{v}"), |v| format!("c0{v}x"), "the same but for what is before or after the digits"),
-        (
-            |v| v.to_string(),
-            |v| (v + 1000).to_string(),
-            "`customer` has `1001` and `1002`: pass --id-column COLUMN if another holds them",
-        ),
+        (|v| format!("c{v}"), |v| v.to_string(), &format!("`customer` has `1` and `2`, {alike}")),
+        (|v| format!("c{v}"), |v| format!("c0{v}x"), alike),
+        (|v| v.to_string(), |v| (v + 1000).to_string(), no_column),
     ];
     for (of_edges, of_nodes, expected) in cases {
-        let input = folder(&edges(of_edges), &nodes(of_nodes));
-        wrong.expect(expected, &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
+        refused(&folder(&edges(of_edges), &nodes(of_nodes)), "", &[expected]);
     }
     let makes = (1..30).fold("firm,product\n".to_string(), |all, v| all + &format!("F{v},P{v}\n"));
-    let input = folder(&makes, &nodes(|v| format!("F{v}")));
     let expected = "`customer` holds the ids of the sources of the edges and none of the targets, such as `P";
-    wrong.expect("one end", &message(&input.path().join("edges.csv"), &options_of(&input)), &[expected]);
+    refused(&folder(&makes, &nodes(|v| format!("F{v}"))), "", &[expected]);
     let input = folder(EDGES, "customer,age\n10,1\n20,2\n30,3\n40,4\n");
-    let mut options = options_of(&input);
-    options.read.node_table.label_column = names(&["customer"]);
-    for id in [None, Some("customer".to_string())] {
-        options.read.node_table.id_column = id;
-        let expected = ["nodes.csv: column `customer` holds the ids", "name another with --label-column, or none"];
-        wrong.expect("label", &message(&input.path().join("edges.csv"), &options), &expected);
+    for words in ["--label-column customer", "--label-column customer --id-column customer"] {
+        let parts = ["nodes.csv: column `customer` holds the ids", "name another with --label-column, or none"];
+        refused(&input, words, &parts);
     }
-    wrong.check();
 }
 
 #[test]
@@ -278,7 +208,7 @@ fn titles_above_the_header_are_skipped() {
     let edges = "Edges of 2026\n\nsrc,dst\n10,20\n20,30\n30,10\n40,10\n";
     let nodes = "Customers,,\n\"as of May, all\",,\nid,f0,label\n10,1,a\n20,2,b\n30,3,a\n40,4,b\n";
     let input = folder(edges, nodes);
-    let (_out, dataset, notes) = converted(&input, &options_of(&input));
+    let (dataset, notes) = converted(&input, "");
     assert_eq!((rows(&dataset), dataset.topology().num_edges()), (vec![vec![1.0], vec![2.0], vec![3.0], vec![4.0]], 4));
     for expected in [
         "edges.csv: the header is line 3: skipped the lines above it, such as `Edges of 2026`",
@@ -310,36 +240,27 @@ fn folders_hold_one_table_and_documents() {
     write("e/README.txt", "Edges.\n");
     write("v/README.txt", "Vertices.\n");
     write("v/LICENSE", "Free.\n");
-    let notes = gsplit_store::Notes::default();
-    let mut options = options_of(&input);
-    options.read.nodes = Some(input.path().join("v"));
-    let out = input.path().join("ds");
-    let (dataset, _) = convert(&input.path().join("e"), &out, &options, false, &notes).unwrap();
-    assert_eq!((rows(&dataset).len(), dataset.topology().num_edges()), (4, 4));
+    let notes = Notes::default();
+    let with = |nodes: &str| options(&format!("--nodes {}", input.path().join(nodes).display()));
+    let (dataset, _) = convert(&input.path().join("e"), &input.path().join("ds"), &with("v"), false, &notes).unwrap();
+    assert_eq!((rows(&dataset).len(), dataset.topology().num_edges()), (4, 8));
     let notes = notes.lines().join("\n");
-    assert!(
-        notes.contains("e: passed over README.txt (not") && notes.contains("v: passed over LICENSE, README.txt (not"),
-        "{notes}"
-    );
+    for passed in ["e: passed over README.txt (not", "v: passed over LICENSE, README.txt (not"] {
+        assert!(notes.contains(passed), "{notes}");
+    }
     let expected = "several: its files have different columns, so they are several tables and not parts of one (firms.csv has `firm_id`, \
                     `sector`, `employees`; makes.csv has `firm`, `product`; products.csv has `product_id`, `kg`): name a table of edges as INPUT";
-    let found = message(&input.path().join("several"), &ConvertOptions::default());
-    assert!(found.contains(expected), "{found}");
-    options.read.nodes = Some(input.path().join("several"));
-    let found = message(&input.path().join("e"), &options);
-    assert!(found.contains(expected), "{found}");
+    for (edges, options) in [("several", options("")), ("e", with("several"))] {
+        let found = message(&input.path().join(edges), &options);
+        assert!(found.contains(expected), "{found}");
+    }
 }
 
 #[test]
 fn a_number_too_large_for_a_feature_is_named_with_its_line() {
     let input = folder(EDGES, "id,f0,label\n10,1,a\n20,2.5,b\n30,1e300,a\n40,4,b\n");
-    let mut options = options_of(&input);
-    options.read.node_table.scale = Some(Scale::Standard);
-    let found = message(&input.path().join("edges.csv"), &options);
-    assert!(
-        found.contains("nodes.csv, line 4: column `f0`: 1e300: expected a number of at most 3.4e38, the largest f32"),
-        "{found}"
-    );
+    let told = "nodes.csv, line 4: column `f0`: 1e300: expected a number of at most 3.4e38, the largest f32";
+    refused(&input, "--scale standard", &[told]);
 }
 
 #[test]
@@ -348,16 +269,12 @@ fn exchanged_tables_are_told_by_their_values() {
     let payments: String = (1..200).map(|v| format!("{},{}\n", 1 + v % 59, 1 + v * v % 59)).collect();
     for (nodes, edges) in [("customer,account,shoe", "payer,payee"), ("customer,x,y", "a,b")] {
         let input = folder(&format!("{nodes}\n{customers}"), &format!("{edges}\n{payments}"));
-        let found = message(&input.path().join("edges.csv"), &options_of(&input));
         let (source, target) = edges.split_once(',').unwrap();
-        let expected = format!(
-            "INPUT and --nodes seem to be exchanged: `{source}` and `{target}` of nodes.csv hold values of `customer`: pass nodes.csv as \
-             INPUT, and --nodes edges.csv"
-        );
-        assert!(found.contains(&expected), "{found}");
+        let told = format!("`{source}` and `{target}` of nodes.csv hold values of `customer`: pass nodes.csv as INPUT");
+        let told = format!("INPUT and --nodes seem to be exchanged: {told}, and --nodes edges.csv");
+        refused(&input, "", &[&told]);
     }
     // Another mistake is not taken for it.
     let input = folder(&format!("src,dst\n{payments}5\n"), &format!("customer,account,shoe\n{customers}"));
-    let found = message(&input.path().join("edges.csv"), &options_of(&input));
-    assert!(found.contains("edges.csv, line 201: 1 field: expected 2"), "{found}");
+    refused(&input, "", &["edges.csv, line 201: 1 field: expected 2"]);
 }

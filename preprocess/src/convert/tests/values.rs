@@ -2,17 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 
-use super::recipes::{column, customers, made, recipe};
+use super::recipes::{column, customers, recipe};
 use super::*;
-
-/// Fails unless the table, converted by `words`, is refused with all of `parts`.
-fn refused(folder: &TempDir, words: &str, parts: &[&str]) {
-    let (dataset, _) = made(folder.path(), words);
-    let problem = dataset.err().unwrap_or_else(|| panic!("{words}: expected {parts:?}"));
-    parts.iter().for_each(|part| assert!(problem.contains(part), "{words}: {part}: {problem}"));
-}
 
 /// The dataset of the table, converted by `words`, after a line with each of `parts`.
 fn taken(folder: &TempDir, words: &str, parts: &[&str]) -> Dataset {
@@ -74,16 +67,10 @@ fn numbers_that_stand_for_missing_values_are_noted_and_taken() {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(1000..1300));
     let incomes: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300).map(income)));
     let cities: ArrayRef = Arc::new(StringArray::from_iter_values((0..300).map(|v| ["Rome", "-", "Oslo"][v % 3])));
-    let batch = RecordBatch::try_from_iter([("id", ids), ("income", incomes), ("city", cities)]).unwrap();
-    let mut bytes = Vec::new();
-    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-    std::fs::write(folder.path().join("nodes.parquet"), bytes).unwrap();
-    let words = format!(
-        "--nodes {} --label-column none --na income=-9999,- --fill mean --scale none",
-        folder.path().join("nodes.parquet").display()
-    );
+    let path = folder.path().join("nodes.parquet");
+    write_parquet(&path, vec![("id", ids), ("income", incomes), ("city", cities)]);
+    let missing = "--na income=-9999,- --fill mean";
+    let words = format!("--nodes {} --label-column none {missing} --scale none", path.display());
     let dataset = taken(&folder, &words, &[]);
     assert_eq!(recipe(&dataset).feature_names(), ["income", "income missing", "city=Oslo", "city=Rome"]);
     assert_eq!((column(&dataset, 0)[0], column(&dataset, 1)[0]), (20_150.0, 1.0));
@@ -115,13 +102,8 @@ fn spellings_of_one_class_or_category_are_asked_about() {
 fn columns_that_give_the_label_away_are_noted_and_can_be_left_out() {
     let folder = customers("age,tier,tier_code,label", |v| {
         let class = v * 11 % 13 % 3;
-        format!(
-            "{},{},{},{}",
-            v % 50,
-            ["gold", "tin", "lead"][class as usize],
-            3 + 2 * class,
-            ["a", "b", "c"][class as usize]
-        )
+        let (tier, label) = (["gold", "tin", "lead"][class as usize], ["a", "b", "c"][class as usize]);
+        format!("{},{tier},{},{label}", v % 50, 3 + 2 * class)
     });
     let notes = [
         "note: ",
@@ -130,11 +112,8 @@ fn columns_that_give_the_label_away_are_noted_and_can_be_left_out() {
         "column `tier_code` gives the label `label` away",
     ];
     taken(&folder, "", &notes);
-    let dataset = taken(
-        &folder,
-        "--encode tier*=none",
-        &["`tier_code` is not used for training: --encode tier*=none leaves it out"],
-    );
+    let left_out = "`tier_code` is not used for training: --encode tier*=none leaves it out";
+    let dataset = taken(&folder, "--encode tier*=none", &[left_out]);
     assert_eq!(recipe(&dataset).feature_names(), ["age"]);
     let (_, said) = made(customers("age,label", plain).path(), "");
     assert!(!said.contains("gives the label"), "{said}");
@@ -158,17 +137,11 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
     assert_eq!(taken(&odd, "--unlabelled -99", &[]).manifest().num_classes, Some(3));
     let skewed =
         customers("age,price", |v| format!("{},{}.5", v % 50, if v.is_multiple_of(50) { 90_000 } else { 100 + v }));
-    taken(
-        &skewed,
-        "--label-column price",
-        &["the label `price` is skewed: ", "consider a column of its logarithm as the label"],
-    );
+    let notes = ["the label `price` is skewed: ", "consider a column of its logarithm as the label"];
+    taken(&skewed, "--label-column price", &notes);
     let both = customers("heating,area,price", |v| format!("{},{},{}.5", ["gas", "oil"][v as usize % 2], v % 70, v));
-    refused(
-        &both,
-        "",
-        &["which column is the label? `heating` (2 strings), `area` (numbers), `price` (numbers) can be"],
-    );
+    let question = "which column is the label? `heating` (2 strings), `area` (numbers), `price` (numbers) can be";
+    refused(&both, "", &[question]);
     let many: Vec<String> = (0..20).map(|at| format!("go{at}")).collect();
     let sets = customers(&many.join(","), |v| {
         (0..20).map(|at| ["0", "1", ""][(v as usize + at) % 3]).collect::<Vec<_>>().join(",")
@@ -179,24 +152,15 @@ fn labels_that_are_names_or_have_an_odd_number_are_asked_about() {
 #[test]
 fn amounts_and_times_with_zones_are_numbers_or_refused() {
     let folder = customers("label,price,since", |v| {
-        format!(
-            "{},\"€ {},{:03}.50\",2025-03-{:02} 1{}:00 CET",
-            v * 11 % 13 % 2,
-            1 + v % 40,
-            v * 7 % 999,
-            1 + v % 28,
-            v % 10
-        )
+        let (label, day, hour) = (v * 11 % 13 % 2, 1 + v % 28, v % 10);
+        format!("{label},\"€ {},{:03}.50\",2025-03-{day:02} 1{hour}:00 CET", 1 + v % 40, v * 7 % 999)
     });
     let said = ["amounts of money, read without their sign: price (€)", "dates, read as days since 1970-01-01: since"];
     let dataset = taken(&folder, "--scale none", &said);
     assert_eq!((column(&dataset, 0)[1], column(&dataset, 1)[0]), (2007.5, 20_148.375));
     let unknown = customers("label,since", |v| format!("{},2025-03-{:02} 10:00 JST", v * 11 % 13 % 2, 1 + v % 28));
-    refused(
-        &unknown,
-        "",
-        &["line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is not known", "--encode since=none"],
-    );
+    let zone = "line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is not known";
+    refused(&unknown, "", &[zone, "--encode since=none"]);
     assert!(taken(&unknown, "--encode since=none --features random:4", &[]).manifest().features.is_some());
     let mixed =
         customers("label,price", |v| format!("{},{} {}.25", v * 11 % 13 % 2, if v == 8 { '$' } else { '€' }, v));

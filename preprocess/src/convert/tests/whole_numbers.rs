@@ -3,6 +3,7 @@
 use gsplit_store::write_npy;
 
 use super::archives::{array, i64s, npz};
+use super::bad_input::message;
 use super::*;
 use crate::export::{ExportFormat, ExportOptions, export};
 
@@ -17,15 +18,8 @@ fn lines(separator: &str, first: usize) -> String {
 
 /// The column `name` of the dataset that the file at `path` becomes, in the order of [`TIMES`].
 fn times(path: &Path, name: &str) -> Vec<i64> {
-    times_by(path, name, ConvertOptions::default())
-}
-
-fn times_by(path: &Path, name: &str, mut options: ConvertOptions) -> Vec<i64> {
-    if path.to_string_lossy().contains(".txt") {
-        options.read.edge_columns = Some(vec![name.into()]);
-    }
-    let (_folder, dataset) = convert_new(path, &options).unwrap();
-    in_order(&dataset, name)
+    let words = if path.to_string_lossy().contains(".txt") { format!("--edge-columns {name}") } else { String::new() };
+    in_order(&convert_new(path, &options(&words)).unwrap().1, name)
 }
 
 fn in_order(dataset: &Dataset, name: &str) -> Vec<i64> {
@@ -67,10 +61,8 @@ fn whole_numbers_come_from_every_reader() {
 
 #[test]
 fn whole_numbers_survive_every_export() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("matrix.mtx");
     let header = "%%MatrixMarket matrix coordinate integer general\n5 5 5\n";
-    std::fs::write(&path, format!("{header}{}", lines(" ", 1))).unwrap();
+    let (folder, path) = file("matrix.mtx", format!("{header}{}", lines(" ", 1)));
     let (_folder, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
     for (format, out) in [(ExportFormat::Mtx, "out.mtx"), (ExportFormat::Pyg, "out.pyg")] {
         let out = folder.path().join(out);
@@ -80,23 +72,18 @@ fn whole_numbers_survive_every_export() {
     // In a table a weight is f32: this column has another name.
     let list = folder.path().join("list.txt");
     std::fs::write(&list, lines(" ", 0)).unwrap();
-    let options = ReadOptions { edge_columns: Some(vec!["time".into()]), ..Default::default() };
-    let (_folder, dataset) = convert_new(&list, &ConvertOptions { read: options, ..Default::default() }).unwrap();
+    let (_folder, dataset) = convert_new(&list, &options("--edge-columns time")).unwrap();
     let out = folder.path().join("out.parquet");
     export(&dataset, ExportFormat::Parquet, &out, &ExportOptions::default(), &NoProgress).unwrap();
     // Its tables of vertices and edges are taken for a directed graph where the option says so.
-    let options = ConvertOptions { directed: true, ..Default::default() };
-    assert_eq!(times_by(&out, "time", options), TIMES);
+    let (_folder, dataset) = convert_new(&out, &options("--directed")).unwrap();
+    assert_eq!(in_order(&dataset, "time"), TIMES);
 }
 
 #[test]
 fn weights_of_lists_are_f32_and_fractions_f64() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("list.txt");
-    std::fs::write(&path, "0 1 16777217 1289241911.72836\n1 0 2.5 7\n").unwrap();
-    let names = Some(vec!["weight".into(), "time".into()]);
-    let read = ReadOptions { edge_columns: names, ..Default::default() };
-    let (_folder, dataset) = convert_new(&path, &ConvertOptions { read, ..Default::default() }).unwrap();
+    let (_folder, path) = file("list.txt", "0 1 16777217 1289241911.72836\n1 0 2.5 7\n");
+    let (_folder, dataset) = convert_new(&path, &options("--edge-columns weight,time")).unwrap();
     // The edge into vertex 0 is first.
     assert_eq!(dataset.edge_column("weight").unwrap().as_slice::<f32>().unwrap(), [2.5, 16_777_216.0]);
     assert_eq!(dataset.edge_column("time").unwrap().as_slice::<f64>().unwrap(), [7.0, 1_289_241_911.728_36]);
@@ -107,48 +94,25 @@ fn values_that_do_not_fit_are_named_by_line() {
     let folder = tempfile::tempdir().unwrap();
     let skew = "%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n";
     for (name, text, column, expected) in [
-        (
-            "a.txt",
-            "0 1 5\n1 2 9223372036854775808\n",
-            "t",
-            "a.txt, line 2: column `t`: `9223372036854775808`: expected a whole",
-        ),
-        (
-            "b.txt",
-            "0 1 0.5\n1 2 9007199254740993\n",
-            "t",
-            "line 2: column `t`: `9007199254740993`: expected a number that an f64",
-        ),
+        ("a.txt", "0 1 5\n1 2 9223372036854775808\n", "t", "line 2: column `t`: `9223372036854775808`: expected"),
+        ("b.txt", "0 1 0.5\n1 2 9007199254740993\n", "t", "line 2: column `t`: `9007199254740993`: expected a number"),
         ("c.txt", "0 1 0.5\n1 2 1e400\n", "t", "line 2: column `t`: `1e400`: expected a number of at most 1.8e308"),
-        (
-            "d.txt",
-            "0 1 0.5\n1 2 1e39\n",
-            "weight",
-            "line 2: column `weight`: `1e39`: expected a number of at most 3.4e38",
-        ),
+        ("d.txt", "0 1 0.5\n1 2 1e39\n", "weight", "column `weight`: `1e39`: expected a number of at most 3.4e38"),
         ("e.txt", "0 1 0.5\n1 2 x\n", "t", "line 2: column `t`: `x`: expected a number"),
         ("f.txt", "0 1 0.5\n1 2\n", "t", "line 2: expected a value of t, found none"),
-        (
-            "g.csv",
-            "u,v,t\n0,1,\n1,2,-9007199254740993\n",
-            "t",
-            "line 3: column `t`: `-9007199254740993`: expected a number",
-        ),
+        ("g.csv", "u,v,t\n0,1,\n1,2,-9007199254740993\n", "t", "line 3: column `t`: `-9007199254740993`: expected"),
         ("h.csv", "u,v,weight\n0,1,0.5\n1,2,1e39\n", "weight", "line 3: column `weight`: `1e39`: expected"),
         ("i.mtx", &format!("{skew}2 1 -9223372036854775808\n"), "weight", "line 3: expected a whole number of 64 bits"),
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
-        let read = ReadOptions { edge_columns: Some(vec![column.into()]), ..Default::default() };
-        let message = convert_new(&path, &ConvertOptions { read, ..Default::default() }).err().unwrap().to_string();
+        let message = message(&path, &options(&format!("--edge-columns {column}")));
         assert!(message.contains(name) && message.contains(expected), "{message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
     }
     // A later part of a list of more than one piece.
     let path = folder.path().join("long.txt");
     let text: String = (0..200_000).map(|at| format!("{at} 0 {at}\n")).collect();
     std::fs::write(&path, text + "1 2 0.5\n").unwrap();
-    let read = ReadOptions { edge_columns: Some(vec!["t".into()]), ..Default::default() };
-    let message = convert_new(&path, &ConvertOptions { read, ..Default::default() }).err().unwrap().to_string();
+    let message = message(&path, &options("--edge-columns t"));
     assert!(message.contains("line 200001: column `t`: `0.5`: expected a whole number"), "{message}");
 }

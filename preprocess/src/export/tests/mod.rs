@@ -79,19 +79,8 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
             writer.add_split(split, vertices.clone()).unwrap();
         }
     }
-    let dataset = writer.finish(no_provenance()).unwrap();
+    let dataset = writer.finish(Provenance::default()).unwrap();
     Example { _folder, folder, dataset, n, edges, weights, features, labels, splits, years }
-}
-
-fn no_provenance() -> Provenance {
-    Provenance {
-        tool_version: "0".into(),
-        command: "test".into(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: BTreeMap::new(),
-        decisions: Vec::new(),
-    }
 }
 
 /// A name for each class up to the largest of `labels`.
@@ -255,7 +244,7 @@ fn labels_of_every_shape_come_back_from_an_export() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0, 0, 1, 2, 3], &[0, 1, 2]).unwrap();
         fill(&mut writer);
-        let dataset = writer.finish(no_provenance()).unwrap();
+        let dataset = writer.finish(Provenance::default()).unwrap();
         for format in [ExportFormat::Parquet, ExportFormat::Pyg] {
             let (out, back) = (folder.path().join(format.name()), folder.path().join(format!("{format}-back")));
             export(&dataset, format, &out, &ExportOptions::default(), &NoProgress).unwrap();

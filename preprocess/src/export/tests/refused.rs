@@ -49,10 +49,8 @@ fn a_damaged_graph_is_named_and_leaves_nothing() {
     drop(file);
     for format in ALL {
         let message = refused(&example, format, "out", &ExportOptions::default());
-        assert!(
-            message.contains("indices.npy: edge 70 comes from a vertex that is not below 40"),
-            "{format}: {message}"
-        );
+        let damage = "indices.npy: edge 70 comes from a vertex that is not below 40";
+        assert!(message.contains(damage), "{format}: {message}");
         let left: Vec<_> = fs::read_dir(&example.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["ds"], "{format}");
     }
@@ -61,14 +59,11 @@ fn a_damaged_graph_is_named_and_leaves_nothing() {
 #[test]
 fn options_of_other_formats_are_refused() {
     let example = example(Kind::Single, 40, 100, 1);
-    let none = ExportOptions::default;
+    let original = ExportOptions { original_ids: true, ..Default::default() };
+    let buffered = ExportOptions { memory: Some("64MiB".parse().unwrap()), ..Default::default() };
     for (options, formats, option) in [
-        (
-            ExportOptions { original_ids: true, ..none() },
-            &[ExportFormat::Snap, ExportFormat::Parquet][..],
-            "--original-ids",
-        ),
-        (ExportOptions { memory: Some("64MiB".parse().unwrap()), ..none() }, &[ExportFormat::Metis], "--buffer"),
+        (original, &[ExportFormat::Snap, ExportFormat::Parquet][..], "--original-ids"),
+        (buffered, &[ExportFormat::Metis], "--buffer"),
     ] {
         for format in ALL.into_iter().filter(|format| !formats.contains(format)) {
             let error = export(&example.dataset, format, &example.folder.join("x"), &options, &NoProgress).unwrap_err();

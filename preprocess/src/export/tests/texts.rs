@@ -87,18 +87,10 @@ fn a_metis_file_with_weights_comes_back_as_it_was() {
         ("edges.graph", "2 1 001\n2 3\n1 3\n"),
     ] {
         fs::write(at(name), text).unwrap();
-        let options = crate::convert::ConvertOptions::default();
-        let made = crate::convert::convert(&at(name), &at(&format!("{name}.ds")), &options, false, &NoProgress);
-        let (dataset, _) = made.unwrap();
-        let told = Notes::default();
-        export(
-            &dataset,
-            ExportFormat::Metis,
-            &at("again"),
-            &ExportOptions { force: true, ..Default::default() },
-            &told,
-        )
-        .unwrap();
+        let out = at(&format!("{name}.ds"));
+        let (dataset, _) = convert(&at(name), &out, &ConvertOptions::default(), false, &NoProgress).unwrap();
+        let (told, options) = (Notes::default(), ExportOptions { force: true, ..Default::default() });
+        export(&dataset, ExportFormat::Metis, &at("again"), &options, &told).unwrap();
         let again: Vec<String> = lines(&at("again")).iter().map(|line| line.trim_end().to_string()).collect();
         assert_eq!(again, text.lines().collect::<Vec<_>>(), "{name}");
         let told = told.lines().join("\n");
@@ -113,8 +105,8 @@ fn weights_of_a_metis_file_are_whole_and_what_it_cannot_hold_is_counted() {
     let converted = |name: &str, text: &str| {
         fs::write(at(name), text).unwrap();
         let read = crate::read::options::ReadOptions { keep_ids: true, ..Default::default() };
-        let options = crate::convert::ConvertOptions { read, ..Default::default() };
-        crate::convert::convert(&at(name), &at(&format!("{name}.ds")), &options, false, &NoProgress).unwrap().0
+        let options = ConvertOptions { read, ..Default::default() };
+        convert(&at(name), &at(&format!("{name}.ds")), &options, false, &NoProgress).unwrap().0
     };
     let edges = "src,dst,weight\n0,1,0.25\n1,0,0.25\n1,2,7.6\n2,3,0\n3,3,5\n3,4,\n";
     let told = Notes::default();

@@ -111,17 +111,6 @@ mod tests {
     }
 
     #[test]
-    fn golden_input_without_headers() {
-        let mut raw = read(&data("igb-raw")).unwrap();
-        let features = raw.features.take().unwrap();
-        assert_eq!((features.width(), features.num_rows()), (1024, Some(6)));
-        let expected: Vec<f64> =
-            (0..6144).map(|at| f64::from((at / 1024) as f32 + (at % 1024) as f32 / 1024.0)).collect();
-        assert_eq!(golden::numbers(&*features), expected);
-        check(&raw, &[Vertices, Labels]);
-    }
-
-    #[test]
     fn lengths_that_do_not_fit() {
         let table: &[(&str, usize, &str)] = &[
             ("paper/node_feat.npy", 24_575, "24575 bytes without a .npy header: expected rows of 1024 <f4"),

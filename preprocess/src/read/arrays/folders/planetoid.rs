@@ -203,7 +203,11 @@ mod tests {
     use gsplit_store::NoProgress;
 
     use super::*;
-    use crate::read::golden::{numbers, read_edges, real};
+    use crate::read::golden::{numbers, problem, read_edges, real};
+
+    fn read(path: &Path) -> Result<Raw> {
+        open(path, WantedColumns::default(), Memory::default(), &NoProgress)
+    }
 
     #[test]
     fn real_citations() {
@@ -212,7 +216,7 @@ mod tests {
         {
             let Some(path) = real(&format!("planetoid-{name}")) else { continue };
             assert!(recognises(&path, &[]));
-            let raw = open(&path, WantedColumns::default(), Memory::default(), &NoProgress).unwrap();
+            let raw = read(&path).unwrap();
             assert_eq!(raw.ids, Ids::Dense(Some(vertices)));
             let (edges, _) = read_edges(&*raw.edges).unwrap();
             assert_eq!(edges.len(), entries, "{name}");
@@ -242,10 +246,7 @@ mod tests {
                 let file = folder.path().join(format!("ind.cora.{end}"));
                 let bytes = std::fs::read(&file).unwrap();
                 std::fs::write(&file, &bytes[..cut]).unwrap();
-                let message = open(folder.path(), WantedColumns::default(), Memory::default(), &NoProgress)
-                    .err()
-                    .unwrap()
-                    .to_string();
+                let message = problem(read(folder.path()));
                 assert_eq!(message.lines().count(), 1, "{message}");
                 assert!(message.contains("ind.cora.") && !message.contains('\u{0}'), "{message}");
             }
@@ -254,8 +255,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         copied(&folder);
         std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();
-        let message =
-            open(folder.path(), WantedColumns::default(), Memory::default(), &NoProgress).err().unwrap().to_string();
+        let message = problem(read(folder.path()));
         assert!(message.contains("ind.cora.y: posix.system, which this reader does not run"), "{message}");
     }
 }

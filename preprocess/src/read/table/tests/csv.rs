@@ -14,16 +14,11 @@ fn table(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-fn problem(path: &Path) -> String {
-    let raw = open(path, &ReadOptions::default().edge_table(), &NoProgress);
-    raw.and_then(|raw| read_once(raw.edges.as_ref())).map(drop).unwrap_err().to_string()
-}
-
 #[test]
 fn a_table_with_quotes_and_gaps() {
     let wanted = ["weight", "time"].map(String::from).to_vec();
     let options = ReadOptions { edge_columns: Some(wanted), ..ReadOptions::default() };
-    let raw = open(&fixture("edges.csv"), &options.edge_table(), &NoProgress).unwrap();
+    let raw = opened(&fixture("edges.csv"), &options).unwrap();
     let names: Vec<_> = raw.edges.columns().iter().map(|column| (column.name.as_str(), column.value)).collect();
     assert_eq!(names, [("weight", ValueType::F32), ("time", ValueType::I64)]);
     let batch = read(raw.edges.as_ref()).unwrap();
@@ -48,7 +43,7 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
     fs::write(folder.join("parts/a.csv.gz"), gz.finish().unwrap()).unwrap();
     table(folder, "parts/c.csv", "");
 
-    let numbers = open(&plain, &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let numbers = by_default(&plain).unwrap();
     let batch = read(numbers.edges.as_ref()).unwrap();
     assert!(batch.sources.iter().copied().eq((0..rows).map(|row| row % 997)));
     assert!(batch.targets.iter().copied().eq(0..rows));
@@ -58,8 +53,7 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
     let estimate = numbers.edges.estimate().unwrap();
     assert!(estimate.edges.abs_diff(rows) < rows / 3, "{estimate:?}");
 
-    let mixed =
-        open(&folder.join("parts"), &ReadOptions::default().edge_table(), &NoProgress).err().unwrap().to_string();
+    let mixed = by_default(&folder.join("parts")).err().unwrap().to_string();
     assert!(mixed.contains("one holds integers, the other strings"), "{mixed}");
     let options = ReadOptions {
         source_column: Some("From".into()),
@@ -67,7 +61,7 @@ fn oracle_long_tables_in_parts_plain_and_compressed() {
         edge_columns: Some(vec!["w".into()]),
         ..Default::default()
     };
-    let strings = open(&folder.join("parts"), &options.edge_table(), &NoProgress).unwrap();
+    let strings = opened(&folder.join("parts"), &options).unwrap();
     let batch = read(strings.edges.as_ref()).unwrap();
     assert!(batch.sources.iter().copied().eq((0..rows).map(|row| xxh3_64(format!("n{}", row % 997).as_bytes()))));
     assert_eq!(batch.names.len(), 997 + 2);
@@ -107,6 +101,6 @@ fn bad_rows_are_named_by_file_and_line() {
 fn a_header_alone_is_a_graph_without_edges() {
     let folder = tempfile::tempdir().unwrap();
     let path = table(folder.path(), "x.csv", "\u{feff}src,dst\n");
-    let raw = open(&path, &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let raw = by_default(&path).unwrap();
     assert!(read(raw.edges.as_ref()).unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ pub fn random(state: &mut u64) -> usize {
 
 /// Reads the table at `path`; errors have to name it.
 fn survives(path: &Path, case: &str) {
-    let raw = open(path, &ReadOptions::default().edge_table(), &NoProgress);
+    let raw = by_default(path);
     if let Err(error) = raw.and_then(|raw| read_once(raw.edges.as_ref())) {
         let message = error.to_string();
         assert!(message.contains("damaged.") && !message.contains('\n'), "{case}: {message}");

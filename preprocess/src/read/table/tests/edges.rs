@@ -1,7 +1,5 @@
 //! The same graph by every writer.
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::*;
 
 fn column(name: &str, value: ValueType, width: usize) -> EdgeColumn {
@@ -38,7 +36,7 @@ fn integers_and_values_come_from_every_writer() {
     ] {
         let wanted = columns.iter().map(|name| name.to_string()).collect();
         let options = ReadOptions { edge_columns: Some(wanted), ..ReadOptions::default() };
-        let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
+        let raw = opened(&fixture(name), &options).unwrap();
         let edges = raw.edges.as_ref();
         let found: Vec<&str> = edges.columns().iter().map(|column| column.name.as_str()).collect();
         assert_eq!(found, columns, "{name}");
@@ -54,21 +52,6 @@ fn integers_and_values_come_from_every_writer() {
 }
 
 #[test]
-fn strings_are_hashed_and_named_once() {
-    for name in ["names.parquet", "large.parquet", "names.arrows"] {
-        let raw = open(&fixture(name), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
-        assert!(raw.edges.has_string_ids() && raw.ids == Ids::Sparse);
-        let batch = read(raw.edges.as_ref()).unwrap();
-        let names = ["zero", "one", "two", "three", "four", "five"];
-        let hash = |ids: &[u64]| ids.iter().map(|&id| xxh3_64(names[id as usize].as_bytes())).collect::<Vec<_>>();
-        assert_eq!((batch.sources, batch.targets), (hash(&SOURCES), hash(&TARGETS)), "{name}");
-        let mut expected: Vec<_> = names.iter().map(|name| (xxh3_64(name.as_bytes()), name.to_string())).collect();
-        expected.sort();
-        assert_eq!(batch.names, expected, "{name}");
-    }
-}
-
-#[test]
 fn options_choose_columns() {
     let options = ReadOptions {
         source_column: Some("dst".into()),
@@ -78,7 +61,7 @@ fn options_choose_columns() {
         ..ReadOptions::default()
     };
     for name in ["spark.parquet", "file.arrow"] {
-        let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
+        let raw = opened(&fixture(name), &options).unwrap();
         let batch = read(raw.edges.as_ref()).unwrap();
         assert_eq!((&batch.sources[..], &batch.targets[..]), (&TARGETS[..], &SOURCES[..]));
         assert_eq!(batch.values, expected_values(&["flag", "weight"]), "{name}");
@@ -118,13 +101,13 @@ fn bad_choices_are_named() {
         ("snappy.parquet", with(|o| o.edge_columns = Some(vec!["kind".into()])), "`kind`: expected numbers"),
         ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
     ] {
-        let message = open(&fixture(name), &options.edge_table(), &NoProgress).err().unwrap().to_string();
+        let message = opened(&fixture(name), &options).err().unwrap().to_string();
         assert!(message.contains(expected), "{message}");
     }
     // Found while reading: a negative id, and a null among integers.
     let options = with(|o| (o.source_column, o.target_column) = (Some("time".into()), Some("dst".into())));
     for name in ["snappy.parquet", "file.arrow"] {
-        let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
+        let raw = opened(&fixture(name), &options).unwrap();
         let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();
         assert!(
             message.contains(name) && message.ends_with("row 0, column `time`: is -3: expected ids from 0"),

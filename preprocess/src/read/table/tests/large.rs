@@ -56,7 +56,7 @@ fn oracle_large_groups_come_in_pieces() {
     arrow(&folder.path().join("plain.arrow"), columns(), None);
     arrow(&folder.path().join("zstd.arrow"), columns(), Some(CompressionType::ZSTD));
     for name in ["one.parquet", "many.parquet", "plain.arrow", "zstd.arrow"] {
-        let raw = open(&folder.path().join(name), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+        let raw = by_default(&folder.path().join(name)).unwrap();
         let (mut piece, mut batch, mut largest) = (Piece::default(), EdgeBatch::default(), 0);
         while raw.edges.next(&mut piece).unwrap() {
             batch.clear();
@@ -76,11 +76,6 @@ fn ids(ids: impl IntoIterator<Item = i64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(ids))
 }
 
-fn message(path: &Path) -> String {
-    let raw = open(path, &ReadOptions::default().edge_table(), &NoProgress);
-    raw.and_then(|raw| read_once(raw.edges.as_ref())).map(drop).unwrap_err().to_string()
-}
-
 #[test]
 fn parts_may_order_and_size_their_columns_differently() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,12 +83,12 @@ fn parts_may_order_and_size_their_columns_differently() {
     let small = |values: [i32; 1]| -> ArrayRef { Arc::new(Int32Array::from(values.to_vec())) };
     let columns = vec![("t", small([6])), ("more", ids([0])), ("dst", small([5])), ("src", small([4]))];
     parquet(&folder.path().join("b.parquet"), columns, 10);
-    let raw = open(folder.path(), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let raw = by_default(folder.path()).unwrap();
     let batch = read(raw.edges.as_ref()).unwrap();
     assert_eq!((batch.sources, batch.targets), (vec![1, 4], vec![2, 5]));
     assert_eq!(batch.values, [3i64.to_le_bytes(), 6i64.to_le_bytes()].concat());
     parquet(&folder.path().join("c.parquet"), vec![("src", ids([1])), ("dst", ids([2]))], 10);
-    let text = message(folder.path());
+    let text = problem(folder.path());
     assert!(text.contains("c.parquet: has no column `t`"), "{text}");
 }
 
@@ -119,11 +114,8 @@ fn whole_numbers_of_a_part_that_floats_cannot_hold_are_named() {
         part("a.parquet", name, first);
         part("b.parquet", name, second);
         match expected {
-            Some(expected) => assert!(message(folder.path()).contains(expected), "{}", message(folder.path())),
-            None => {
-                let raw = open(folder.path(), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
-                read_once(raw.edges.as_ref()).unwrap();
-            }
+            Some(expected) => assert!(problem(folder.path()).contains(expected), "{}", problem(folder.path())),
+            None => drop(read_once(by_default(folder.path()).unwrap().edges.as_ref()).unwrap()),
         }
     }
 }
@@ -157,11 +149,11 @@ fn rows_that_cannot_be_kept_are_named() {
     ] {
         // Groups of two rows: the row of a message counts from the start of the file.
         parquet(&path, columns, 2);
-        let text = message(&path);
+        let text = problem(&path);
         assert!(text.contains("x.parquet") && text.contains(expected), "{text}");
     }
     parquet(&path, vec![("u", large()), ("v", three()), ("t", null)], 2);
-    let raw = open(&path, &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let raw = by_default(&path).unwrap();
     let batch = read(raw.edges.as_ref()).unwrap();
     assert_eq!(batch.sources, [0, 1, u64::MAX]);
     let numbers = [1.0, 1.0, f32::NAN, f32::NAN, 2.0, f32::NAN];
@@ -172,7 +164,7 @@ fn rows_that_cannot_be_kept_are_named() {
 fn a_table_without_rows_is_a_graph_without_edges() {
     let folder = tempfile::tempdir().unwrap();
     parquet(&folder.path().join("a.parquet"), vec![("u", ids([])), ("v", ids([]))], 10);
-    let raw = open(folder.path(), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let raw = by_default(folder.path()).unwrap();
     let mut piece = Piece::default();
     assert!(!raw.edges.next(&mut piece).unwrap());
     assert_eq!(raw.edges.estimate().unwrap().edges, 0);

@@ -24,6 +24,21 @@ fn fixture(name: &str) -> PathBuf {
 const SOURCES: [u64; 10] = [0, 0, 1, 2, 2, 3, 3, 4, 5, 0];
 const TARGETS: [u64; 10] = [1, 2, 2, 0, 3, 3, 4, 5, 4, 1];
 
+/// The table of edges at `path`, read by `options`.
+fn opened(path: &Path, options: &ReadOptions) -> Result<Raw> {
+    open(path, &options.edge_table(), &NoProgress)
+}
+
+/// The same by no option.
+fn by_default(path: &Path) -> Result<Raw> {
+    opened(path, &ReadOptions::default())
+}
+
+/// The message by which the table at `path` is refused.
+fn problem(path: &Path) -> String {
+    by_default(path).and_then(|raw| read_once(raw.edges.as_ref())).map(drop).unwrap_err().to_string()
+}
+
 /// Reads all pieces, and returns the edges; again gives the same.
 fn read(source: &dyn EdgeSource) -> Result<EdgeBatch> {
     let first = read_once(source)?;

@@ -10,7 +10,7 @@ use crate::read::raw::Column;
 /// The table at `path`, for a graph whose ids are integers, or strings in `nodes.arrow`.
 fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
     let edges = if path.ends_with("nodes.arrow") { "names.parquet" } else { "edges.csv" };
-    let edges = open(&fixture(edges), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
+    let edges = by_default(&fixture(edges))?.edges;
     super::nodes(path, Some(edges.as_ref()), options, Default::default(), Memory::default(), &NoProgress)
 }
 
@@ -98,13 +98,13 @@ fn masks_lists_and_several_labels() {
 
 #[test]
 fn a_folder_of_two_tables_is_a_graph() {
-    let raw = open(&fixture("graph"), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
+    let raw = by_default(&fixture("graph")).unwrap();
     assert_eq!(read(raw.edges.as_ref()).unwrap().targets, TARGETS);
     assert_eq!(read(raw.node_ids.unwrap().as_ref()).unwrap().sources, ORDER);
     assert!(raw.features.is_some() && raw.labels.is_some() && raw.splits.is_some() && raw.columns.len() == 1);
     assert_eq!(raw.files.len(), 2);
     let other = ReadOptions { nodes: Some(fixture("nodes.tsv")), ..ReadOptions::default() };
-    assert!(open(&fixture("graph"), &other.edge_table(), &NoProgress).unwrap().node_ids.is_none());
+    assert!(opened(&fixture("graph"), &other).unwrap().node_ids.is_none());
 }
 
 #[test]
@@ -127,10 +127,4 @@ fn bad_tables_are_named() {
         let message = nodes(&path, &options).err().unwrap().to_string();
         assert!(message.contains("nodes.csv") && message.contains(expected), "{message}");
     }
-    let graph = folder.path().join("graph");
-    fs::create_dir(&graph).unwrap();
-    fs::write(graph.join("edges.csv"), "src,dst\n1,2\n").unwrap();
-    fs::write(graph.join("nodes.csv"), "id\na\n").unwrap();
-    let message = open(&graph, &ReadOptions::default().edge_table(), &NoProgress).err().unwrap().to_string();
-    assert!(message.contains("ids of the edges, which are integers, such as `1` and `2`; `id` has `a`: "), "{message}");
 }
