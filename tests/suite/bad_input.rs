@@ -6,12 +6,14 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Stdio;
 
-use crate::support::{command, community, fails, gsplit, ok};
+#[cfg(feature = "train")]
+use crate::support::fails;
+use crate::support::{command, community, ended, errors, ok, refused, scratch};
 
 #[test]
 fn values_below_0_are_refused_by_their_own_options() {
-    let folder = tempfile::tempdir().unwrap();
-    community(folder.path(), 300);
+    let folder = &*scratch();
+    community(folder, 300);
     for (line, words) in [
         ("convert x --out y --memory -1GiB", "--memory -1GiB: expected a size"),
         ("generate community --vertices -5 --edges 9 --out x", "'--vertices <N>': -5 is not in 1.."),
@@ -22,51 +24,44 @@ fn values_below_0_are_refused_by_their_own_options() {
         ("place ds --cache 20% --alpha -.5", "--alpha -0.5: expected 0"),
         ("--threads -1 inspect ds", "-1 is not in 1..=1024"),
     ] {
-        let output = gsplit(folder.path(), &line.split(' ').collect::<Vec<_>>());
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
-        assert!(errors.contains(words) && !errors.contains("unexpected argument"), "{line}: {errors}");
+        let errors = refused(folder, line, 2, words);
+        assert!(!errors.contains("unexpected argument"), "{line}: {errors}");
     }
-    let output = gsplit(folder.path(), &["inspect", "-5"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("unexpected argument '-5'"), "an operand is no value");
+    // An operand is no value.
+    refused(folder, "inspect -5", 2, "unexpected argument '-5'");
     // A file may be called so, behind `--`.
-    assert!(fails(folder.path(), &["inspect", "--", "-5"], 1).contains("-5: No such file"));
+    refused(folder, "inspect -- -5", 1, "-5: No such file");
 }
 
 #[cfg(feature = "train")]
 #[test]
 fn gpus_that_cannot_be_used_are_told_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    let train =
-        |args: &[&str], code| fails(folder, &[&["train", "ds", "--parallelism", "single"][..], args].concat(), code);
+    let train = |args: &str, code| fails(folder, format!("train ds --parallelism single {args}"), code);
     // No machine has that many: it lacks this one, or the driver, the compiler or torch for CUDA, each with what to do.
-    let line = train(&["--device", "cuda", "--gpus", "4000"], 1);
+    let line = train("--device cuda --gpus 4000", 1);
     assert!(["--device cpu", "pip install", "GPU 4000"].iter().any(|remedy| line.contains(remedy)), "{line}");
     for (args, words) in [
-        (&["--gpus", "0"][..], "--device cuda"),
-        (&["--placement", "peer"], "--cache SIZE"),
-        (&["--device", "cuda", "--gpus", "0,1"], "the number of ranks is 1"),
+        ("--gpus 0", "--device cuda"),
+        ("--placement peer", "--cache SIZE"),
+        ("--device cuda --gpus 0,1", "the number of ranks is 1"),
     ] {
-        let line = train(args, 2);
-        assert!(line.contains(words), "{line}");
+        refused(folder, format!("train ds --parallelism single {args}"), 2, words);
     }
-    for args in [["--gpus", "first"], ["--cache", "much"]] {
-        train(&[&["--device", "cuda"][..], &args].concat(), 2);
+    for args in ["--gpus first", "--cache much"] {
+        train(&format!("--device cuda {args}"), 2);
     }
 }
 
 #[test]
 fn results_that_cannot_be_printed_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    for args in [&["inspect", "ds"][..], &["inspect", "ds", "--json"], &["verify", "ds"]] {
+    for args in ["inspect ds", "inspect ds --json", "verify ds"] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = command(folder, args).stdout(full).output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
+        let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
         assert!(errors.starts_with("error: standard output: No space left"), "{args:?}: {errors}");
         // A reader that goes away early has seen what it wanted.
@@ -78,8 +73,7 @@ fn results_that_cannot_be_printed_are_an_error() {
 
 #[test]
 fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     let name = OsStr::from_bytes(b"d\xff\n");
     fs::rename(folder.join("ds"), folder.join(name)).unwrap();
@@ -89,7 +83,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
             "DS" => name.to_os_string(),
             word => OsString::from_vec(word.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect()),
         });
-        command(folder, &[]).args(words).output().unwrap()
+        command(folder, "").args(words).output().unwrap()
     };
     let mut lines = vec![
         "presample DS --fanouts 2,2",
@@ -126,39 +120,31 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     fs::write(folder.join(OsStr::from_bytes(b"e\xff.txt")), "1 2\n").unwrap();
     let errors = run("convert e@.txt --out c").stderr;
     assert!(String::from_utf8_lossy(&errors).contains("expected a name in UTF-8, so that it can be recorded"));
-    let line = fails(folder, &["inspect", "no\nwhere\\now"], 1);
-    assert!(line.starts_with("error: no\\nwhere\\now: No such file"), "{line}");
+    refused(folder, ["inspect", "no\nwhere\\now"], 1, "error: no\\nwhere\\now: No such file");
 }
 
 #[test]
 fn missing_and_foreign_artifacts_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     fs::create_dir(folder.join("empty")).unwrap();
-    for args in [
-        &["inspect", "nowhere"][..],
-        &["verify", "empty"],
-        &["presample", "empty", "--fanouts", "5"],
-        &["partition", "nowhere", "--parts", "2"],
-    ] {
-        let problem = if args[1] == "empty" { "not a gsplit dataset" } else { "check the path" };
-        assert!(fails(folder, args, 1).contains(problem), "{args:?}");
+    for args in ["inspect nowhere", "verify empty", "presample empty --fanouts 5", "partition nowhere --parts 2"] {
+        let problem = if args.contains("empty") { "not a gsplit dataset" } else { "check the path" };
+        refused(folder, args, 1, problem);
     }
     community(folder, 300);
-    assert!(fails(folder, &["partition", "ds", "--parts", "2"], 1).contains("gsplit presample"));
-    ok(folder, &["presample", "ds", "--fanouts", "5"]);
+    refused(folder, "partition ds --parts 2", 1, "gsplit presample");
+    ok(folder, "presample ds --fanouts 5");
     // A presample carried over to another graph.
-    ok(folder, &["generate", "community", "--vertices", "301", "--edges", "900", "--out", "other"]);
+    ok(folder, "generate community --vertices 301 --edges 900 --out other");
     fs::create_dir_all(folder.join("other/presample")).unwrap();
     fs::rename(folder.join("ds/presample/f5_b1024_e10_s0"), folder.join("other/presample/f5_b1024_e10_s0")).unwrap();
-    let line = fails(folder, &["partition", "other", "--parts", "2"], 1);
+    let line = fails(folder, "partition other --parts 2", 1);
     assert!(line.contains("`ds`") && line.contains("`other`") && line.contains("another graph"), "{line}");
 }
 
 #[test]
 fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     fs::write(folder.join("edges.txt"), "1 2\n").unwrap();
     let fifo = |name: &str| {
@@ -170,53 +156,26 @@ fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
     let formats = "snap csv parquet arrow npy npz mtx metis dimacs webgraph";
     let mut lines: Vec<String> =
         formats.split(' ').map(|format| format!("convert x --out y --format {format}")).collect();
-    for name in [
-        "x",
-        "raw/edge.csv",
-        "raw/num-node-list.csv",
-        "raw/num-edge-list.csv",
-        "arrays/edge_index.npy",
-        "saint/adj_full.npz",
-    ] {
+    for name in
+        "x raw/edge.csv raw/num-node-list.csv raw/num-edge-list.csv arrays/edge_index.npy saint/adj_full.npz".split(' ')
+    {
         fifo(name);
     }
-    lines.extend(
-        [
-            "convert x --out y",
-            "convert . --out y --format ogb",
-            "convert arrays --out y --format npy",
-            "convert saint --out y --format graphsaint",
-            "convert edges.txt --out y --nodes x",
-            "partition ds --import x --key z",
-            "compare x x",
-        ]
-        .map(String::from),
-    );
+    let more = "convert x --out y; convert . --out y --format ogb; convert arrays --out y --format npy; \
+                convert saint --out y --format graphsaint; convert edges.txt --out y --nodes x; \
+                partition ds --import x --key z; compare x x";
+    lines.extend(more.split("; ").map(String::from));
     if cfg!(feature = "train") {
         fifo("run/run.json");
         fifo("ended/epoch-00001/checkpoint.json");
-        lines.extend(
-            [
-                "train ds --config x",
-                "plan ds --profile x",
-                "run ds --out run",
-                "infer ds --checkpoint ended --out o.npy",
-            ]
-            .map(String::from),
-        );
+        let more =
+            "train ds --config x; plan ds --profile x; run ds --out run; infer ds --checkpoint ended --out o.npy";
+        lines.extend(more.split("; ").map(String::from));
     }
     let refused = |line: &str| {
-        let mut child = command(folder, &line.split(' ').collect::<Vec<_>>()).stderr(Stdio::piped()).spawn().unwrap();
-        let began = std::time::Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if began.elapsed().as_secs() > 20 {
-                child.kill().unwrap();
-                panic!("{line}: waits for the FIFO");
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let output = child.wait_with_output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
+        let child = command(folder, line).stderr(Stdio::piped()).spawn().unwrap();
+        let output = ended(child, 20);
+        let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{line}: {errors}");
         assert!(errors.contains("error: "), "{line}: {errors}");
         errors

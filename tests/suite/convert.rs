@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::{command, content, fails, json, ok};
+use crate::support::{command, content, fails, json, ok, refused, scratch};
 
 /// Vertices of the medium input.
 const VERTICES: u32 = 150_000;
@@ -17,7 +17,7 @@ const LINES: u32 = 800_000;
 const WIDTH: u32 = 64;
 
 /// Turns the medium input into the dataset at the end.
-const CONVERT: [&str; 7] = ["--quiet", "convert", "edges.txt", "--nodes", "nodes", "--out", "ds"];
+const CONVERT: &str = "--quiet convert edges.txt --nodes nodes --out ds";
 
 /// A step of the generator of Knuth's MMIX; the upper half is random enough.
 fn draw(state: &mut u64, below: u32) -> u32 {
@@ -64,17 +64,16 @@ fn differences(files: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Ve
 
 #[test]
 fn a_conversion_that_is_killed_is_taken_up_and_gives_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     medium_input(folder);
-    ok(folder, &CONVERT);
-    ok(folder, &["verify", "ds"]);
+    ok(folder, CONVERT);
+    ok(folder, "verify ds");
     let expected = content(&folder.join("ds"));
     assert!(expected.contains_key("nodes/feat.arrow") && expected.contains_key("nodes/original_id.npy"));
     fs::remove_dir_all(folder.join("ds")).unwrap();
     // Before a stage is finished, and after one: then the rest is what remains to do.
     for is_finished in [false, true] {
-        let mut child = command(folder, &CONVERT).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command(folder, CONVERT).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let journal = folder.join(".ds.partial/journal.json");
         let begun = if is_finished { journal } else { folder.join(".ds.partial") };
         while !begun.exists() {
@@ -86,7 +85,7 @@ fn a_conversion_that_is_killed_is_taken_up_and_gives_the_same_bytes() {
         let written =
             |of: &str| fs::metadata(folder.join(of).join("topology/indices.npy")).unwrap().modified().unwrap();
         let left = is_finished.then(|| written(".ds.partial/dataset"));
-        ok(folder, &CONVERT);
+        ok(folder, CONVERT);
         assert!(left.is_none_or(|left| left == written("ds")), "the graph was built again");
         let wrong = differences(&content(&folder.join("ds")), &expected);
         assert!(wrong.is_empty(), "killed after a stage: {is_finished}: {wrong:?} differ");
@@ -101,14 +100,12 @@ const LITTLE: &str = "96MiB";
 #[test]
 fn the_budget_of_memory_is_kept() {
     const EDGES: u32 = 18_000_000;
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let mut state = 11;
     let ends = (0..2 * EDGES).map(|_| draw(&mut state, EDGES / 10).to_le_bytes());
     npy(&folder.join("edges.npy"), "<u4", &format!("(2, {EDGES})"), ends);
     let peak = |memory: &str| {
-        let args = ["convert", "edges.npy", "--out", "ds", "--threads", "2", "--memory", memory, "--force", "--json"];
-        let report: serde_json::Value = serde_json::from_str(&ok(folder, &args)).unwrap();
+        let report = json(folder, format!("convert edges.npy --out ds --threads 2 --memory {memory} --force"));
         report["peak_rss_mb"].as_f64().unwrap()
     };
     // The peaks count pages of mapped files too, of the program and of the arrays by vertex, which the budget leaves out.
@@ -121,18 +118,16 @@ fn the_budget_of_memory_is_kept() {
 
 #[test]
 fn places_that_cannot_be_written_are_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let edges: String = (0..50_000u32).map(|line| format!("{} {}\n", line % 1000, line * 7 % 1000)).collect();
     fs::write(folder.join("edges.txt"), edges).unwrap();
     fs::write(folder.join("file"), "x").unwrap();
     for (out, named) in [("file/ds", "file"), ("/dev/null/ds", "/dev/null"), ("/proc/no/ds", "/proc")] {
-        let line = fails(folder, &["convert", "edges.txt", "--out", out], 1);
-        assert!(line.contains(named), "{out}: {line}");
+        refused(folder, format!("convert edges.txt --out {out}"), 1, named);
     }
-    assert!(fails(folder, &["convert", "edges.txt", "--out", "file"], 1).contains("file"));
+    refused(folder, "convert edges.txt --out file", 1, "file");
     // A folder that is not there yet is made.
-    ok(folder, &["convert", "edges.txt", "--out", "new/folder/ds"]);
+    ok(folder, "convert edges.txt --out new/folder/ds");
 
     fs::create_dir(folder.join("locked")).unwrap();
     let mut mode = fs::metadata(folder.join("locked")).unwrap().permissions();
@@ -141,22 +136,21 @@ fn places_that_cannot_be_written_are_one_line() {
     match fs::write(folder.join("locked/x"), "x") {
         Ok(()) => println!("skipped: this user may write everywhere"),
         Err(_) => {
-            let line = fails(folder, &["convert", "edges.txt", "--out", "locked/ds"], 1);
-            assert!(line.contains("locked") && line.contains("check the permissions"), "{line}");
+            let line = refused(folder, "convert edges.txt --out locked/ds", 1, "check the permissions");
+            assert!(line.contains("locked"), "{line}");
         }
     }
 }
 
 #[test]
 fn a_file_that_grows_too_large_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     medium_input(folder);
     // In blocks of 512 or of 1024 bytes, as shells have it: below what the topology and the features take.
     for blocks in ["64", "20000"] {
         let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut limited = std::process::Command::new("sh");
-        limited.args(["-c", &script, env!("CARGO_BIN_EXE_gsplit")]).args(CONVERT).current_dir(folder);
+        limited.args(["-c", &script, env!("CARGO_BIN_EXE_gsplit")]).args(CONVERT.split(' ')).current_dir(folder);
         let output = limited.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{blocks}: {errors}");
@@ -169,31 +163,29 @@ fn a_file_that_grows_too_large_is_one_line() {
 
 #[test]
 fn a_plan_has_what_the_process_takes_mapped_files_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let (n, degree) = (10_000, 13);
     let edge = |v: u32| (1..=degree).map(move |step| format!("{} {}\n", v + 1, (v + step * step) % n + 1));
     let head = format!("%%MatrixMarket matrix coordinate pattern general\n{n} {n} {}\n", n * degree);
     fs::write(folder.join("edges.mtx"), head + &(0..n).flat_map(edge).collect::<String>()).unwrap();
-    let convert = ["convert", "edges.mtx", "--out", "ds", "--features", "fastrp:512", "--threads", "2"];
-    let plan = json(folder, &[&convert[..], &["--plan"]].concat());
+    let convert = "convert edges.mtx --out ds --features fastrp:512 --threads 2";
+    let plan = json(folder, format!("{convert} --plan"));
     let planned = plan["memory"].as_f64().unwrap() + plan["plan"]["mapped"].as_f64().unwrap();
-    let took = 1e6 * json(folder, &convert)["peak_rss_mb"].as_f64().unwrap();
+    let took = 1e6 * json(folder, convert)["peak_rss_mb"].as_f64().unwrap();
     // Batches of rows are planned with room to spare.
     assert!((0.95..1.4).contains(&(planned / took)), "{planned} planned, {took} taken: {plan}");
 }
 
 #[test]
 fn a_plan_writes_nothing_and_says_when_the_disk_is_too_small() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
-    let plan = ["convert", "edges.txt", "--out", "ds", "--features", "fastrp:8", "--plan"];
-    let text = ok(folder, &plan);
+    let plan = "convert edges.txt --out ds --features fastrp:8 --plan";
+    let text = ok(folder, plan);
     for word in ["snap: about 3 vertices, ", "graph", "features", "peak memory", "on disk at most"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    let json: serde_json::Value = serde_json::from_str(&ok(folder, &[&plan[..], &["--json"]].concat())).unwrap();
+    let json = json(folder, plan);
     for key in ["memory", "disk"] {
         assert!(json[key].as_u64().unwrap() > 0, "{key}: {json}");
     }
@@ -201,9 +193,9 @@ fn a_plan_writes_nothing_and_says_when_the_disk_is_too_small() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is written");
     // 2^26 vertices of 65536 features: 16 TiB.
     fs::write(folder.join("edges.txt"), "0 1\n1 67108863\n").unwrap();
-    let huge = ["convert", "edges.txt", "--keep-ids", "--out", "ds", "--features", "random:65536"];
-    for more in [&["--plan"][..], &[]] {
-        let line = fails(folder, &[&huge[..], more].concat(), 1);
+    let huge = "convert edges.txt --keep-ids --out ds --features random:65536";
+    for more in ["--plan", ""] {
+        let line = fails(folder, format!("{huge} {more}"), 1);
         assert!(line.contains("the dataset takes about") && line.contains("are free"), "{line}");
     }
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is written");

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{ok, root};
+use crate::support::{ok, root, scratch};
 use input::SEPARATOR;
-use mutations::{mutated, wanted};
 
 #[path = "../../fuzz/src/input.rs"]
 mod input;
@@ -31,21 +30,18 @@ fn corpus(name: &str) -> PathBuf {
 
 /// Datasets that have everything between them.
 fn datasets() -> Inputs {
-    let (folder, data) = (tempfile::tempdir().unwrap(), root().join("tests/data"));
-    let folder = folder.path();
-    let convert = |input: &str, name: &str, options: &[&str]| {
-        let input = data.join(input);
-        ok(folder, &[&["convert", input.to_str().unwrap(), "--out", name], options].concat());
+    let (folder, data) = (&*scratch(), root().join("tests/data"));
+    let convert = |input: &str, name: &str, options: &str| {
+        ok(folder, format!("convert {} --out {name} {options}", data.join(input).display()));
     };
-    let nodes = data.join("tables/nodes.tsv");
-    let nodes = ["--nodes", nodes.to_str().unwrap(), "--edge-columns", "weight", "--features", "random:3"];
-    convert("tables/edges.csv", "columns", &[&nodes[..], &["--feature-dtype", "i8"]].concat());
-    convert("ogb-csv", "derived", &[]);
-    convert("graphsaint-multi", "several", &[]);
-    convert("tables/names.parquet", "names", &["--features", "random:2"]);
-    ok(folder, &["presample", "derived", "--fanouts", "2,2", "--epochs", "2", "--batch-size", "2", "--key", "k"]);
-    ok(folder, &["partition", "derived", "--parts", "2", "--key", "k"]);
-    ok(folder, &["place", "derived", "--cache", "50%", "--key", "k"]);
+    let nodes = format!("--nodes {} --edge-columns weight", data.join("tables/nodes.tsv").display());
+    convert("tables/edges.csv", "columns", &format!("{nodes} --features random:3 --feature-dtype i8"));
+    convert("ogb-csv", "derived", "");
+    convert("graphsaint-multi", "several", "");
+    convert("tables/names.parquet", "names", "--features random:2");
+    ok(folder, "presample derived --fanouts 2,2 --epochs 2 --batch-size 2 --key k");
+    ok(folder, "partition derived --parts 2 --key k");
+    ok(folder, "place derived --cache 50% --key k");
     let place = root();
     let read = |name: &str, file: &str| {
         let bytes = fs::read(folder.join(name).join(file)).unwrap_or_default();
@@ -76,28 +72,13 @@ fn seeds(name: &str) -> Inputs {
 
 /// Runs the corpus of `name`, its seeds, and `mutations` of all of these; one at least must be accepted, and all the seeds.
 fn replay(name: &str, mutations: usize, run: fn(&str, &[u8]) -> bool) {
-    let files = fs::read_dir(corpus(name)).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.map(|path| (path.display().to_string(), fs::read(path).unwrap()));
-    let (seeds, mutations) = (seeds(name), wanted(mutations));
-    let inputs: Vec<(String, Vec<u8>)> = seeds.clone().into_iter().chain(files).collect();
-    let survives = |bytes: &[u8], what: &str| {
-        std::panic::catch_unwind(|| run(name, bytes)).unwrap_or_else(|_| {
-            let kept = std::env::temp_dir().join(format!("gsplit-corpora-{name}"));
-            fs::write(&kept, bytes).unwrap();
-            panic!("{name}, {what}; its bytes: {}", kept.display());
-        })
-    };
-    let mut accepted = 0;
-    for (at, (what, bytes)) in inputs.iter().enumerate() {
-        let good = survives(bytes, what);
-        assert!(good || !seeds.contains_key(what), "{name}: the seed {what} is good");
-        accepted += usize::from(good);
-        for round in 0..mutations.div_ceil(inputs.len()) {
-            let seed = (at * mutations + round) as u64;
-            survives(&mutated(bytes, seed), &format!("mutation {seed} of {what}"));
-        }
-    }
-    assert!(accepted > 0, "{name}: one input is good");
+    let seeds = seeds(name);
+    let inputs: Vec<(String, Vec<u8>)> = seeds.clone().into_iter().chain(mutations::corpus(&corpus(name))).collect();
+    let accepted = mutations::replay(&inputs, mutations, |bytes, what| {
+        std::panic::catch_unwind(|| run(name, bytes))
+            .unwrap_or_else(|_| panic!("{name}, {what}; its bytes: {}", mutations::keep(name, bytes).display()))
+    });
+    assert!(accepted.contains(&true) && accepted[..seeds.len()].iter().all(|&good| good), "{name}: {accepted:?}");
 }
 
 #[test]

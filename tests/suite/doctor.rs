@@ -4,15 +4,15 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::command;
+use crate::support::{command, scratch};
 
 #[test]
 fn doctor_knows_the_machine_and_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = &*scratch();
     let variables =
         [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "9")];
-    let said = |args: &[&str]| command(folder.path(), args).envs(variables).output().unwrap().stdout;
-    let found: Value = serde_json::from_slice(&said(&["doctor", "--json"])).unwrap();
+    let said = |args: &str| command(folder, args).envs(variables).output().unwrap().stdout;
+    let found: Value = serde_json::from_slice(&said("doctor --json")).unwrap();
     assert_eq!(found["launcher"]["name"], "torchrun", "{found}");
     assert_eq!((found["launcher"]["rank"].as_u64(), found["launcher"]["size"].as_u64()), (Some(1), Some(4)));
     assert_eq!(found["launcher"]["rendezvous"], "a:10");
@@ -31,7 +31,7 @@ fn doctor_knows_the_machine_and_what_to_do() {
     let (gpus, advice) = (found["gpus"].as_array().unwrap(), found["advice"].as_array().unwrap());
     assert!(!gpus.is_empty() || !advice.is_empty(), "{found}");
     assert_eq!(found["links"].as_array().unwrap().len(), gpus.len());
-    let text = String::from_utf8(said(&["doctor"])).unwrap();
+    let text = String::from_utf8(said("doctor")).unwrap();
     for word in ["processor", "memory", "training", "driver", "NVRTC", "NCCL", "launcher"] {
         assert!(text.contains(word), "{text}");
     }
@@ -41,10 +41,9 @@ fn doctor_knows_the_machine_and_what_to_do() {
 #[cfg(feature = "train")]
 #[test]
 fn doctor_tries_ranks_over_loopback() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = &*scratch();
     let tried = |interface: &str| {
-        let doctor =
-            command(folder.path(), &["doctor", "--json"]).env("GLOO_SOCKET_IFNAME", interface).output().unwrap();
+        let doctor = command(folder, "doctor --json").env("GLOO_SOCKET_IFNAME", interface).output().unwrap();
         assert!(doctor.status.success(), "training in one process works");
         serde_json::from_slice::<Value>(&doctor.stdout).unwrap()
     };

@@ -7,35 +7,27 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::markup::elements;
-use crate::support::{community, fails, json, ok};
+use crate::support::{community, json, ok, refused, scratch};
 
 /// A dataset with a presample and four maps of it.
 fn prepare(folder: &Path, vertices: u32) {
     community(folder, vertices);
-    ok(folder, &["presample", "ds", "--fanouts", "6,4", "--batch-size", "128", "--epochs", "12", "--seed", "5"]);
-    ok(folder, &["partition", "ds", "--parts", "4"]);
-    for weights in ["vertex", "unit"] {
-        ok(folder, &["partition", "ds", "--parts", "4", "--weights", weights]);
-    }
-    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "hash"]);
+    ok(folder, "presample ds --fanouts 6,4 --batch-size 128 --epochs 12 --seed 5");
+    ok(folder, "partition ds --parts 4");
+    ok(folder, "partition ds --parts 4 --weights vertex");
+    ok(folder, "partition ds --parts 4 --weights unit");
+    ok(folder, "partition ds --parts 2 --partitioner hash");
 }
 
 fn number(value: &Value, pointer: &str) -> f64 {
     value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {value}"))
 }
 
-/// Without what varies from run to run.
-fn lasting(mut evaluation: Value) -> Value {
-    evaluation.as_object_mut().unwrap().remove("seconds").unwrap();
-    evaluation
-}
-
 #[test]
 fn maps_are_measured_side_by_side_as_the_presample_expects() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     prepare(folder, 6000);
-    let evaluation = json(folder, &["evaluate", "ds", "--batches", "240"]);
+    let evaluation = json(folder, "evaluate ds --batches 240");
     assert_eq!((&evaluation["fanouts"], &evaluation["batch_size"]), (&"6,4".into(), &128.into()));
     assert_eq!((&evaluation["seed"], &evaluation["batches"]), (&6.into(), &240.into()));
     let maps = evaluation["maps"].as_array().unwrap();
@@ -82,29 +74,10 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
 }
 
 #[test]
-fn threads_change_nothing_and_seeds_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    prepare(folder, 1000);
-    let run = |more: &[&str]| lasting(json(folder, &[&["evaluate", "ds", "--batches", "30"][..], more].concat()));
-    let one = run(&["--threads", "1"]);
-    assert_eq!(one, run(&["--threads", "4"]));
-    assert_eq!(one, run(&["--seed", "6", "--presample", "f6-4_b128_e12_s5"]));
-    assert_ne!(one["batch"], run(&["--seed", "5"])["batch"]);
-    let named = run(&["--partition", "hash-k2"]);
-    assert_eq!(named["maps"].as_array().unwrap().len(), 2);
-    assert_eq!((&named["maps"][0], &named["maps"][1]), (&one["maps"][0], &one["maps"][4]));
-    let other = run(&["--fanouts", "3", "--batch-size", "50"]);
-    assert_eq!((&other["presample"], &other["maps"][0]["expectation"]), (&Value::Null, &Value::Null));
-    assert_eq!(other["maps"][0]["layers"].as_array().unwrap().len(), 1);
-}
-
-#[test]
 fn the_table_and_the_picture_name_every_map() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     prepare(folder, 1000);
-    let table = ok(folder, &["evaluate", "ds", "--batches", "10", "--svg", "plot.svg"]);
+    let table = ok(folder, "evaluate ds --batches 10 --svg plot.svg");
     let picture = fs::read_to_string(folder.join("plot.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && !picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
     let found = elements(&picture);
@@ -131,56 +104,40 @@ fn the_table_and_the_picture_name_every_map() {
 
 #[test]
 fn partition_reports_what_evaluate_measures() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 2000);
-    let arguments = ["partition", "ds", "--parts", "3", "--weights", "unit", "--report"];
-    assert!(fails(folder, &arguments, 2).contains("gsplit presample ds"));
-    ok(folder, &["presample", "ds", "--fanouts", "5,3", "--batch-size", "64", "--epochs", "2"]);
-    let made = json(folder, &arguments);
-    let measured = json(folder, &["evaluate", "ds", "--partition", "multilevel-unit-k3"]);
+    let arguments = "partition ds --parts 3 --weights unit --report";
+    refused(folder, arguments, 2, "gsplit presample ds");
+    ok(folder, "presample ds --fanouts 5,3 --batch-size 64 --epochs 2");
+    let made = json(folder, arguments);
+    let measured = json(folder, "evaluate ds --partition multilevel-unit-k3");
     assert_eq!(made["evaluation"]["maps"], measured["maps"]);
-    let shown = ok(folder, &arguments);
+    let shown = ok(folder, arguments);
     assert!(shown.contains("already there") && shown.contains("measured work balance"), "{shown}");
 }
 
 #[test]
 fn bad_input_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    let says = |args: &[&str], code, words: &str| {
-        let line = fails(folder, &[&["evaluate"][..], args].concat(), code);
-        assert!(line.contains(words), "{args:?}: {line}");
-    };
-    says(&["nowhere"], 1, "check the path");
-    says(&["ds"], 1, "gsplit partition ds");
-    ok(folder, &["partition", "ds", "--parts", "2", "--weights", "unit", "--key", "map"]);
-    says(&["ds"], 2, "--fanouts: no presample says what it is");
-    says(&["ds", "--fanouts", "5"], 2, "--batch-size: no presample");
-    let complete = ["--fanouts", "5,5", "--batch-size", "40"];
-    ok(folder, &[&["evaluate", "ds", "--batches", "5"][..], &complete].concat());
-    says(&["ds", "--partition", "other"], 1, "has no partition `other`: there are map");
-    says(&["ds", "--presample", "other"], 1, "has no presample `other`");
-    for args in [["--batch-size", "0"], ["--batches", "0"], ["--batches", "100001"], ["--fanouts", "5,x"]] {
-        fails(folder, &[&["evaluate", "ds"][..], &args].concat(), 2);
-    }
-    for (path, words) in [("ds", "which is read (DATASET)"), ("ds/plot.svg", "lies in")] {
-        says(&[&["ds", "--svg", path][..], &complete].concat(), 2, words);
-    }
-    for fanouts in ["5", "4"] {
-        ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "40", "--epochs", "1"]);
-    }
-    says(&["ds"], 1, "choose a presample with --presample: f4_b40_e1_s0, f5_b40_e1_s0");
-    ok(folder, &["evaluate", "ds", "--batches", "5", "--presample", "f4_b40_e1_s0"]);
+    let says = |args: &str, code, words: &str| refused(folder, format!("evaluate {args}"), code, words);
+    says("nowhere", 1, "check the path");
+    says("ds", 1, "gsplit partition ds");
+    ok(folder, "partition ds --parts 2 --weights unit --key map");
+    says("ds", 2, "--fanouts: no presample says what it is");
+    let complete = "--fanouts 5,5 --batch-size 40";
+    ok(folder, format!("evaluate ds --batches 5 {complete}"));
+    says("ds --partition other", 1, "has no partition `other`: there are map");
+    says("ds --presample other", 1, "has no presample `other`");
+    says("ds --fanouts 5,x", 2, "--fanouts");
 
     // A map carried over to another graph, and a graph without a training split.
-    ok(folder, &["generate", "community", "--vertices", "301", "--edges", "900", "--out", "other"]);
+    ok(folder, "generate community --vertices 301 --edges 900 --out other");
     fs::create_dir_all(folder.join("other/partition")).unwrap();
     fs::rename(folder.join("ds/partition/map"), folder.join("other/partition/map")).unwrap();
-    says(&[&["other"][..], &complete].concat(), 1, "another graph");
+    says(&format!("other {complete}"), 1, "another graph");
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 3\n").unwrap();
-    ok(folder, &["convert", "edges.txt", "--out", "bare"]);
-    ok(folder, &["partition", "bare", "--parts", "2", "--weights", "unit"]);
-    says(&[&["bare"][..], &complete].concat(), 1, "has no train split");
+    ok(folder, "convert edges.txt --out bare");
+    ok(folder, "partition bare --parts 2 --weights unit");
+    says(&format!("bare {complete}"), 1, "has no train split");
 }

@@ -1,11 +1,10 @@
 //! `gsplit export` from outside; what is in the files is tested in preprocess, and by `make test-peers` with other tools.
 
-use crate::support::{community, fails, ok};
+use crate::support::{community, json, ok, refused, scratch};
 
 #[test]
 fn every_format_is_written_and_not_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 500);
     for (format, out) in [
         ("pyg", "pyg/load.py"),
@@ -15,18 +14,17 @@ fn every_format_is_written_and_not_overwritten() {
         ("snap", "g.txt.gz"),
     ] {
         let path = out.split('/').next().unwrap();
-        let mut args = vec!["export", "ds", "--format", format, "--out", path];
-        let said = ok(folder, &args);
+        let line = format!("export ds --format {format} --out {path}");
+        let said = ok(folder, &line);
         assert!(said.starts_with(&format!("{path}: 500 vertices and ")), "{said}");
         assert!(folder.join(out).is_file());
         match path == out {
-            true => assert!(fails(folder, &args, 1).contains("pass --force")),
-            false => assert!(ok(folder, &args).contains("already there, made the same way")),
+            true => drop(refused(folder, &line, 1, "pass --force")),
+            false => assert!(ok(folder, &line).contains("already there, made the same way")),
         }
-        args.push("--force");
-        let object: serde_json::Value = serde_json::from_str(&ok(folder, &[&args[..], &["--json"]].concat())).unwrap();
+        let object = json(folder, line + " --force");
         assert_eq!((&object["format"], &object["num_vertices"]), (&format.into(), &500.into()));
     }
-    assert!(fails(folder, &["export", "pyg", "--format", "pyg", "--out", "x"], 1).contains("not a gsplit dataset"));
-    ok(folder, &["verify", "ds"]);
+    refused(folder, "export pyg --format pyg --out x", 1, "not a gsplit dataset");
+    ok(folder, "verify ds");
 }

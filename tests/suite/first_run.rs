@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use gsplit_gpu_sim::give_late_gpus;
 
-use crate::support::root;
+use crate::support::{root, scratch};
 
 /// Stages that need a GPU.
 const ON_GPUS: [&str; 9] = ["first", "losses", "tests", "starts", "sanitizer", "pytorch", "bench", "several", "models"];
@@ -46,8 +46,7 @@ fn program(path: &Path, script: &str) {
 
 #[test]
 fn every_stage_says_in_one_line_that_there_is_no_gpu() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let (code, text) = said(&runbook(folder, "first").arg("--").output().unwrap());
     assert_eq!(code, Some(2), "more than a stage: {text}");
     // In place of `gsplit doctor --require-gpu`, whose own test is among those of GPUs.
@@ -64,8 +63,7 @@ fn every_stage_says_in_one_line_that_there_is_no_gpu() {
 
 #[test]
 fn registers_and_spills_of_every_kernel_are_one_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let nvcc = |script: &str| {
         program(&folder.join("nvcc"), script);
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
@@ -101,8 +99,7 @@ END",
 
 #[test]
 fn a_stage_keeps_to_its_time_and_packs_what_there_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let (code, text) = said(&runbook(folder, "losses").env("DEVICE", "cpu").env("LIMIT", "9").output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("== train: left out, the time is over"), "{text}");
@@ -134,16 +131,16 @@ fn torch_s_cuda_part_is_opened_by_the_runbook_where_python_has_it() {
 
 #[test]
 fn a_bundle_that_a_machine_does_not_take_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = &*scratch();
     for (name, bytes) in [("large", 700), ("small", 200), ("python/least", 99)] {
-        let path = folder.path().join(name);
+        let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, vec![0; bytes]).unwrap();
     }
     let size = |limit: usize| {
         let code = format!("import sys, bundle; print(bundle.size(bundle.Path(sys.argv[1]), {limit}))");
         let mut python = Command::new("python3");
-        python.args(["-B", "-c", &code]).arg(folder.path()).env("PYTHONPATH", root().join("scripts/gpu"));
+        python.args(["-B", "-c", &code]).arg(folder).env("PYTHONPATH", root().join("scripts/gpu"));
         said(&python.output().unwrap())
     };
     assert_eq!(size(999), (Some(0), "999\n".to_string()));

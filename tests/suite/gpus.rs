@@ -9,26 +9,22 @@ use std::sync::OnceLock;
 use gsplit_gpu_sim::{give_fake_gpus, give_late_gpus};
 use serde_json::Value;
 
-use crate::support::{command, community, content, json, losses, ok};
+use crate::support::{command, community, content, fails, json, losses, ok, scratch};
 
 const TRAIN: &str =
     "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
-
-pub fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
 
 /// gsplit with `args`, and so many GPUs. None, and a line that says why, where there cannot be any.
 pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
     // The kernels are compiled once, not by each of the processes that start meanwhile.
     static COMPILED: OnceLock<()> = OnceLock::new();
     COMPILED.get_or_init(|| {
-        let mut doctor = command(folder, &["doctor"]);
+        let mut doctor = command(folder, "doctor");
         if give_fake_gpus(&mut doctor).is_ok() {
             doctor.output().unwrap();
         }
     });
-    let mut program = command(folder, &words(args));
+    let mut program = command(folder, args);
     program.arg("--json").env("FAKE_CUDA_DEVICES", gpus.to_string()).env_remove("RUST_BACKTRACE");
     give_fake_gpus(&mut program).inspect_err(|missing| println!("skipped: {missing}")).ok()?;
     Some(program)
@@ -49,25 +45,24 @@ fn assert_close(losses: &[f64], expected: &[f64], what: &str) {
 
 #[test]
 fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1200);
     let presample = "presample ds --fanouts 4,4 --batch-size 300 --epochs 2";
     let Some(mut program) = with_gpus(folder, 1, &format!("{presample} --device cuda")) else { return };
     let presampled = printed(&program.output().unwrap());
     let counted = content(&folder.join("ds"));
-    ok(folder, &words(&format!("{presample} --force")));
+    ok(folder, format!("{presample} --force"));
     assert_eq!(content(&folder.join("ds")), counted, "{presampled}");
 
     let train = format!("{TRAIN} --hidden 8 --parallelism single --model gat --checkpoint");
-    let on_cpu = json(folder, &words(&format!("{train} cpu")));
+    let on_cpu = json(folder, format!("{train} cpu"));
     let mut program = with_gpus(folder, 1, &format!("{train} gpu --device cuda")).unwrap();
     let on_gpu = printed(&program.env("FAKE_CUDA_COUNTS", folder.join("counts")).output().unwrap());
     assert_close(&losses(&on_gpu), &losses(&on_cpu), "one GPU");
     // A GPU that does not wait for a rank loads torch's kernels when it needs them.
     assert_eq!(happened(&folder.join("counts"), "eager"), 0);
     let infer = |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
-    let by_cpu = json(folder, &words(&infer("cpu")));
+    let by_cpu = json(folder, infer("cpu"));
     let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());
     assert_eq!(by_gpu["summary"], by_cpu["summary"]);
 }
@@ -78,8 +73,8 @@ fn the_cuda_part_of_torch_is_opened_where_libtorch_lies() {
     community(folder.path(), 1200);
     let libtorch = Path::new(env!("CARGO_MANIFEST_DIR")).join("libtorch/lib").canonicalize();
     let run = format!("{TRAIN} --hidden 8 --parallelism single");
-    let expected = losses(&json(folder.path(), &words(&run)));
-    let mut program = command(folder.path(), &words(&format!("{run} --device cuda --json")));
+    let expected = losses(&json(folder.path(), &run));
+    let mut program = command(folder.path(), format!("{run} --device cuda --json"));
     let given = libtorch.map_err(|error| error.to_string());
     let given = given.and_then(|libtorch| give_late_gpus(&mut program, &libtorch, &folder.path().join("torch/lib")));
     match given {
@@ -104,11 +99,10 @@ fn two_gpus_train_alike_with_other_links_and_placements() {
 /// Two GPUs train as one rank does with the options and links of `in_one`, and two processes with the options of `in_two` as two
 /// threads do.
 fn assert_several_train(in_one: &[(&str, &str)], in_two: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1200);
-    ok(folder, &words("partition ds --parts 2 --partitioner random"));
-    let expected = losses(&json(folder, &words(&format!("{TRAIN} --hidden 8 --parallelism single"))));
+    ok(folder, "partition ds --parts 2 --partitioner random");
+    let expected = losses(&json(folder, format!("{TRAIN} --hidden 8 --parallelism single")));
     let two = format!("{TRAIN} --hidden 8 --ranks 2 --device cuda");
     for &(options, link) in in_one {
         let Some(mut program) = with_gpus(folder, 2, &format!("{two} {options}")) else { return };
@@ -155,11 +149,10 @@ pub fn start_with_gpus(folders: &[&Path], args: &str) -> Vec<Child> {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn gpus_are_measured_and_planned_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 400);
     let doctor = "doctor --profile gpus.toml --device cuda";
-    let alone = crate::support::fails(folder, &words(doctor), 1);
+    let alone = fails(folder, doctor, 1);
     assert!(alone.contains("--device cuda") && !folder.join("gpus.toml").exists(), "{alone}");
     let Some(mut program) = with_gpus(folder, 3, doctor) else { return };
     printed(&program.env("FAKE_CUDA_MEMORY_MIB", "100").output().unwrap());
@@ -167,15 +160,15 @@ fn gpus_are_measured_and_planned_with() {
     for line in ["device = \"cuda\"", "ranks = 3", "memory = 104857600.0", "[bus]", "[peer]", "shared = false"] {
         assert!(profile.contains(line), "{line}: {profile}");
     }
-    let said = json(folder, &words("plan ds --profile gpus.toml --layers 2 --hidden 8 --fanouts 4,4 --batch-size 100"));
+    let said = json(folder, "plan ds --profile gpus.toml --layers 2 --hidden 8 --fanouts 4,4 --batch-size 100");
     assert!(said["plans"].as_array().unwrap().iter().any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3));
 }
 
 #[test]
 fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = &*scratch();
     let doctor = |variable: &str, value: &str| {
-        let program = with_gpus(folder.path(), 1, "doctor --require-gpu");
+        let program = with_gpus(folder, 1, "doctor --require-gpu");
         program.map(|mut program| program.env(variable, value).output().unwrap())
     };
     for (variable, why) in [("FAKE_CUDA_DEVICES", "GPUs: "), ("FAKE_CUDA_POOLS", "GPU 0: ")] {
@@ -190,8 +183,7 @@ fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
 /// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1200);
     let train = format!("{TRAIN} --parallelism single --device cuda");
     let big = (format!("{train} --hidden 4096"), ("FAKE_CUDA_MEMORY_MIB", "24".to_string()));

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{community, fails, json, ok, root, shared};
+use crate::support::{community, errors, json, ok, refused, root, scratch, shared};
 
 /// The figures of the graph at `input`, converted with `options`.
-fn figures(folder: &Path, input: &Path, options: &[&str]) -> Value {
-    ok(folder, &[&["convert", input.to_str().unwrap(), "--out", "ds"], options].concat());
-    let found = json(folder, &["inspect", "ds"]);
+fn figures(folder: &Path, input: &Path, options: &str) -> Value {
+    ok(folder, format!("convert {} --out ds {options}", input.display()));
+    let found = json(folder, "inspect ds");
     for threads in ["1", "4"] {
-        assert_eq!(json(folder, &["inspect", "ds", "--threads", threads]), found, "{threads} threads");
+        assert_eq!(json(folder, format!("inspect ds --threads {threads}")), found, "{threads} threads");
     }
     found["figures"].clone()
 }
@@ -20,8 +20,8 @@ fn figures(folder: &Path, input: &Path, options: &[&str]) -> Value {
 #[test]
 fn the_votes_of_wikipedia_have_the_figures_that_snap_lists() {
     let Some(source) = shared("wiki-Vote/wiki-Vote.txt") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let found = figures(folder.path(), &source, &[]);
+    let folder = &*scratch();
+    let found = figures(folder, &source, "");
     assert_eq!(found["edges"]["components"]["largest"], 7066, "{found}");
     assert_eq!((&found["edges"]["isolated"], &found["edges"]["self_loops"]), (&0.into(), &0.into()));
     assert_eq!((&found["classes"], &found["edges"]["homophily"]), (&Value::Null, &Value::Null));
@@ -37,9 +37,8 @@ fn the_votes_of_wikipedia_have_the_figures_that_snap_lists() {
 #[test]
 fn the_citations_of_cora_have_the_figures_that_are_published() {
     let Some(source) = shared("ogb-layout-cora") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let found = figures(folder, &source, &["--symmetrise"]);
+    let folder = &*scratch();
+    let found = figures(folder, &source, "--symmetrise");
     let edges = &found["edges"];
     // Pei et al., Geom-GCN (ICLR 2020): homophily 0.81. The largest component is known from its use as a dataset of its own.
     assert_eq!(
@@ -53,7 +52,7 @@ fn the_citations_of_cora_have_the_figures_that_are_published() {
     let sizes: Vec<u64> =
         found["classes"].as_array().unwrap().iter().map(|count| count["vertices"].as_u64().unwrap()).collect();
     assert_eq!((sizes.iter().sum::<u64>(), sizes.iter().max()), (2708, Some(&818)));
-    let shown = ok(folder, &["inspect", "ds"]);
+    let shown = ok(folder, "inspect ds");
     for words in ["degrees", "p99", "components 78 (weak), the largest of 2485", "homophily  0.81", ": 818 (30.2 %)"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
@@ -61,32 +60,25 @@ fn the_citations_of_cora_have_the_figures_that_are_published() {
 
 #[test]
 fn the_command_line_makes_the_dataset_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let input = root().join("tests/data/tables/edges.csv");
-    let nodes = root().join("tests/data/tables/nodes.tsv");
-    let options = ["--edge-columns", "weight", "--features", "random:3", "--feature-dtype", "i8", "--seed", "5"];
-    let made = ["convert", input.to_str().unwrap(), "--nodes", nodes.to_str().unwrap(), "--out", "a b"];
-    ok(folder, &[&made[..], &options].concat());
-    ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--mixing", "0.3", "--out", "ds"]);
+    let folder = &*scratch();
+    let [edges, nodes] = ["edges.csv", "nodes.tsv"].map(|name| root().join("tests/data/tables").join(name));
+    let options = "--edge-columns weight --features random:3 --feature-dtype i8 --seed 5";
+    let line = format!("convert {} --nodes {} {options} --out", edges.display(), nodes.display());
+    ok(folder, [line.split(' ').collect(), vec!["a b"]].concat());
+    ok(folder, "generate community --vertices 300 --edges 900 --mixing 0.3 --out ds");
     for name in ["a b", "ds"] {
-        let line = json(folder, &["inspect", name])["command"].as_str().unwrap().to_string();
-        assert!(ok(folder, &["inspect", name]).contains(&line), "{line}");
+        let line = json(folder, ["inspect", name])["command"].as_str().unwrap().to_string();
+        assert!(ok(folder, ["inspect", name]).contains(&line), "{line}");
         let line = line.replacen("gsplit", env!("CARGO_BIN_EXE_gsplit"), 1);
         let run = std::process::Command::new("sh").args(["-ec", &line]).current_dir(folder).output().unwrap();
         let said = String::from_utf8_lossy(&run.stdout);
-        assert!(
-            said.contains("already there, made the same way"),
-            "{line}: {said}{}",
-            String::from_utf8_lossy(&run.stderr)
-        );
+        assert!(said.contains("already there, made the same way"), "{line}: {said}{}", errors(&run));
     }
 }
 
 #[test]
 fn damaged_edges_and_labels_are_an_error_or_a_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     for (name, is_readable) in [("topology/indices.npy", false), ("nodes/label.npy", true)] {
         let path = folder.join("ds").join(name);
@@ -95,13 +87,13 @@ fn damaged_edges_and_labels_are_an_error_or_a_number() {
         let end = bad.len();
         bad[end - 400..].fill(0x7f);
         fs::write(&path, &bad).unwrap();
-        assert!(fails(folder, &["inspect", "ds"], 1).contains(name));
+        refused(folder, "inspect ds", 1, name);
         // Unchecked it is no panic.
         match is_readable {
-            true => drop(ok(folder, &["--no-check", "inspect", "ds"])),
-            false => assert!(fails(folder, &["--no-check", "inspect", "ds"], 1).contains(name)),
+            true => drop(ok(folder, "--no-check inspect ds")),
+            false => drop(refused(folder, "--no-check inspect ds", 1, name)),
         }
         fs::write(&path, &good).unwrap();
     }
-    ok(folder, &["inspect", "ds", "--full"]);
+    ok(folder, "inspect ds --full");
 }

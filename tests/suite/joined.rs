@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::{command, fails, gsplit, json, ok};
+use crate::support::{command, errors, gsplit, json, ok, refused, scratch};
 
 /// Old vertices, a ring with chords; and new ones behind them.
 const OLD: u32 = 120;
@@ -13,11 +13,6 @@ const NEW: u32 = 6;
 
 /// The id of a vertex.
 type Id = fn(u32) -> String;
-
-/// Runs the words of a command line, which must succeed.
-fn run(folder: &Path, words: &str) -> String {
-    ok(folder, &words.split_whitespace().collect::<Vec<_>>())
-}
 
 /// The columns of a file of predictions by their names, and its rows by their ids.
 fn predictions(folder: &Path, name: &str) -> (Vec<String>, HashMap<String, Vec<String>>) {
@@ -73,29 +68,24 @@ fn joined_rows_with_weights_and_names_are_those_of_all_tables_together() {
 /// conversion and options of the training.
 fn assert_joined(cases: &[(Id, &str, &str)]) {
     for &(id, of_convert, of_train) in cases {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
+        let folder = &*scratch();
         tables(folder, id);
         let convert = "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to";
-        run(folder, &format!("convert old_edges.csv --nodes old.csv --out run/dataset {convert} {of_convert}"));
-        run(folder, &format!("train run/dataset --hidden 8 --epochs 2 --checkpoint run/checkpoint {of_train}"));
+        ok(folder, format!("convert old_edges.csv --nodes old.csv --out run/dataset {convert} {of_convert}"));
+        ok(folder, format!("train run/dataset --hidden 8 --epochs 2 --checkpoint run/checkpoint {of_train}"));
         let logits = "--checkpoint run/checkpoint --predict logits --out";
         let of_dtype = if of_convert.contains("f16") { "--feature-dtype f16" } else { "" };
         let of_ids = if of_convert.contains("text") { "--id-type text" } else { "" };
-        run(
+        ok(
             folder,
-            &format!("convert all_edges.csv --nodes all.csv --recipe run/dataset --out both {of_dtype} {of_ids}"),
+            format!("convert all_edges.csv --nodes all.csv --recipe run/dataset --out both {of_dtype} {of_ids}"),
         );
-        run(folder, &format!("infer both {logits} both.csv"));
+        ok(folder, format!("infer both {logits} both.csv"));
         let (header, expected) = predictions(folder, "both.csv");
         assert_eq!(header, ["id", "logit_blue", "logit_green", "logit_red"]);
-        let output = gsplit(
-            folder,
-            &format!("infer --nodes new.csv --edges new_edges.csv --with run {logits} new.csv.csv")
-                .split(' ')
-                .collect::<Vec<_>>(),
-        );
-        let said = String::from_utf8(output.stderr).unwrap();
+        let output =
+            gsplit(folder, format!("infer --nodes new.csv --edges new_edges.csv --with run {logits} new.csv.csv"));
+        let said = errors(&output);
         assert!(output.status.success(), "{said}");
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(told.contains("new.csv: 6 vertices by") && told.contains("  all    accuracy "), "{told}");
@@ -114,8 +104,8 @@ fn assert_joined(cases: &[(Id, &str, &str)]) {
             }
         }
         // Without edges, also where the model weighs them.
-        run(folder, &format!("infer --nodes new.csv {logits} alone.csv"));
-        run(folder, &format!("infer --nodes new.csv --with run/dataset {logits} bare.csv"));
+        ok(folder, format!("infer --nodes new.csv {logits} alone.csv"));
+        ok(folder, format!("infer --nodes new.csv --with run/dataset {logits} bare.csv"));
         // Joined features are of the dataset's type.
         if of_dtype.is_empty() {
             assert_eq!(predictions(folder, "alone.csv").1, predictions(folder, "bare.csv").1);
@@ -125,27 +115,22 @@ fn assert_joined(cases: &[(Id, &str, &str)]) {
 
 #[test]
 fn rows_that_do_not_join_are_refused_with_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     tables(folder, |v| v.to_string());
     let convert =
         "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to --out run/dataset";
-    run(folder, &format!("convert old_edges.csv --nodes old.csv {convert}"));
-    run(folder, "train run/dataset --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint run/checkpoint");
+    ok(folder, format!("convert old_edges.csv --nodes old.csv {convert}"));
+    ok(folder, "train run/dataset --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint run/checkpoint");
     let words =
         |tables: &str| format!("infer --checkpoint run/checkpoint --predict logits --out p.csv --force {tables}");
-    let refused = |tables: &str, code: i32, expected: &str| {
-        let line = fails(folder, &words(tables).split(' ').collect::<Vec<_>>(), code);
-        assert!(line.contains(expected), "{line}");
-    };
+    let refuse = |tables: &str, expected: &str| drop(refused(folder, words(tables), 1, expected));
     let found = |tables: &str| {
-        run(folder, &words(tables));
+        ok(folder, words(tables));
         predictions(folder, "p.csv").1
     };
     // The message names the dataset first; each of its remedies works.
-    refused(
+    refuse(
         "--nodes new.csv --edges new_edges.csv",
-        1,
         "vertices have edges and no row, for example 5: pass --with DATASET if their rows",
     );
     let alone = found("--nodes new.csv --edges new_edges.csv --missing-rows drop");
@@ -155,20 +140,17 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
     // An id that neither has.
     fs::write(folder.join("stray.csv"), "from,to,amount\n120,10,1\n777,121,1\n").unwrap();
     let stray = "--nodes new.csv --edges stray.csv --with run";
-    refused(stray, 1, "stray.csv: line 3: vertex 777 is neither in the table of new vertices nor in run/dataset");
+    refuse(stray, "stray.csv: line 3: vertex 777 is neither in the table of new vertices nor in run/dataset");
     assert_eq!(found(&format!("{stray} --missing-rows fill --fill 3")).len(), 6);
 
     // A row of a vertex that the dataset has.
     fs::write(folder.join("again.csv"), "person,age,sex,team\n7,16.5,x,red\n120,2.5,y,blue\n").unwrap();
     fs::write(folder.join("one.csv"), "from,to,amount\n120,10,1\n").unwrap();
     let again = "--nodes again.csv --edges one.csv --with run";
-    refused(
-        again,
-        1,
-        "again.csv: 1 row for vertices that run/dataset has too, e.g. line 2, vertex 7: pass --on-duplicate last",
-    );
+    let known = "1 row for vertices that run/dataset has too, e.g. line 2, vertex 7: pass --on-duplicate last";
+    refuse(again, &format!("again.csv: {known}"));
     let [first, last] = ["first", "last"].map(|which| found(&format!("{again} --on-duplicate {which}")));
-    run(folder, "infer run/dataset --checkpoint run/checkpoint --predict logits --out old.csv.csv");
+    ok(folder, "infer run/dataset --checkpoint run/checkpoint --predict logits --out old.csv.csv");
     let old = predictions(folder, "old.csv.csv").1;
     assert_eq!(first["7"], old["7"], "the row of the dataset counts");
     assert!(last["7"] != old["7"] && last.len() == 2, "the row of the table counts");
@@ -176,45 +158,36 @@ fn rows_that_do_not_join_are_refused_with_a_remedy() {
     // Without edges, and other files.
     let bare = "--nodes new.csv --with run";
     assert_eq!(found(bare)["120"], found("--nodes new.csv")["120"]);
-    refused("--nodes new.csv --with run/checkpoint", 1, "run/checkpoint");
-    let line = fails(folder, &["infer", "--checkpoint", "run/checkpoint", "--nodes", "none.csv", "--out", "p.txt"], 2);
-    assert!(
-        line.contains("--out p.txt: expected a name that ends in .csv, .parquet or .npy"),
-        "before any table is read: {line}"
-    );
+    refuse("--nodes new.csv --with run/checkpoint", "run/checkpoint");
+    let other = "infer --checkpoint run/checkpoint --nodes none.csv --out p.txt";
+    refused(folder, other, 2, "--out p.txt: expected a name that ends in .csv, .parquet or .npy");
     // Options that only convert has come with the command that has them, which works.
     fs::write(folder.join("mixed.csv"), "person,age,sex\n120,2.5,y\nx7,9.5,y\n").unwrap();
-    let line = fails(folder, &words("--nodes mixed.csv --edges one.csv").split(' ').collect::<Vec<_>>(), 1);
-    assert!(
-        line.contains("(for --id-type: gsplit convert --recipe run/checkpoint, and infer on that dataset)"),
-        "{line}"
+    refuse(
+        "--nodes mixed.csv --edges one.csv",
+        "(for --id-type: gsplit convert --recipe run/checkpoint, and infer on that dataset)",
     );
-    run(
+    ok(
         folder,
         "convert one.csv --nodes mixed.csv --recipe run/checkpoint --id-type text --missing-rows drop --out mixed",
     );
-    run(folder, "infer mixed --checkpoint run/checkpoint --out mixed.parquet");
+    ok(folder, "infer mixed --checkpoint run/checkpoint --out mixed.parquet");
 }
 
 #[test]
 fn predictions_have_the_classes_and_their_probabilities_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     tables(folder, |v| v.to_string());
     let convert =
         "convert old_edges.csv --nodes old.csv --source-column from --target-column to --random-split 0.6,0.2,0.2";
     let train = "--layers 1 --fanouts 5 --hidden 4 --epochs 1";
-    run(folder, &format!("{convert} --label-column team --out ds"));
-    run(folder, &format!("train ds {train} --checkpoint ck"));
-    let told = json(folder, &["infer", "--nodes", "new.csv", "--checkpoint", "ck", "--out", "p.csv"]);
+    ok(folder, format!("{convert} --label-column team --out ds"));
+    ok(folder, format!("train ds {train} --checkpoint ck"));
+    let told = json(folder, "infer --nodes new.csv --checkpoint ck --out p.csv");
     let (header, rows) = predictions(folder, "p.csv");
     assert_eq!(header, ["id", "class", "probability_blue", "probability_green", "probability_red"]);
-    let right = ["blue", "green"]
-        .iter()
-        .cycle()
-        .zip(OLD..OLD + NEW)
-        .filter(|(team, v)| rows[&v.to_string()][1] == **team)
-        .count();
+    let teams = ["blue", "green"].iter().cycle().zip(OLD..OLD + NEW);
+    let right = teams.filter(|(team, v)| rows[&v.to_string()][1] == **team).count();
     assert_eq!(told["summary"]["all"].as_f64(), Some(right as f64 / f64::from(NEW)), "scored, without splits");
     for row in rows.values() {
         let of: Vec<f64> = row[2..].iter().map(|cell| cell.parse().unwrap()).collect();
@@ -222,26 +195,26 @@ fn predictions_have_the_classes_and_their_probabilities_by_name() {
         let best = (0..3).max_by(|&a, &b| of[a].total_cmp(&of[b])).unwrap();
         assert_eq!(row[1], ["blue", "green", "red"][best]);
     }
-    run(folder, "infer --nodes new.csv --checkpoint ck --predict class --out c.csv");
+    ok(folder, "infer --nodes new.csv --checkpoint ck --predict class --out c.csv");
     assert_eq!(predictions(folder, "c.csv").0, ["id", "class"]);
     // The table that was written is one that gsplit reads.
-    run(folder, "infer ds --checkpoint ck --out p.parquet");
-    run(
+    ok(folder, "infer ds --checkpoint ck --out p.parquet");
+    ok(
         folder,
         "convert old_edges.csv --nodes p.parquet --label-column class --source-column from --target-column to --out read",
     );
 
     // Numbers, and several classes.
-    run(folder, &format!("{convert} --label-column age --out ages"));
-    run(folder, &format!("train ages --task regression {train} --checkpoint ages-ck"));
-    run(folder, "infer ages --checkpoint ages-ck --out ages.csv");
+    ok(folder, format!("{convert} --label-column age --out ages"));
+    ok(folder, format!("train ages --task regression {train} --checkpoint ages-ck"));
+    ok(folder, "infer ages --checkpoint ages-ck --out ages.csv");
     assert_eq!(predictions(folder, "ages.csv").0, ["id", "prediction"]);
     let likes: String = (0..OLD).map(|v| format!("{v},{},{},{}\n", v % 9, v % 2, v / 2 % 2)).collect();
     fs::write(folder.join("likes.csv"), format!("person,age,tea,coffee\n{likes}")).unwrap();
     let several = convert.replace("old.csv", "likes.csv");
-    run(folder, &format!("{several} --label-column tea,coffee --out likes"));
-    run(folder, &format!("train likes {train} --checkpoint likes-ck"));
-    run(folder, "infer likes --checkpoint likes-ck --out likes.csv.csv");
+    ok(folder, format!("{several} --label-column tea,coffee --out likes"));
+    ok(folder, format!("train likes {train} --checkpoint likes-ck"));
+    ok(folder, "infer likes --checkpoint likes-ck --out likes.csv.csv");
     let (header, rows) = predictions(folder, "likes.csv.csv");
     assert_eq!(header, ["id", "tea", "coffee", "probability_tea", "probability_coffee"]);
     for row in rows.values() {
@@ -253,32 +226,28 @@ fn predictions_have_the_classes_and_their_probabilities_by_name() {
 
 #[test]
 fn new_tables_are_nobody_elses_to_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     tables(folder, |v| v.to_string());
     let convert = "--label-column team --random-split 0.6,0.2,0.2 --source-column from --target-column to --out ds";
-    run(folder, &format!("convert old_edges.csv --nodes old.csv {convert}"));
-    run(folder, "train ds --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint ck");
+    ok(folder, format!("convert old_edges.csv --nodes old.csv {convert}"));
+    ok(folder, "train ds --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint ck");
     let shared = folder.join("tmp");
     fs::create_dir(&shared).unwrap();
     // The name that earlier versions used, by somebody else.
     fs::create_dir(shared.join("..gsplit-infer.tables.partial")).unwrap();
     let infer = || {
-        let mut command =
-            command(folder, &["infer", "--nodes", "old.csv", "--edges", "old_edges.csv", "--checkpoint", "ck"]);
+        let mut command = command(folder, "infer --nodes old.csv --edges old_edges.csv --checkpoint ck");
         command.env("TMPDIR", &shared);
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap()
     };
     let several: Vec<_> = (0..3).map(|_| infer()).collect();
     for child in several {
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}", errors(&output));
     }
     let left = || {
-        fs::read_dir(&shared)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| !path.ends_with("..gsplit-infer.tables.partial"))
+        let paths = fs::read_dir(&shared).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| !path.ends_with("..gsplit-infer.tables.partial"))
     };
     assert_eq!(left().count(), 0, "all is removed");
     // Killed half-way, whatever is left is closed to others; interrupted, nothing is.

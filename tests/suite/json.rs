@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::support::{json, ok, root};
+use crate::support::{community, json, ok, root, scratch};
 
 /// Backquoted words of the first cells of a table's rows, and of the second ones, in which brackets are comments.
 fn rows(page: &str) -> Vec<(Vec<String>, BTreeSet<String>)> {
@@ -37,15 +37,14 @@ fn keys(object: &serde_json::Value) -> BTreeSet<String> {
 fn prints_what_is_documented(folder: &Path, command: &str, line: &str) {
     let rows = rows("json.md");
     let (_, expected) = rows.iter().find(|(names, _)| names.iter().any(|name| name == command)).unwrap();
-    let found = json(folder, &line.split(' ').collect::<Vec<_>>());
+    let found = json(folder, line);
     assert_eq!(found["schema"], 1, "{line}");
     assert_eq!(&keys(&found), expected, "{line}");
 }
 
 #[test]
 fn commands_that_prepare_print_the_keys_that_are_documented() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
     for (command, line) in [
         ("convert --plan", "convert edges.txt --out c --plan"),
@@ -69,9 +68,8 @@ fn commands_that_prepare_print_the_keys_that_are_documented() {
 #[cfg(feature = "train")]
 #[test]
 fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 300);
+    let folder = &*scratch();
+    community(folder, 300);
     let shape = "--layers 2 --fanouts 3,3 --hidden 8";
     for (command, line) in [
         ("train --print-config", format!("train ds {shape} --print-config")),
@@ -92,15 +90,14 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
             keys(&serde_json::from_str(line).unwrap()).difference(&names).cloned().collect();
         assert_eq!(undocumented, Vec::<String>::new(), "{line}");
     }
-    ok(folder, &["verify", "ds"]);
+    ok(folder, "verify ds");
 }
 
 /// The loader of the system alone would speak of it, in its own words.
 #[cfg(feature = "train")]
 #[test]
 fn a_missing_library_is_told_to_scripts_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     fs::copy(env!("CARGO_BIN_EXE_gsplit"), folder.join("gsplit")).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_gsplit-train"), folder.join("gsplit-train")).unwrap();
     let mut program = fs::read(folder.join("gsplit-train")).unwrap();
@@ -119,8 +116,8 @@ fn a_missing_library_is_told_to_scripts_too() {
     ["gsplit", "gsplit-train"].into_iter().for_each(|name| fs::rename(folder.join(name), bin.join(name)).unwrap());
     for (sign, remedy) in [("bin/python3", "install the wheel again"), ("INSTALL", "unpack the archive again")] {
         fs::write(folder.join(sign), "").unwrap();
-        for words in [&["train", "ds"][..], &["doctor"]] {
-            let output = std::process::Command::new(bin.join("gsplit")).args(words).output().unwrap();
+        for words in ["train ds", "doctor"] {
+            let output = std::process::Command::new(bin.join("gsplit")).args(words.split(' ')).output().unwrap();
             let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
             assert!(told.contains(remedy) && !told.contains("make setup"), "{words:?}: {told}");
         }

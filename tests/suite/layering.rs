@@ -42,8 +42,7 @@ fn crates_meet_in_store_and_kernels_only() {
 /// What is sampled is plain data, for whoever has another torch or none.
 #[test]
 fn sampling_knows_no_torch() {
-    let mut files = vec![root().join("sample/Cargo.toml")];
-    rust_files(&root().join("sample/src"), &mut files);
+    let files = [rust_files("sample/src"), vec![root().join("sample/Cargo.toml")]].concat();
     assert!(files.len() > 4);
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
@@ -51,15 +50,33 @@ fn sampling_knows_no_torch() {
     }
 }
 
-pub fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// The folders of the crates' sources.
+pub const CRATES: &str =
+    "src store/src kernels/src sample/src preprocess/src partition/src trainer/src gpu-sim/src python/native/src";
+
+/// The Rust files below a folder of the repository.
+pub fn rust_files(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            rust_files(&path, found);
+            found.extend(rust_files(path.to_str().unwrap()));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
     }
+    found
+}
+
+pub fn is_test(path: &Path) -> bool {
+    path.iter().any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// The Rust files below these folders, without those of tests.
+pub fn product_files(folders: &str) -> Vec<PathBuf> {
+    let files: Vec<_> = folders.split(' ').flat_map(rust_files).filter(|path| !is_test(path)).collect();
+    assert!(files.len() > 40, "{folders}");
+    files
 }
 
 /// The rooms of a crate, its modules at the root, and which of them each imports.
@@ -78,13 +95,11 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
         let room = path.next().unwrap_or_default();
         at_root.extend(path.map(|name| (name, room)));
     }
-    let mut files = Vec::new();
-    rust_files(&source, &mut files);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in files {
+    for path in rust_files(source.to_str().unwrap()) {
         let within = path.strip_prefix(&source).unwrap();
         let room = within.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_string();
-        if !names.contains(&*room) || within.iter().any(|part| part == "tests" || part == "tests.rs") {
+        if !names.contains(&*room) || is_test(within) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
@@ -102,37 +117,15 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The rooms of the trainer, each above all that it imports. `error` stands apart: everything may fail.
-const TRAINER: [&str; 22] = [
-    "train",
-    "rates",
-    "evaluate",
-    "run",
-    "infer",
-    "epoch",
-    "step",
-    "report",
-    "optimizer",
-    "batch",
-    "residence",
-    "job",
-    "task",
-    "model",
-    "sample",
-    "exchange",
-    "ranks",
-    "operator",
-    "config",
-    "metric",
-    "autograd",
-    "error",
-];
+const TRAINER: &str = "train rates evaluate run infer epoch step report optimizer batch residence job task model sample exchange \
+                       ranks operator config metric autograd error";
 
 #[test]
 fn rooms_of_the_trainer_import_those_below_alone() {
     let found = rooms("trainer");
     let names: BTreeSet<&str> = found.keys().map(String::as_str).collect();
-    assert_eq!(names, TRAINER.into_iter().collect(), "every room has its place");
-    let place = |room: &str| TRAINER.iter().position(|name| *name == room).unwrap();
+    assert_eq!(names, TRAINER.split(' ').collect(), "every room has its place");
+    let place = |room: &str| TRAINER.split(' ').position(|name| name == room).unwrap();
     for (room, imports) in &found {
         let up: Vec<&String> = imports.iter().filter(|other| place(other) < place(room)).collect();
         assert!(up.is_empty(), "{room} imports {up:?}, which stand above it");
@@ -142,27 +135,24 @@ fn rooms_of_the_trainer_import_those_below_alone() {
 /// A room that imports only rooms that are taken away already is taken away, until none is: what is left goes in circles.
 #[test]
 fn rooms_do_not_import_each_other_in_circles() {
-    for package in ["preprocess"] {
-        let mut left = rooms(package);
-        assert!(left.len() > 5 && left.values().any(|imports| !imports.is_empty()), "{left:?}");
-        loop {
-            let free: BTreeSet<String> = left.keys().cloned().collect();
-            let before = left.len();
-            left.retain(|_, imports| imports.iter().any(|other| free.contains(other)));
-            if left.len() == before {
-                break;
-            }
+    let mut left = rooms("preprocess");
+    assert!(left.len() > 5 && left.values().any(|imports| !imports.is_empty()), "{left:?}");
+    loop {
+        let free: BTreeSet<String> = left.keys().cloned().collect();
+        let before = left.len();
+        left.retain(|_, imports| imports.iter().any(|other| free.contains(other)));
+        if left.len() == before {
+            break;
         }
-        assert!(left.is_empty(), "{package}: circles among {left:#?}");
     }
+    assert!(left.is_empty(), "circles among {left:#?}");
 }
 
 /// Readers of arrays and of tables may read lines; text knows neither, they do not know each other, and no reader asks for the format.
 #[test]
 fn readers_share_text_alone() {
     for (folder, others) in [("text", &["arrays", "table"][..]), ("arrays", &["table"]), ("table", &["arrays"])] {
-        let mut files = Vec::new();
-        rust_files(&root().join("preprocess/src/read").join(folder), &mut files);
+        let files = rust_files(&format!("preprocess/src/read/{folder}"));
         assert!(files.len() > 5);
         for path in files {
             let text = fs::read_to_string(&path).unwrap();
@@ -176,36 +166,13 @@ fn readers_share_text_alone() {
     }
 }
 
-/// All of the product's source files.
-fn sources() -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for folder in [
-        "src",
-        "store/src",
-        "kernels/src",
-        "sample/src",
-        "preprocess/src",
-        "partition/src",
-        "trainer/src",
-        "gpu-sim/src",
-        "python/native/src",
-    ] {
-        rust_files(&root().join(folder), &mut files);
-    }
-    assert!(files.len() > 50);
-    files
-}
-
 /// A FIFO in place of a file would be waited for: `store/src/open.rs` refuses it. What only the system has needs no such door.
 #[test]
 fn files_are_opened_by_one_door() {
     let of_system =
         ["memory.rs", "src/doctor.rs", "doctor/advice.rs", "staging/lock.rs", "ranks/hosts.rs", "cuda/compile.rs"];
-    for path in sources() {
-        let within = path.strip_prefix(root()).unwrap();
-        if within.iter().any(|part| part == "tests" || part == "tests.rs")
-            || of_system.iter().any(|end| path.ends_with(end))
-        {
+    for path in product_files(CRATES) {
+        if of_system.iter().any(|end| path.ends_with(end)) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
@@ -213,55 +180,30 @@ fn files_are_opened_by_one_door() {
         for line in code.lines().filter(|line| !["/proc/", "/dev/", "sync_all"].iter().any(|word| line.contains(word)))
         {
             let opens = ["fs::read(", "fs::read_to_string(", " File::open(", "(File::open(", "fs::File::open("];
-            assert!(!opens.iter().any(|call| line.contains(call)), "{}: {line}", within.display());
+            assert!(!opens.iter().any(|call| line.contains(call)), "{}: {line}", path.display());
         }
     }
 }
 
+/// The files that may have unsafe code; and those of them in the folder of CUDA.
+const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
+                      kernels/src/product/amx.rs kernels/src/product/cpu.rs kernels/src/product/x86.rs \
+                      kernels/src/cuda/buffer/mapped.rs trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
+                      gpu-sim/src/emulated/mod.rs gpu-sim/src/fake/mod.rs python/native/src/memory.rs";
+const OF_CUDA: &str = "buffer compile device driver event facts landing late library nccl pool staging";
+
 #[test]
 fn unsafe_code_is_in_its_room() {
-    let files = sources();
     let word = ["un", "safe"].concat();
-    let mut rooms =
-        vec!["store/src/mmap.rs", "store/src/faults.rs", "kernels/src/prefetch.rs", "trainer/src/autograd/raw.rs"];
-    rooms.extend([
-        "store/src/features/reads/ring.rs",
-        "kernels/src/product/amx.rs",
-        "kernels/src/product/cpu.rs",
-        "kernels/src/product/x86.rs",
-        "trainer/src/ranks/c10d/raw.rs",
-        "gpu-sim/src/emulated/mod.rs",
-        "gpu-sim/src/fake/mod.rs",
-        "python/native/src/memory.rs",
-    ]);
-    rooms.extend([
-        "buffer.rs",
-        "compile.rs",
-        "device.rs",
-        "driver.rs",
-        "event.rs",
-        "facts.rs",
-        "landing.rs",
-        "late.rs",
-        "library.rs",
-        "nccl.rs",
-        "pool.rs",
-        "staging.rs",
-        "kernels/src/cuda/buffer/mapped.rs",
-    ]);
-    let in_its_room = |path: &Path| {
-        let gpu = path.parent().is_some_and(|folder| folder.ends_with("kernels/src/cuda"));
-        rooms.iter().any(|room| path.ends_with(room) && (room.contains('/') || gpu))
-    };
-    for path in files {
+    let of_cuda = OF_CUDA.split(' ').map(|name| format!("kernels/src/cuda/{name}.rs"));
+    let rooms: Vec<String> = UNSAFE.split(' ').map(str::to_string).chain(of_cuda).collect();
+    for path in CRATES.split(' ').flat_map(rust_files) {
         let text = fs::read_to_string(&path).unwrap();
         let used = text.lines().any(|line| {
             let code = line.split("//").next().unwrap_or_default();
-            code.contains(&format!("{word} {{"))
-                || code.contains(&format!("{word} fn"))
-                || code.contains(&format!("{word} impl"))
+            ["{", "fn", "impl"].iter().any(|what| code.contains(&format!("{word} {what}")))
         });
-        assert!(!used || in_its_room(&path), "{}", path.display());
+        assert!(!used || rooms.iter().any(|room| path.ends_with(room)), "{}", path.display());
     }
 }
 
@@ -302,12 +244,8 @@ fn long_tuples(text: &str) -> Vec<&str> {
 #[test]
 fn parameters_that_travel_together_have_a_type_with_names() {
     assert_eq!(long_tuples("fn f((a, b, c): (A, B, C), (d, (e, f)): &(D, (E, F)))"), ["a, b, c"]);
-    let mut files = Vec::new();
-    for folder in ["src", "store/src", "preprocess/src", "partition/src"] {
-        rust_files(&root().join(folder), &mut files);
-    }
-    for path in files.iter().filter(|path| !path.iter().any(|part| part == "tests" || part == "tests.rs")) {
-        let text = fs::read_to_string(path).unwrap();
+    for path in product_files("src store/src preprocess/src partition/src") {
+        let text = fs::read_to_string(&path).unwrap();
         assert!(long_tuples(&text).is_empty(), "{}: {:?}", path.display(), long_tuples(&text));
     }
 }
@@ -315,17 +253,9 @@ fn parameters_that_travel_together_have_a_type_with_names() {
 #[test]
 fn what_kernels_and_store_offer_is_used() {
     for package in ["kernels", "store"] {
-        let mut files = Vec::new();
-        for folder in
-            ["src", "store/src", "kernels/src", "sample/src", "preprocess/src", "partition/src", "trainer/src"]
-        {
-            if !folder.starts_with(package) {
-                rust_files(&root().join(folder), &mut files);
-            }
-        }
-        let is_test = |path: &PathBuf| path.iter().any(|part| part == "tests" || part == "tests.rs");
+        let others: Vec<&str> = CRATES.split(' ').filter(|folder| !folder.starts_with(package)).collect();
         let text: String =
-            files.iter().filter(|path| !is_test(path)).map(|path| fs::read_to_string(path).unwrap()).collect();
+            product_files(&others.join(" ")).into_iter().map(|path| fs::read_to_string(path).unwrap()).collect();
         let used: std::collections::HashSet<&str> = words(&text).collect();
         let library = fs::read_to_string(root().join(package).join("src/lib.rs")).unwrap();
         let names = offered(&library);

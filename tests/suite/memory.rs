@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::gpus::words;
-use crate::support::{command, community, fails, gsplit, json, ok};
+use crate::support::{command, community, errors, fails, gsplit, json, ok, refused, scratch};
 
 const TRAIN: &str = "train ds --parallelism single --layers 2 --fanouts 5,5 --hidden 8 --epochs 2 --batch-size 256";
 
@@ -17,27 +16,25 @@ fn named(line: &str) -> u64 {
     rest.split("MiB or more").next().unwrap().parse().unwrap()
 }
 
-/// The words of [`TRAIN`] and `more`.
-fn train(more: &'static str) -> Vec<&'static str> {
-    TRAIN.split(' ').chain(more.split_whitespace()).collect()
+/// [`TRAIN`] with `more` behind it.
+fn train(more: &str) -> String {
+    format!("{TRAIN} {more}")
 }
 
 #[test]
 fn a_budget_that_is_too_small_names_one_that_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
-    let line = fails(folder, &train("--memory 64MiB"), 2);
-    assert!(line.starts_with("error: --memory: 64 MiB are too few, the graph takes"), "{line}");
+    let line = refused(folder, train("--memory 64MiB"), 2, "error: --memory: 64 MiB are too few, the graph takes");
     let number = named(&line);
     let losses = |run: &Value| {
         run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].clone()).collect::<Vec<_>>()
     };
-    let usual = json(folder, &train("--load-features mapped"));
+    let usual = json(folder, train("--load-features mapped"));
     // As much as a process of the same size holds, and the rows, which are small.
-    let budget = format!("{}MiB", number + 32);
-    assert_eq!(losses(&json(folder, &[&train("")[..], &["--memory", &budget]].concat())), losses(&usual));
-    let output = gsplit(folder, &[&train("--load-features disk")[..], &["--memory", &budget]].concat());
+    let budget = format!("--memory {}MiB", number + 32);
+    assert_eq!(losses(&json(folder, train(&budget))), losses(&usual));
+    let output = gsplit(folder, train(&format!("--load-features disk {budget}")));
     let [told, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(notes.contains("feature rows are read from disk: 1500 of 1500 stay in memory"), "{notes}");
     assert!(notes.contains("feature rows are read by "), "{notes}");
@@ -46,15 +43,14 @@ fn a_budget_that_is_too_small_names_one_that_does() {
 
 #[test]
 fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 50_000);
     let endless = "--load-features disk --quiet --epochs 100000 --eval-every 0 --log log.jsonl --memory";
-    let endless: Vec<&str> = TRAIN.replace(" --epochs 2", "").leak().split(' ').chain(endless.split(' ')).collect();
-    let line = fails(folder, &[&endless[..], &["64MiB"]].concat(), 2);
+    let endless = train(endless).replace(" --epochs 2 ", " ");
+    let line = fails(folder, format!("{endless} 64MiB"), 2);
     // So few rows are kept that mini-batches read the others.
     let budget = format!("{}MiB", named(&line) + 8);
-    let mut child = command(folder, &[&endless[..], &[&budget]].concat()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(folder, format!("{endless} {budget}")).stderr(Stdio::piped()).spawn().unwrap();
     let log = folder.join("log.jsonl");
     while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) == 0 {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
@@ -63,7 +59,7 @@ fn a_feature_file_that_is_cut_while_it_is_read_is_one_line() {
     let features = OpenOptions::new().write(true).open(folder.join("ds/nodes/feat.arrow")).unwrap();
     features.set_len(100_000).unwrap();
     let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
+    let told = errors(&output);
     assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
     assert!(told.starts_with("error: ") && told.contains("feat.arrow: ends at byte 100000"), "{told}");
     let first: Value = serde_json::from_str(std::fs::read_to_string(&log).unwrap().lines().next().unwrap()).unwrap();
@@ -79,15 +75,12 @@ fn page_faults(process: u32) -> u64 {
 
 #[test]
 fn a_mini_batch_takes_the_memory_of_those_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 6000);
-    for (model, heads) in [("sage", &[][..]), ("gat", &["--heads", "2"])] {
-        let words =
-            "train ds --parallelism single --layers 2 --fanouts 10,5 --hidden 64 --batch-size 256 --eval-every 0";
-        let rest = ["--model", model, "--epochs", "100000", "--quiet", "--log", model];
-        let words = [&words.split(' ').collect::<Vec<_>>(), &rest[..], heads].concat();
-        let mut child = command(folder, &words).spawn().unwrap();
+    for (model, heads) in [("sage", ""), ("gat", "--heads 2")] {
+        let shape = "--parallelism single --layers 2 --fanouts 10,5 --hidden 64 --batch-size 256 --eval-every 0";
+        let line = format!("train ds {shape} --epochs 100000 --quiet --model {model} {heads} --log {model}");
+        let mut child = command(folder, line).spawn().unwrap();
         let log = folder.join(model);
         let epochs = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count() as u64);
         let mut after = |number: u64| {
@@ -108,43 +101,41 @@ fn a_mini_batch_takes_the_memory_of_those_before() {
 
 #[test]
 fn partitions_keep_to_a_budget_or_name_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    ok(folder, &words("generate rmat --vertices 1300000 --edges 60000 --out ds"));
+    let folder = &*scratch();
+    ok(folder, "generate rmat --vertices 1300000 --edges 60000 --out ds");
     let partition = |more: &str| format!("partition ds --parts 2 --weights unit --quality fast {more}");
-    let line = fails(folder, &words(&partition("--memory 64MiB")), 2);
-    assert!(line.starts_with("error: --memory: to partition 1300000 vertices takes"), "{line}");
+    let told = "error: --memory: to partition 1300000 vertices takes";
+    let line = refused(folder, partition("--memory 64MiB"), 2, told);
     let number = named(&line);
-    let output = gsplit(folder, &words(&partition(&format!("--memory {}MiB", number + 8))));
+    let output = gsplit(folder, partition(&format!("--memory {}MiB", number + 8)));
     let [said, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said.contains("2 parts by multilevel"), "{said}{notes}");
-    let line = fails(folder, &words(&partition("--partitioner range --memory 1GiB")), 2);
-    assert!(line.contains("--memory: --partitioner range takes a few bytes a vertex"), "{line}");
+    let told = "--memory: --partitioner range takes a few bytes a vertex";
+    refused(folder, partition("--partitioner range --memory 1GiB"), 2, told);
 }
 
 #[test]
 fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    ok(folder, &words("generate community --vertices 50000 --edges 1500000 --feature-dim 4 --out ds"));
+    let folder = &*scratch();
+    ok(folder, "generate community --vertices 50000 --edges 1500000 --feature-dim 4 --out ds");
     let trial = train("--trial 3 --eval-fanouts 3,3");
-    let line = fails(folder, &[&trial[..], &["--memory", "64MiB"]].concat(), 2);
+    let line = fails(folder, format!("{trial} --memory 64MiB"), 2);
     let budget = format!("{}MiB", named(&line) + 8);
-    let within = [&trial[..], &["--memory", &budget]].concat();
     let usual = json(folder, &trial)["summary"]["epochs"].clone();
-    let output = command(folder, &[&within[..], &["--json"]].concat()).env("GSPLIT_PROGRESS", "1").output().unwrap();
+    let output =
+        command(folder, format!("{trial} --memory {budget} --json")).env("GSPLIT_PROGRESS", "1").output().unwrap();
     let read = serde_json::from_slice::<Value>(&output.stdout).unwrap()["summary"]["epochs"].clone();
     for (usual, read) in usual.as_array().unwrap().iter().zip(read.as_array().unwrap()) {
         assert_eq!([&usual["loss"], &usual["valid"]], [&read["loss"], &read["valid"]]);
     }
-    let notes = String::from_utf8(output.stderr).unwrap();
+    let notes = errors(&output);
     assert!(notes.contains("edges are read from disk as they are drawn: the graph takes "), "{notes}");
     // Links are learnt from a copy of the graph in memory, which has to fit.
-    let line = fails(folder, &[&trial[..4], &["--task", "link", "--memory", "64MiB"]].concat(), 2);
-    assert!(line.contains("--memory: 64 MiB are too few, the edges that links are learnt from take "), "{line}");
+    let told = "--memory: 64 MiB are too few, the edges that links are learnt from take ";
+    refused(folder, "train ds --parallelism single --task link --memory 64MiB", 2, told);
     let presample = |more: &str| format!("presample ds --fanouts 5,5 --epochs 1 {more}");
-    ok(folder, &words(&presample("--key usual")));
-    ok(folder, &words(&presample("--key within --memory 128MiB")));
+    ok(folder, presample("--key usual"));
+    ok(folder, presample("--key within --memory 128MiB"));
     for counters in std::fs::read_dir(folder.join("ds/presample/usual")).unwrap() {
         let (path, name) = counters.map(|file| (file.path(), file.file_name())).unwrap();
         if path.extension().is_some_and(|extension| extension == "npy") {
@@ -156,43 +147,39 @@ fn a_graph_beyond_the_budget_is_read_as_it_is_drawn() {
 
 #[test]
 fn a_trial_ends_each_epoch_early_and_scores_samples() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
-    let run = json(folder, &train("--trial 1 --eval-fanouts 3,3"));
-    let whole = json(folder, &train("--eval-fanouts 3,3"));
+    let run = json(folder, train("--trial 1 --eval-fanouts 3,3"));
+    let whole = json(folder, train("--eval-fanouts 3,3"));
     let [first, all] = [&run, &whole].map(|run| run["summary"]["epochs"][0].clone());
     assert!(first["edges"].as_u64().unwrap() < all["edges"].as_u64().unwrap(), "{first:#} {all:#}");
     assert!(first["valid"].as_f64().is_some() && run["summary"]["epochs"].as_array().unwrap().len() == 2);
-    let line = fails(folder, &train("--trial 1 --checkpoint run"), 2);
-    assert!(line.contains("--trial"), "{line}");
+    refused(folder, train("--trial 1 --checkpoint run"), 2, "--trial");
 }
 
 /// Rows and bytes that an epoch reads are those that `train` and `plan` told before.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn reads_from_disk_are_foretold() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    ok(folder, &words("generate community --vertices 60000 --edges 300000 --feature-dim 128 --out ds"));
+    let folder = &*scratch();
+    ok(folder, "generate community --vertices 60000 --edges 300000 --feature-dim 128 --out ds");
     let shape = "--layers 2 --fanouts 5,5 --hidden 8 --batch-size 256";
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-2.toml")).unwrap();
     let plan = |name: &str, memory: f64, disk: f64| {
         let disk = format!("\n[disk]\nby = \"a test\"\nrandom = [{disk}, {disk}, {disk}, {disk}]\nstream = 1e12\n");
         let profile = shipped.replace("memory = 2.53e+10", &format!("memory = {memory:.0}"));
         std::fs::write(folder.join("p.toml"), profile + &disk).unwrap();
-        let said = json(folder, &words(&format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2")));
+        let said = json(folder, format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2"));
         let plans = said["plans"].as_array().unwrap().iter();
         plans.clone().find(|plan| plan["name"] == name).unwrap().clone()
     };
     for (name, how) in [("one rank", "--parallelism single"), ("DGL", "--parallelism data --ranks 2")] {
         assert!(plan(name, 1e10, 1e9)["disk"].is_null(), "all rows fit");
         let train = format!("train ds {how} {shape} --epochs 1 --eval-every 0 --threads 2 --memory");
-        let line = fails(folder, &words(&format!("{train} 64MiB")), 2);
+        let line = fails(folder, format!("{train} 64MiB"), 2);
         let budget = named(&line) + 14;
-        let output = gsplit(folder, &words(&format!("{train} {budget}MiB --json")));
-        let notes = gsplit(folder, &words(&format!("{train} {budget}MiB"))).stderr;
-        let notes = String::from_utf8(notes).unwrap();
+        let output = gsplit(folder, format!("{train} {budget}MiB --json"));
+        let notes = errors(&gsplit(folder, format!("{train} {budget}MiB")));
         assert!(notes.contains("an epoch is expected to read ") && notes.contains("; bound by "), "{notes}");
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
         let (epoch, told) = (&run["summary"]["epochs"][0], &run["summary"]["disk"]);
@@ -219,32 +206,31 @@ fn reads_from_disk_are_foretold() {
         assert!(slow["epoch_s"].as_f64().unwrap() > reads / 200.0, "{slow}");
     }
     let line = format!("plan ds {shape} --profile p.toml --systems dgl --ranks 2");
-    let text = ok(folder, &words(&line));
+    let text = ok(folder, &line);
     assert!(text.contains("feature rows do not fit in memory: ") && text.contains(" s, bound by "), "{text}");
-    let text = ok(folder, &words(&format!("{line} --memory 300MiB")));
+    let text = ok(folder, format!("{line} --memory 300MiB"));
     assert!(!text.contains("from disk") && text.contains("--memory 300MiB"), "they fit: {text}");
     std::fs::write(folder.join("p.toml"), shipped.replace("memory = 2.53e+10", "memory = 4e7")).unwrap();
-    let text = ok(folder, &words(&line));
+    let text = ok(folder, &line);
     assert!(text.contains("feature rows do not fit in memory: ") && text.contains("a profile with [disk]"), "{text}");
     // Without a profile the disk is measured where the dataset is.
-    let text = ok(folder, &words(&format!("plan ds {shape} --systems dgl --ranks 2 --memory 150MiB")));
+    let text = ok(folder, format!("plan ds {shape} --systems dgl --ranks 2 --memory 150MiB"));
     assert!(text.contains(" s, bound by "), "{text}");
 }
 
 #[test]
 fn a_profile_that_is_measured_has_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 900);
     let before = std::fs::read_dir(folder.join("ds")).unwrap().count();
-    let said = json(folder, &words("doctor --profile here.toml --disk ds"));
+    let said = json(folder, "doctor --profile here.toml --disk ds");
     assert_eq!(std::fs::read_dir(folder.join("ds")).unwrap().count(), before);
     let profile = std::fs::read_to_string(folder.join("here.toml")).unwrap();
     assert!(profile.starts_with("# Measured by") && profile.contains("[peer]"), "{profile}");
     assert!(profile.contains("[disk]") && profile.contains("random = ["), "{profile}");
     assert_eq!(said["disk"]["random"].as_array().unwrap().len(), 4);
     let plan = "plan ds --layers 2 --fanouts 5,5 --batch-size 256 --ranks 2 --systems dgl --profile here.toml";
-    let said = json(folder, &words(plan));
+    let said = json(folder, plan);
     assert!(said["profile"]["disk"]["stream"].as_f64().unwrap() > 0.0);
-    fails(folder, &words("doctor --disk ds"), 2);
+    fails(folder, "doctor --disk ds", 2);
 }

@@ -8,19 +8,17 @@ use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{command, community, fails, ok};
+use crate::support::{command, community, errors, fails, json, ok, refused, scratch};
 
-fn partition(folder: &std::path::Path, more: &[&str]) -> Value {
-    let text = ok(folder, &[&["partition", "ds", "--json"], more].concat());
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{more:?}: {error}: {text}"))
+fn partition(folder: &std::path::Path, more: &str) -> Value {
+    json(folder, format!("partition ds {more}"))
 }
 
 #[test]
 fn a_partition_goes_out_as_text_and_comes_back_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 400);
-    let made = partition(folder, &["--parts", "4", "--partitioner", "range"]);
+    let made = partition(folder, "--parts 4 --partitioner range");
     let stored = folder.join("ds/partition/range-unit-k4/assignment.npy");
     let bytes = fs::read(&stored).unwrap();
     let parts: Vec<u16> = bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
@@ -28,83 +26,72 @@ fn a_partition_goes_out_as_text_and_comes_back_the_same() {
     let text: Vec<String> = parts.iter().map(|part| format!("{part}\n")).collect();
     fs::write(folder.join("graph.part.4"), text.concat()).unwrap();
 
-    for (file, more) in [("graph.part.4", &["--parts", "4"][..]), ("ds/partition/range-unit-k4/assignment.npy", &[])] {
-        let imported = partition(folder, &[&["--import", file, "--force"], more].concat());
+    for (file, more) in [("graph.part.4", "--parts 4"), ("ds/partition/range-unit-k4/assignment.npy", "")] {
+        let imported = partition(folder, &format!("--import {file} --force {more}"));
         for key in ["cut", "weighted_cut", "part_sizes", "balance", "imbalance"] {
             assert_eq!(imported[key], made[key], "{key}");
         }
         assert_eq!((&imported["partitioner"], &imported["key"]), (&"import".into(), &"import-k4".into()));
         assert_eq!(fs::read(folder.join("ds/partition/import-k4/assignment.npy")).unwrap(), bytes);
-        assert_eq!(partition(folder, &["--import", file])["reused"], true);
+        assert_eq!(partition(folder, &format!("--import {file}"))["reused"], true);
     }
     // Another map under the same key is not taken for the stored one.
     let other: Vec<String> = parts.iter().map(|part| format!("{}\n", 3 - part)).collect();
     fs::write(folder.join("graph.part.4"), other.concat()).unwrap();
-    assert!(fails(folder, &["partition", "ds", "--import", "graph.part.4"], 1).contains("already there"));
+    refused(folder, "partition ds --import graph.part.4", 1, "already there");
     fs::write(folder.join("graph.part.4"), "0\n1\nx\n").unwrap();
-    let line = fails(folder, &["partition", "ds", "--import", "graph.part.4"], 1);
-    assert!(line.contains("graph.part.4: line 3: expected one part"), "{line}");
-    ok(folder, &["verify", "ds"]);
+    refused(folder, "partition ds --import graph.part.4", 1, "graph.part.4: line 3: expected one part");
+    ok(folder, "verify ds");
 }
 
 #[test]
 fn a_refined_partition_is_known_by_what_it_was_made_of() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 400);
-    let random = ["--parts", "4", "--partitioner", "random", "--key", "r"];
-    partition(folder, &random);
-    let refine = ["--parts", "4", "--weights", "unit", "--refine", "r", "--key", "better"];
-    assert_eq!(partition(folder, &refine)["reused"], false);
-    assert_eq!(partition(folder, &refine)["reused"], true);
+    let random = "--parts 4 --partitioner random --key r";
+    partition(folder, random);
+    let refine = "--parts 4 --weights unit --refine r --key better";
+    assert_eq!(partition(folder, refine)["reused"], false);
+    assert_eq!(partition(folder, refine)["reused"], true);
     // It says itself how many parts it has.
-    assert_eq!(partition(folder, &refine[2..])["reused"], true);
-    let unnamed = ["--weights", "unit", "--refine", "r"];
-    assert_eq!(partition(folder, &unnamed)["key"], "multilevel_from_r-unit-k4");
-    let line = fails(folder, &[&["partition", "ds"], &unnamed[..], &["--parts", "3"]].concat(), 2);
-    assert!(line.contains("--refine r: it has 4 parts; leave --parts out"), "{line}");
-    let line = fails(folder, &["partition", "ds", "--weights", "unit", "--refine", "absent"], 1);
-    assert!(line.contains("absent"), "{line}");
-    fails(folder, &["partition", "ds", "--weights", "unit"], 2);
-    partition(folder, &[&random[..], &["--seed", "7", "--force"]].concat());
-    let line = fails(folder, &[&["partition", "ds"], &refine[..]].concat(), 1);
-    assert!(line.contains("already there"), "{line}");
-    assert_eq!(partition(folder, &[&refine[..], &["--force"]].concat())["reused"], false);
+    assert_eq!(partition(folder, "--weights unit --refine r --key better")["reused"], true);
+    refused(folder, "partition ds --weights unit --refine absent", 1, "absent");
+    fails(folder, "partition ds --weights unit", 2);
+    partition(folder, &format!("{random} --seed 7 --force"));
+    refused(folder, format!("partition ds {refine}"), 1, "already there");
+    assert_eq!(partition(folder, &format!("{refine} --force"))["reused"], false);
 }
 
 #[test]
 fn partitions_of_other_partitioners_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    partition(folder, &["--parts", "4", "--partitioner", "range"]);
+    partition(folder, "--parts 4 --partitioner range");
     let dataset = Dataset::open(folder.join("ds")).unwrap();
     let map = PartitionMap::open(&dataset, "range-unit-k4").unwrap();
     let config = PartitionConfig { partitioner: "ldg_random".into(), ..map.meta().config.clone() };
     let order: Vec<u32> = (0..4).flat_map(|part| map.cache_order(part).to_vec()).collect();
     let report = map.meta().report.clone();
     PartitionMap::save(&dataset, "ldg_random-unit-k4", None, config, report, map.assignment(), &order, false).unwrap();
-    assert!(ok(folder, &["inspect", "ds"]).contains("ldg_random"));
-    let refined = partition(folder, &["--weights", "unit", "--refine", "ldg_random-unit-k4"]);
+    assert!(ok(folder, "inspect ds").contains("ldg_random"));
+    let refined = partition(folder, "--weights unit --refine ldg_random-unit-k4");
     assert!(refined["cut"].as_u64() <= Some(map.meta().report.cut), "{refined}");
-    ok(folder, &["verify", "ds"]);
+    ok(folder, "verify ds");
 }
 
 #[test]
 fn a_terminated_metis_ends_as_interrupted() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 20_000);
     let run = "partition ds --partitioner metis --weights unit --parts 64 --tries 1000 --json";
-    let run: Vec<&str> = run.split(' ').collect();
     for delay_ms in [50, 275, 500] {
         let started = Instant::now();
-        let mut child = command(folder, &run);
+        let mut child = command(folder, run);
         let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay_ms));
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
+        let errors = errors(&output);
         if delay_ms > 200 {
             assert_eq!(output.status.code(), Some(143), "{errors}");
             let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -121,33 +108,31 @@ fn a_terminated_metis_ends_as_interrupted() {
 
 #[test]
 fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1200);
-    let unit = ["--weights", "unit", "--parts"];
-    let made = partition(folder, &[&unit[..], &["6", "--servers", "2"]].concat());
+    let unit = "--weights unit --parts";
+    let made = partition(folder, &format!("{unit} 6 --servers 2"));
     assert_eq!((&made["key"], &made["servers"]), (&"multilevel-unit-k2x3".into(), &2.into()));
     let between = &made["between_servers"];
     assert!(between["cut"].as_u64().unwrap() > 0 && between["cut"].as_u64() < made["cut"].as_u64(), "{made}");
     assert!(between["expected_cross_share"].as_f64() < made["expected_cross_share"].as_f64(), "{made}");
-    assert_eq!(partition(folder, &[&unit[..], &["6", "--servers", "2"]].concat())["reused"], true);
-    let table = ok(folder, &[&["partition", "ds"][..], &unit, &["6", "--servers", "2", "--force"]].concat());
+    assert_eq!(partition(folder, &format!("{unit} 6 --servers 2"))["reused"], true);
+    let table = ok(folder, format!("partition ds {unit} 6 --servers 2 --force"));
     assert!(table.contains("6 parts on 2 servers") && table.contains("cut between servers"), "{table}");
 
     // One server is what there was before: nothing of servers is stored.
-    let flat = partition(folder, &[&unit[..], &["6", "--servers", "1"]].concat());
+    let flat = partition(folder, &format!("{unit} 6 --servers 1"));
     assert_eq!((&flat["key"], flat.get("servers")), (&"multilevel-unit-k6".into(), None));
     let stored = fs::read_to_string(folder.join("ds/partition/multilevel-unit-k6/partition.json")).unwrap();
     assert!(!stored.contains("server"), "{stored}");
 
-    let shown = ok(folder, &["inspect", "ds"]);
+    let shown = ok(folder, "inspect ds");
     assert!(shown.contains("6 parts on 2 servers") && shown.contains("between servers"), "{shown}");
-    ok(folder, &["verify", "ds"]);
-    let measure = ["evaluate", "ds", "--fanouts", "4,4", "--batch-size", "50", "--batches", "20"];
-    let measured = ok(folder, &measure);
+    ok(folder, "verify ds");
+    let measure = "evaluate ds --fanouts 4,4 --batch-size 50 --batches 20";
+    let measured = ok(folder, measure);
     assert!(measured.contains("between servers"), "{measured}");
-    let json: Value = serde_json::from_str(&ok(folder, &[&measure[..], &["--json"]].concat())).unwrap();
-    for map in json["maps"].as_array().unwrap() {
+    for map in json(folder, measure)["maps"].as_array().unwrap() {
         let (across, cross) = (&map["all"]["cross_server_share"]["mean"], &map["all"]["cross_share"]["mean"]);
         match map["servers"].as_u64() {
             Some(2) => assert!(across.as_f64() > Some(0.0) && across.as_f64() < cross.as_f64(), "{map}"),
@@ -158,8 +143,7 @@ fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
 
 #[test]
 fn parts_carry_what_their_targets_say() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1200);
     let over = |made: &Value, targets: &[f64]| {
         let sizes = made["part_sizes"].as_array().unwrap().iter().map(|size| size.as_f64().unwrap());
@@ -167,8 +151,8 @@ fn parts_carry_what_their_targets_say() {
         sizes.zip(targets).map(|(size, target)| size / (1200.0 * target / sum)).fold(0.0, f64::max)
     };
     for (method, most) in [("multilevel", 1.03), ("metis", 1.03), ("range", 1.01), ("random", 1.01), ("hash", 1.2)] {
-        let weights: &[&str] = if most == 1.03 { &["--weights", "unit"] } else { &[] };
-        let made = partition(folder, &[&["--targets", "2,1,1", "--partitioner", method], weights].concat());
+        let weights = if most == 1.03 { "--weights unit" } else { "" };
+        let made = partition(folder, &format!("--targets 2,1,1 --partitioner {method} {weights}"));
         let found = over(&made, &[2.0, 1.0, 1.0]);
         assert!(found <= most + 1e-9, "{method}: {made}");
         assert_eq!((&made["parts"], made["targets"].to_string().as_str()), (&3.into(), "[2.0,1.0,1.0]"));
@@ -176,23 +160,23 @@ fn parts_carry_what_their_targets_say() {
         assert!((made["balance"]["vertices"].as_f64().unwrap() - found).abs() < 1e-9, "{made}");
         assert_eq!(made["of_target"].as_array().unwrap().len(), 3);
     }
-    let asked = ["--targets", "3,1,2,2", "--parts", "4", "--servers", "2", "--weights", "unit"];
-    let made = partition(folder, &asked);
+    let asked = "--targets 3,1,2,2 --parts 4 --servers 2 --weights unit";
+    let made = partition(folder, asked);
     assert_eq!((&made["key"], &made["reused"]), (&"multilevel-unit-k2x2_t3-1-2-2".into(), &false.into()));
     assert!(over(&made, &[3.0, 1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{made}");
-    assert_eq!(partition(folder, &asked)["reused"], true);
-    let text = ok(folder, &[&["partition", "ds", "--force"], &asked[..]].concat());
+    assert_eq!(partition(folder, asked)["reused"], true);
+    let text = ok(folder, format!("partition ds --force {asked}"));
     assert!(text.contains("part / target"), "{text}");
     // Equal targets are those of none, but for the name.
-    let [equal, none] = [["--targets", "1,1,1"], ["--parts", "3"]].map(|more| {
-        let made = partition(folder, &[&more[..], &["--weights", "unit"]].concat());
+    let [equal, none] = ["--targets 1,1,1", "--parts 3"].map(|more| {
+        let made = partition(folder, &format!("{more} --weights unit"));
         (made["cut"].clone(), made["part_sizes"].clone())
     });
     assert_eq!(equal, none);
     // Others are refined from what has as many parts.
-    let refined = partition(folder, &["--refine", "multilevel-unit-k3", "--targets", "1,2,2", "--weights", "unit"]);
+    let refined = partition(folder, "--refine multilevel-unit-k3 --targets 1,2,2 --weights unit");
     assert!(over(&refined, &[1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{refined}");
-    fails(folder, &["partition", "ds", "--targets", "1,x"], 2);
-    fails(folder, &["partition", "ds", "--import", "x", "--targets", "1,2"], 2);
-    ok(folder, &["verify", "ds"]);
+    fails(folder, "partition ds --targets 1,x", 2);
+    fails(folder, "partition ds --import x --targets 1,2", 2);
+    ok(folder, "verify ds");
 }

@@ -8,7 +8,7 @@ use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split};
 
-use crate::support::{community, fails, gsplit, json, ok};
+use crate::support::{community, fails, gsplit, json, ok, refused, scratch};
 
 const FANOUTS: &str = "6,4";
 const BATCH: usize = 128;
@@ -16,18 +16,16 @@ const BATCH: usize = 128;
 /// A dataset `ds` with a presample and a partition into four.
 fn prepare(folder: &Path, vertices: u32, epochs: &str) {
     community(folder, vertices);
-    let batch = BATCH.to_string();
-    ok(folder, &["presample", "ds", "--fanouts", FANOUTS, "--batch-size", &batch, "--epochs", epochs]);
-    ok(folder, &["partition", "ds", "--parts", "4", "--key", "four"]);
+    ok(folder, format!("presample ds --fanouts {FANOUTS} --batch-size {BATCH} --epochs {epochs}"));
+    ok(folder, "partition ds --parts 4 --key four");
 }
 
 #[test]
 fn a_placement_is_stored_shown_reused_and_verified() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     prepare(folder, 1500, "3");
-    let place = ["place", "ds", "--cache", "20%", "--alpha", "0.2"];
-    let made = json(folder, &place);
+    let place = "place ds --cache 20% --alpha 0.2";
+    let made = json(folder, place);
     assert_eq!(made["key"], "optimised-split-20pct-a0.2-four");
     assert_eq!((&made["reused"], &made["partition"]), (&false.into(), &"four".into()));
     let curve = made["curve"].as_array().unwrap();
@@ -39,13 +37,13 @@ fn a_placement_is_stored_shown_reused_and_verified() {
     let moved = best["host"].as_f64().unwrap() * row_bytes;
     assert!((moved - best["host_bytes"].as_f64().unwrap()).abs() < 1e-6 && best["milliseconds"].is_null());
 
-    assert_eq!(json(folder, &place)["reused"], true);
-    let text = ok(folder, &place);
+    assert_eq!(json(folder, place)["reused"], true);
+    let text = ok(folder, place);
     assert!(text.contains("already there") && text.contains("replicated") && text.contains("device-device"), "{text}");
-    ok(folder, &["verify", "ds"]);
-    let shown = ok(folder, &["inspect", "ds"]);
+    ok(folder, "verify ds");
+    let shown = ok(folder, "inspect ds");
     assert!(shown.contains("placement optimised-split-20pct-a0.2-four: optimised for split parallelism"), "{shown}");
-    assert_eq!(json(folder, &["inspect", "ds"])["placements"][0]["meta"]["config"]["alpha"], 0.2);
+    assert_eq!(json(folder, "inspect ds")["placements"][0]["meta"]["config"]["alpha"], 0.2);
 
     let dataset = Dataset::open(folder.join("ds")).unwrap();
     let stored = Placement::open(&dataset, "optimised-split-20pct-a0.2-four").unwrap();
@@ -56,19 +54,18 @@ fn a_placement_is_stored_shown_reused_and_verified() {
     assert_eq!((config.cache_bytes, config.row_bytes), (300 * config.row_bytes, row_bytes as u64));
 
     // Another cost under the same name is refused, unless it is forced.
-    let other = ["place", "ds", "--cache", "20%", "--alpha", "0.9", "--key", "optimised-split-20pct-a0.2-four"];
-    assert!(fails(folder, &other, 1).contains("--force"));
-    ok(folder, &[&other[..], &["--force"]].concat());
-    ok(folder, &["verify", "ds"]);
+    let other = "place ds --cache 20% --alpha 0.9 --key optimised-split-20pct-a0.2-four";
+    refused(folder, other, 1, "--force");
+    ok(folder, format!("{other} --force"));
+    ok(folder, "verify ds");
 }
 
 #[test]
 fn bandwidths_give_alpha_and_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     prepare(folder, 600, "2");
-    let args = ["place", "ds", "--cache", "10%", "--host-bandwidth", "25GB", "--peer-bandwidth", "100GB/s"];
-    let made = json(folder, &[&args[..], &["--parallelism", "data", "--rule", "song-jiang"]].concat());
+    let args = "place ds --cache 10% --host-bandwidth 25GB --peer-bandwidth 100GB/s";
+    let made = json(folder, format!("{args} --parallelism data --rule song-jiang"));
     assert_eq!(made["config"]["alpha"], 0.25);
     for point in made["curve"].as_array().unwrap() {
         for (rule, loads) in point["placements"].as_object().unwrap() {
@@ -84,47 +81,36 @@ fn bandwidths_give_alpha_and_times() {
 
 #[test]
 fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let place = ["place", "ds", "--cache", "10%"];
-    assert!(fails(folder, &place, 1).contains("check the path"));
+    let folder = &*scratch();
+    let place = "place ds --cache 10%";
+    refused(folder, place, 1, "check the path");
     community(folder, 300);
-    assert!(fails(folder, &place, 1).contains("run `gsplit partition ds --parts K` first"));
-    ok(folder, &["partition", "ds", "--parts", "2", "--weights", "unit", "--key", "two"]);
-    assert!(fails(folder, &place, 1).contains("run `gsplit presample ds` first"));
-    ok(folder, &["presample", "ds", "--fanouts", "5"]);
-    let line = fails(folder, &[&place[..], &["--partition", "three"]].concat(), 1);
-    assert!(line.contains("partition `three`") && line.contains("there are two"), "{line}");
+    refused(folder, place, 1, "run `gsplit partition ds --parts K` first");
+    ok(folder, "partition ds --parts 2 --weights unit --key two");
+    refused(folder, place, 1, "run `gsplit presample ds` first");
+    ok(folder, "presample ds --fanouts 5");
+    refused(folder, format!("{place} --partition three"), 1, "has no partition `three`: there are two");
     for (args, words) in [
-        (&["--cache", "3"][..], "--cache 3: a feature row takes"),
-        (&["--cache", "much"], "expected a size such as 4GiB"),
-        (&["--cache", "0%"], "above 0%"),
-        (&["--cache", "1MiB", "--alpha", "-1"], "--alpha -1: expected 0"),
-        (&["--cache", "1MiB", "--alpha", "nan"], "--alpha NaN: expected 0"),
-        (&["--cache", "1MiB", "--rule", "song-jiang"], "use --parallelism data"),
-        (&["--cache", "1MiB", "--host-bandwidth", "0", "--peer-bandwidth", "1GB"], "such as 25GB"),
-        (&["--cache", "1MiB", "--host-bandwidth", "1GB"], "--peer-bandwidth"),
-        (&["--cache", "1MiB", "--host-bandwidth", "1GB", "--peer-bandwidth", "1GB", "--alpha", "1"], "cannot be used"),
+        ("--cache 3", "--cache 3: a feature row takes"),
+        ("--cache 1MiB --host-bandwidth 1GB", "--peer-bandwidth"),
+        ("--cache 1MiB --host-bandwidth 1GB --peer-bandwidth 1GB --alpha 1", "cannot be used"),
     ] {
-        let output = gsplit(folder, &[&["place", "ds"][..], args].concat());
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
-        assert!(errors.contains(words), "{args:?}: {errors}");
+        refused(folder, format!("place ds {args}"), 2, words);
     }
 
     // A placement of a partition that was made again since.
-    ok(folder, &[&place[..], &["--key", "p"]].concat());
-    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "random", "--key", "two", "--force"]);
-    let shown = ok(folder, &["inspect", "ds"]);
+    ok(folder, format!("{place} --key p"));
+    ok(folder, "partition ds --parts 2 --partitioner random --key two --force");
+    let shown = ok(folder, "inspect ds");
     assert!(shown.contains("placement p: unusable") && shown.contains("made from partition `two`"), "{shown}");
-    assert_eq!(gsplit(folder, &["verify", "ds"]).status.code(), Some(1));
-    assert!(fails(folder, &[&place[..], &["--key", "p"]].concat(), 1).contains("--force"));
-    ok(folder, &[&place[..], &["--key", "p", "--force"]].concat());
-    ok(folder, &["verify", "ds"]);
+    assert_eq!(gsplit(folder, "verify ds").status.code(), Some(1));
+    refused(folder, format!("{place} --key p"), 1, "--force");
+    ok(folder, format!("{place} --key p --force"));
+    ok(folder, "verify ds");
 
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
-    ok(folder, &["convert", "edges.txt", "--out", "plain"]);
-    let line = fails(folder, &["place", "plain", "--cache", "10%"], 1);
+    ok(folder, "convert edges.txt --out plain");
+    let line = fails(folder, "place plain --cache 10%", 1);
     assert!(line.contains("has no features") && line.contains("--features"), "{line}");
 }
 
@@ -175,19 +161,19 @@ fn measure(dataset: &Dataset, map: &PartitionMap, placement: &Placement) -> RowL
 
 #[test]
 fn training_loads_rows_as_predicted() {
-    let folder = tempfile::tempdir().unwrap();
-    prepare(folder.path(), 6000, "20");
+    let folder = &*scratch();
+    prepare(folder, 6000, "20");
     for (parallelism, rules, tolerance) in [
         ("split", &["partitioned", "replicated", "peer", "optimised"][..], 0.02),
         ("data", &["partitioned", "replicated", "peer", "optimised", "song-jiang"], 0.05),
     ] {
         for rule in rules {
             let key = format!("{rule}-{parallelism}");
-            let args = ["--cache", "12%", "--parallelism", parallelism, "--rule", rule, "--key", &key];
-            let made = json(folder.path(), &[&["place", "ds"][..], &args].concat());
+            let line = format!("place ds --cache 12% --parallelism {parallelism} --rule {rule} --key {key}");
+            let made = json(folder, line);
             let predicted = made["report"]["expected"].as_array().unwrap().iter();
             let total = |part: &str| predicted.clone().map(|loads| loads[part].as_f64().unwrap()).sum::<f64>();
-            let dataset = Dataset::open(folder.path().join("ds")).unwrap();
+            let dataset = Dataset::open(folder.join("ds")).unwrap();
             let map = PartitionMap::open(&dataset, "four").unwrap();
             let measured = measure(&dataset, &map, &Placement::open(&dataset, &key).unwrap());
             let all = measured.local + measured.peer + measured.host;

@@ -4,22 +4,27 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{command, community, content, fails, gsplit, json, losses, ok};
+use crate::support::{command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch};
 
 const SMALL: &str = "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256";
 
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
-
 /// The plans of `said` with this name.
 fn named<'s>(said: &'s Value, name: &str) -> &'s Value {
-    said["plans"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|plan| plan["name"] == name)
-        .unwrap_or_else(|| panic!("{name}: {said}"))
+    let mut plans = said["plans"].as_array().unwrap().iter();
+    plans.find(|plan| plan["name"] == name).unwrap_or_else(|| panic!("{name}: {said}"))
+}
+
+/// The options of a plan as one text.
+fn options(row: &Value) -> String {
+    let options: Vec<&str> = row["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
+    options.join(" ")
+}
+
+/// The seconds of the pieces of a `plan` that are of these `phases`.
+fn of_phases(plan: &Value, phases: &[&str]) -> f64 {
+    let pieces = plan["cost"]["pieces"].as_array().unwrap().iter();
+    let of_these = pieces.filter(|piece| phases.contains(&piece["phase"].as_str().unwrap()));
+    of_these.map(|piece| piece["seconds"].as_f64().unwrap()).sum()
 }
 
 fn seconds(plan: &Value) -> f64 {
@@ -28,24 +33,16 @@ fn seconds(plan: &Value) -> f64 {
 
 #[test]
 fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
     let plan = format!("plan ds {SMALL} --profile v100-4-pcie");
-    let said = json(folder, &words(&format!("{plan} --svg plan.svg")));
+    let said = json(folder, format!("{plan} --svg plan.svg"));
     assert!(fs::read_to_string(folder.join("plan.svg")).unwrap().contains("gsplit plan"));
     let plans = said["plans"].as_array().unwrap();
     for name in ["one rank", "DGL", "Quiver", "Owned", "Intel", "GSplit", "Edge", "Node", "Rand", "split 1 of 2"] {
         let plan = named(&said, name);
-        let pieces = plan["cost"]["pieces"].as_array().unwrap();
-        let of = |phases: [&str; 2]| -> f64 {
-            pieces
-                .iter()
-                .filter(|piece| phases.contains(&piece["phase"].as_str().unwrap()))
-                .map(|piece| piece["seconds"].as_f64().unwrap())
-                .sum()
-        };
-        let expected = of(["sample", "load"]).max(of(["compute", "exchange"])) * said["steps"].as_f64().unwrap();
+        let expected = of_phases(plan, &["sample", "load"]).max(of_phases(plan, &["compute", "exchange"]));
+        let expected = expected * said["steps"].as_f64().unwrap();
         assert!((seconds(plan) - expected).abs() < 1e-9 * expected, "{plan}");
     }
     assert!(plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])), "the fastest first");
@@ -59,126 +56,112 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     }
     assert_eq!((said["apart"].as_array().unwrap().len(), &said["apart"][0]["name"]), (1, &"Song & Jiang, 20%".into()));
     let before = content(&folder.join("ds"));
-    assert_eq!(json(folder, &words(&plan))["plans"], said["plans"], "the same, and nothing is made again");
+    assert_eq!(json(folder, &plan)["plans"], said["plans"], "the same, and nothing is made again");
     assert_eq!(content(&folder.join("ds")), before);
 
     // Other hardware.
     let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/v100-4-pcie.toml")).unwrap();
     fs::write(folder.join("slow.toml"), shipped.replace("bytes = 1e10", "bytes = 1e6")).unwrap();
     fs::write(folder.join("tiny.toml"), shipped.replace("memory = 16e9", "memory = 2e5")).unwrap();
-    let slow = json(folder, &words(&plan.replace("v100-4-pcie", "slow.toml")));
+    let slow = json(folder, plan.replace("v100-4-pcie", "slow.toml"));
     assert!(seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")), "its rows cross slow links");
     assert_eq!(seconds(named(&slow, "one rank")), seconds(named(&said, "one rank")));
     // What a mini-batch takes and little more: the graph stays in the host's memory, and is drawn from over the bus.
     let need = named(&said, "DGL")["cost"]["memory"].as_f64().unwrap();
     fs::write(folder.join("small.toml"), shipped.replace("16e9", &format!("{:e}", 1.05 * need / 0.9))).unwrap();
-    let small = json(folder, &words(&format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml"))));
-    let sampling = |said: &Value| {
-        let pieces = named(said, "DGL")["cost"]["pieces"].as_array().unwrap().clone();
-        pieces.iter().filter(|piece| piece["phase"] == "sample").map(|piece| piece["seconds"].as_f64().unwrap()).sum()
-    };
-    let (near, far): (f64, f64) = (sampling(&said), sampling(&small));
+    let small = json(folder, format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml")));
+    let [near, far] = [&said, &small].map(|said| of_phases(named(said, "DGL"), &["sample"]));
     assert!(far > 2.0 * near, "{far} {near}");
-    let line = fails(folder, &words(&plan.replace("v100-4-pcie", "tiny.toml")), 1);
-    assert!(line.contains("no system fits") && line.contains("needs"), "{line}");
-    let text = ok(folder, &words(&plan));
+    let line = refused(folder, plan.replace("v100-4-pcie", "tiny.toml"), 1, "no system fits");
+    assert!(line.contains("needs"), "{line}");
+    let text = ok(folder, &plan);
     assert!(text.contains("bound by") && text.contains("to train with it: gsplit train ds --parallelism"), "{text}");
 }
 
 /// A question leaves the dataset's own artifacts, and what other commands find there, as they were.
 #[test]
 fn questions_change_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 900);
-    ok(folder, &words("presample ds --fanouts 5,5 --batch-size 256 --key mine"));
+    ok(folder, "presample ds --fanouts 5,5 --batch-size 256 --key mine");
     let own = || {
         let mut found = content(&folder.join("ds"));
         found.retain(|name, _| !name.starts_with("tried/"));
         found
     };
-    let (before, shown) = (own(), json(folder, &words("inspect ds")));
+    let (before, shown) = (own(), json(folder, "inspect ds"));
     // Other mini-batches, and those of the presample that is there.
     let asked = format!("plan ds {SMALL} --profile a100-4");
     let other = asked.replace("5,5", "4,3");
     let compare = "compare ds --layers 2 --fanouts 4,4 --hidden 8 --ranks 2 --systems intel,gsplit --epochs 1";
     for question in [&asked, &other, compare] {
-        ok(folder, &words(question));
+        ok(folder, question);
     }
     assert!(own() == before, "nothing but the cache was written");
-    let found = json(folder, &words("inspect ds"));
+    let found = json(folder, "inspect ds");
     for kind in ["presamples", "partitions", "placements"] {
         assert_eq!(found[kind], shown[kind]);
     }
     assert!(found["cache"]["artifacts"].as_u64() > Some(8) && shown["cache"]["artifacts"] == 0, "{found}");
-    assert!(ok(folder, &words("inspect ds")).contains("cache of plan and compare: "));
-    ok(folder, &words("verify ds"));
-    ok(folder, &words("report ds --out page.html"));
+    assert!(ok(folder, "inspect ds").contains("cache of plan and compare: "));
+    ok(folder, "verify ds");
+    ok(folder, "report ds --out page.html");
     assert!(!fs::read_to_string(folder.join("page.html")).unwrap().contains("multilevel"));
     // The second time everything is found.
     let with_cache = content(&folder.join("ds"));
     for question in [&asked, &other, compare] {
-        ok(folder, &words(question));
+        ok(folder, question);
     }
     assert!(content(&folder.join("ds")) == with_cache);
 
     // No default takes what was tried, which is made the dataset's own instead of being made again.
-    let line = fails(folder, &words(&format!("train ds {SMALL} --ranks 4 --epochs 1")), 1);
-    assert!(line.contains("has no partition into 4 parts (there are: none)"), "{line}");
-    let line = fails(folder, &words("train ds --preset gsplit --ranks 4 --layers 2 --fanouts 5,5"), 1);
-    assert!(line.contains("has no partition `multilevel-presampled-k4`"), "{line}");
-    let cut = json(folder, &words("partition ds --parts 4"));
+    let none = "has no partition into 4 parts (there are: none)";
+    refused(folder, format!("train ds {SMALL} --ranks 4 --epochs 1"), 1, none);
+    let by_preset = "train ds --preset gsplit --ranks 4 --layers 2 --fanouts 5,5";
+    refused(folder, by_preset, 1, "has no partition `multilevel-presampled-k4`");
+    let cut = json(folder, "partition ds --parts 4");
     assert_eq!((&cut["presample"], &cut["reused"]), (&"mine".into(), &true.into()));
-    let tried = folder.join("ds/tried/partition/multilevel-presampled-k4/partition.json");
-    assert_eq!(
-        fs::read(folder.join("ds/partition/multilevel-presampled-k4/partition.json")).unwrap(),
-        fs::read(tried).unwrap()
-    );
-    let line = fails(folder, &words("partition ds --parts 4 --key tried/mine"), 2);
-    assert!(line.contains("--help"), "{line}");
+    let stored = |of: &str| fs::read(folder.join(of).join("multilevel-presampled-k4/partition.json")).unwrap();
+    assert_eq!(stored("ds/partition"), stored("ds/tried/partition"));
+    refused(folder, "partition ds --parts 4 --key tried/mine", 2, "--help");
 
     // The commands of a plan run in this order, and go on without the cache.
-    let said = json(folder, &words(&other));
+    let said = json(folder, &other);
     let commands: Vec<&str> = said["commands"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     let (train, made) = commands.split_last().unwrap();
     assert!(!train.contains("tried/"), "{commands:?}");
     for command in made {
         let key = command.split_once("--key ").unwrap().1;
-        let made = json(folder, &words(command)[1..]);
+        let made = json(folder, command.replace("gsplit ", ""));
         assert_eq!((&made["reused"], &made["key"]), (&true.into(), &key.into()), "{command}");
     }
-    let cleaned = json(folder, &words("clean ds"));
+    let cleaned = json(folder, "clean ds");
     assert!(cleaned["bytes"].as_u64() > Some(0) && cleaned["left"] == serde_json::json!([]), "{cleaned}");
     assert!(!folder.join("ds/tried").exists());
     let train = train.replace("--device cuda", "").replace("gsplit ", "");
-    let on_cpu: Vec<&str> = words(&train).into_iter().collect();
-    let on_cpu: Vec<&str> = on_cpu
-        .split(|word| *word == "--placement")
-        .flat_map(|rest| &rest[usize::from(rest[0] != "train")..])
-        .copied()
-        .collect();
-    ok(folder, &[&on_cpu[..], &["--epochs", "1"]].concat());
-    ok(folder, &words("verify ds"));
-    assert_eq!(json(folder, &words("clean ds"))["removed"], serde_json::json!([]));
-    let line = fails(folder, &words("train ds --ranks 4 --partition tried/multilevel-presampled-k4 --epochs 1"), 1);
-    assert!(line.contains("it is no longer in the cache"), "{line}");
+    let placement = train.split_once("--placement ").unwrap().1.split(' ').next().unwrap();
+    let on_cpu = train.replace(&format!("--placement {placement}"), "");
+    ok(folder, format!("{on_cpu} --epochs 1"));
+    ok(folder, "verify ds");
+    assert_eq!(json(folder, "clean ds")["removed"], serde_json::json!([]));
+    let cleaned = "train ds --ranks 4 --partition tried/multilevel-presampled-k4 --epochs 1";
+    refused(folder, cleaned, 1, "it is no longer in the cache");
 }
 
 /// Of several presamples the one of the mini-batches that are asked for is taken, and told; of equals none.
 #[test]
 fn the_presample_that_fits_is_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     for (fanouts, key) in [("3,3", "three"), ("4,4", "four")] {
-        ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "64", "--epochs", "1", "--key", key]);
+        ok(folder, format!("presample ds --fanouts {fanouts} --batch-size 64 --epochs 1 --key {key}"));
     }
-    let line = fails(folder, &words("partition ds --parts 2"), 1);
+    let line = fails(folder, "partition ds --parts 2", 1);
     assert_eq!(line, "error: choose a presample with --presample: four, three");
-    ok(folder, &words("partition ds --parts 2 --presample three"));
+    ok(folder, "partition ds --parts 2 --presample three");
     let notes = |line: &str| {
-        let output = gsplit(folder, &words(line));
-        let notes = String::from_utf8(output.stderr).unwrap();
+        let output = gsplit(folder, line);
+        let notes = errors(&output);
         assert!(output.status.success(), "{line}: {notes}");
         notes
     };
@@ -188,11 +171,11 @@ fn the_presample_that_fits_is_taken() {
     assert!(notes(&fits).contains("note: presample four; --presample names another"));
     assert!(!notes(&format!("{fits} --presample four")).contains("note: presample"));
     // Training ranks rows by the one that it draws as, or by the one that is named.
-    let train = "train ds --layers 2 --fanouts 4,4 --batch-size 64 --hidden 4 --epochs 1 --parallelism data --ranks 2 --cache 20%";
-    let ranked_by =
-        |more: &str| json(folder, &words(&format!("{train} {more}")))["summary"]["cache"]["ranked_by"].clone();
+    let shape = "--layers 2 --fanouts 4,4 --batch-size 64 --hidden 4 --epochs 1";
+    let train = format!("train ds {shape} --parallelism data --ranks 2 --cache 20%");
+    let ranked_by = |more: &str| json(folder, format!("{train} {more}"))["summary"]["cache"]["ranked_by"].clone();
     assert_eq!((ranked_by(""), ranked_by("--presample three")), ("presample four".into(), "presample three".into()));
-    assert!(fails(folder, &words(&format!("{train} --presample two")), 1).contains("has no presample `two`"));
+    refused(folder, format!("{train} --presample two"), 1, "has no presample `two`");
 }
 
 #[test]
@@ -209,30 +192,28 @@ fn plans_count_what_training_of_every_system_moves() {
 
 /// The counts in a plan by each profile, for so many ranks and with these options, are those of training; `systems` are among them.
 fn assert_counts_are_planned(plans: &[(&str, u32, &str)], systems: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
-    ok(folder, &words("partition ds --parts 4 --servers 2 --weights degree --key two-hosts"));
-    let batches = json(folder, &words(&format!("plan ds {SMALL} --profile cpu-2 --systems dgl")))["steps"].clone();
+    ok(folder, "partition ds --parts 4 --servers 2 --weights degree --key two-hosts");
+    let batches = json(folder, format!("plan ds {SMALL} --profile cpu-2 --systems dgl"))["steps"].clone();
     let cluster = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/cpu-cluster-4.toml")).unwrap();
     assert!(cluster.contains("hosts = 4"));
     fs::write(folder.join("hosts.toml"), cluster.replace("hosts = 4", "hosts = 2")).unwrap();
     let mut compared = Vec::new();
     for &(profile, ranks, more) in plans {
         let plan = format!("plan ds {SMALL} --profile {profile} --ranks {ranks} --batches {batches} {more}");
-        let said = json(folder, &words(&plan));
+        let said = json(folder, &plan);
         for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap()) {
-            let (name, options) = (row["name"].as_str().unwrap(), row["options"].as_array().unwrap());
+            let name = row["name"].as_str().unwrap();
             if compared.contains(&(ranks, name.to_string())) {
                 continue;
             }
             compared.push((ranks, name.to_string()));
-            let options: Vec<&str> = options.iter().map(|option| option.as_str().unwrap()).collect();
-            let mut line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options.join(" "));
+            let mut line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options(row));
             if let Some(factor) = row["apart"].as_str().and_then(|why| why.split_once("keeps ")) {
                 line.push_str(&format!(" --draw-factor {}", factor.1.split(' ').next().unwrap()));
             }
-            let epoch = json(folder, &words(&line))["summary"]["epochs"][0].clone();
+            let epoch = json(folder, &line)["summary"]["epochs"][0].clone();
             let (work, steps) = (&row["work"], row["steps"].as_f64().unwrap());
             let of_epoch = |count: &Value| (count.as_f64().unwrap() * steps).round() as u64;
             let layers = work["layers"].as_array().unwrap();
@@ -263,23 +244,20 @@ fn plans_hold_the_matrices_of_further_models() {
 
 /// The memory of matrices in a plan is what training took, of a mini-batch that is the whole epoch.
 fn assert_matrices_are_planned(models: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 6000);
     let mut compared = Vec::new();
     for model in models {
         let shape = format!("--model {model} --layers 2 --fanouts 8,8 --hidden 64 --batch-size 3000");
-        let said = json(folder, &words(&format!("plan ds {shape} --profile cpu-2 --ranks 2 --batches 1")));
+        let said = json(folder, format!("plan ds {shape} --profile cpu-2 --ranks 2 --batches 1"));
         assert_eq!(said["steps"], 1);
         for row in said["plans"].as_array().unwrap().iter().chain(said["apart"].as_array().unwrap()) {
             let name = row["name"].as_str().unwrap();
             if !["one rank", "DGL", "Owned", "GSplit", "P3", "GraNNDis"].contains(&name) {
                 continue;
             }
-            let options: Vec<&str> =
-                row["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
-            let line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options.join(" "));
-            let took = json(folder, &words(&line))["matrices_mb"].as_f64().unwrap();
+            let line = format!("train ds {} --epochs 1 --eval-every 0 --threads 2", options(row));
+            let took = json(folder, &line)["matrices_mb"].as_f64().unwrap();
             let planned = row["cost"]["matrices"].as_f64().unwrap() / 1e6;
             compared.push(format!("{model} {name}: {planned} MB planned, {took} taken"));
             assert!(took < 1.12 * planned, "{compared:#?}");
@@ -292,38 +270,32 @@ fn assert_matrices_are_planned(models: &[&str]) {
 
 #[test]
 fn some_systems_are_planned_with_rows_that_are_not_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    ok(folder, &words("generate rmat --vertices 1000 --edges 8000 --out ds"));
+    let folder = &*scratch();
+    ok(folder, "generate rmat --vertices 1000 --edges 8000 --out ds");
     let plan = format!("plan ds {SMALL} --profile v100-4-pcie --systems dgl,p3");
-    let line = fails(folder, &words(&plan), 1);
-    assert!(line.contains("features"), "{line}");
+    refused(folder, &plan, 1, "features");
     let load = |dim: u32| {
-        let said = json(folder, &words(&format!("{plan} --feature-dim {dim}")));
+        let said = json(folder, format!("{plan} --feature-dim {dim}"));
         let names: Vec<&str> =
             said["plans"].as_array().unwrap().iter().map(|plan| plan["name"].as_str().unwrap()).collect();
         let expected = ["DGL", "DGL, replicated", "one rank"];
         assert!(names.len() == 3 && expected.iter().all(|name| names.contains(name)), "{names:?}");
         assert_eq!((said["left_out"].as_array().unwrap().len(), &said["left_out"][0]["system"]), (1, &"P3".into()));
-        let pieces = named(&said, "DGL")["cost"]["pieces"].as_array().unwrap().clone();
-        let seconds =
-            pieces.iter().filter(|piece| piece["phase"] == "load").map(|piece| piece["seconds"].as_f64().unwrap());
-        seconds.sum::<f64>()
+        of_phases(named(&said, "DGL"), &["load"])
     };
     let (narrow, wide) = (load(64), load(128));
     assert!((wide - 2.0 * narrow).abs() < 1e-9 * wide, "{wide} {narrow}");
-    fails(folder, &words(&format!("{plan} --feature-dim 0")), 2);
+    fails(folder, format!("{plan} --feature-dim 0"), 2);
 }
 
 #[test]
 fn what_cannot_be_planned_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     fs::write(folder.join("bad.toml"), "about = \"x\"\ndevice = 3\n").unwrap();
     fs::write(folder.join("mine.svg"), "<svg>mine</svg>").unwrap();
     fs::write(folder.join("mine.toml"), "about = \"mine\"\n").unwrap();
-    ok(folder, &words("partition ds --parts 3 --weights unit --key three"));
+    ok(folder, "partition ds --parts 3 --weights unit --key three");
     let before = content(folder);
     for (line, code, told) in [
         ("plan ds --profile none", 1, "--profile none: No such file or directory (os error 2); give a file that"),
@@ -334,20 +306,18 @@ fn what_cannot_be_planned_is_one_line() {
         ("train ds --parallelism auto --task link", 2, "--parallelism auto is for vertices"),
         ("train ds --parallelism auto --device cuda", 2, "--parallelism auto measures the CPU"),
     ] {
-        let said = fails(folder, &words(line), code);
-        assert!(said.contains(told), "{line}: {said}");
+        refused(folder, line, code, told);
     }
     assert!(content(folder) == before, "nothing was made");
 }
 
 #[test]
 fn a_run_chooses_by_what_it_measures_of_the_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 900);
     let train = format!("train ds {SMALL} --eval-every 0 --threads 2 --checkpoint run");
     let auto = format!("{train} --parallelism auto --ranks 2 --epochs 1 --json");
-    let first = command(folder, &words(&auto)).env("GSPLIT_PROGRESS", "1").output().unwrap();
+    let first = command(folder, &auto).env("GSPLIT_PROGRESS", "1").output().unwrap();
     let notes = String::from_utf8_lossy(&first.stderr).into_owned();
     assert!(first.status.success() && notes.contains("auto: trains by --parallelism"), "{notes}");
     assert_eq!(notes.matches("s an epoch predicted").count(), 3, "{notes}");
@@ -363,7 +333,7 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     let config = &kept["content"]["config"];
     let chosen = config["parallelism"].as_str().unwrap().to_string();
     assert_ne!(chosen, "auto");
-    let second = json(folder, &words(&format!("{train} --parallelism auto --epochs 2 --resume")));
+    let second = json(folder, format!("{train} --parallelism auto --epochs 2 --resume"));
     assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
     assert_eq!(second["auto"], serde_json::json!([]), "and tries nothing");
     // The losses are those of the choice.
@@ -374,14 +344,14 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
             named.push_str(&format!(" --{option} {}", value.to_string().trim_matches('"')));
         }
     }
-    let named = json(folder, &words(&format!("{named} --epochs 2")));
+    let named = json(folder, format!("{named} --epochs 2"));
     assert_eq!(losses(&named)[1], losses(&second)[0]);
 
     // Its artifacts are in the cache: no default chooses from there, and a run goes on without them.
     for kind in ["presample", "partition"] {
         assert!(!folder.join("ds").join(kind).exists(), "auto made a {kind} of the dataset's own");
     }
-    ok(folder, &words("clean ds"));
-    let fourth = json(folder, &words(&format!("{train} --parallelism auto --epochs 3 --resume")));
+    ok(folder, "clean ds");
+    let fourth = json(folder, format!("{train} --parallelism auto --epochs 3 --resume"));
     assert_eq!(fourth["config"]["partition"], config["partition"], "{fourth}");
 }

@@ -8,8 +8,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::gpus::{printed, words};
-use crate::support::{command, community, json, losses, ok};
+use crate::gpus::printed;
+use crate::support::{command, community, json, losses, ok, scratch};
 
 const TRAIN: &str = "train ds --layers 2 --hidden 8 --fanouts 4,4 --batch-size 300 --dropout 0.2";
 
@@ -20,7 +20,7 @@ fn free_port() -> u16 {
 
 /// A process that is `rank` of `size`, which meet at `port`.
 fn start(folder: &Path, port: u16, rank: usize, size: usize, args: &str) -> Child {
-    as_rank(command(folder, &words(args)), port, rank, size).spawn().unwrap()
+    as_rank(command(folder, args), port, rank, size).spawn().unwrap()
 }
 
 /// `program` as `rank` of `size`, which meet at `port`.
@@ -65,14 +65,13 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn processes_train_as_threads_and_as_one_rank_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
-    ok(folder, &words("partition ds --parts 2 --partitioner random"));
+    ok(folder, "partition ds --parts 2 --partitioner random");
     let train = format!("{TRAIN} --epochs 2 --json");
-    let single = losses(&json(folder, &words(&format!("{TRAIN} --epochs 2 --threads 1 --parallelism single"))));
+    let single = losses(&json(folder, format!("{TRAIN} --epochs 2 --threads 1 --parallelism single")));
     for (size, options) in [(4, "--parallelism split --groups 2"), (2, "--parallelism push-pull --eval-every 0")] {
-        let threads = json(folder, &words(&format!("{TRAIN} --epochs 2 --threads {size} --ranks {size} {options}")));
+        let threads = json(folder, format!("{TRAIN} --epochs 2 --threads {size} --ranks {size} {options}"));
         let ranks = outputs(folder, size, &format!("{train} --threads 1 {options}"));
         let run = printed(&ranks[0]);
         let found = losses(&run);
@@ -88,8 +87,7 @@ fn processes_train_as_threads_and_as_one_rank_do() {
 
 #[test]
 fn processes_go_on_after_a_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 600);
     let train = format!("{TRAIN} --parallelism data --threads 1 --json --checkpoint");
     let run = |more: &str| losses(&printed(&outputs(folder, 2, &format!("{train} {more}"))[0]));

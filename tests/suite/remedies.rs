@@ -4,54 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::layering::rust_files;
-use crate::support::{gsplit, ok, root};
+use crate::layering::product_files;
+use crate::support::{errors, gsplit, ok, root, scratch};
 
 /// The commands that print the messages of a folder or a file. The first that fits counts.
-const PRINTED_BY: [(&str, &[&str]); 28] = [
-    ("preprocess/src/presample", &["presample"]),
-    ("preprocess/src/features", &["convert", "generate"]),
-    ("preprocess/src/export", &["export", "partition"]),
-    ("src/doctor", &["doctor", "train"]),
-    ("preprocess/src", &["convert", "generate", "presample", "infer"]),
-    ("partition/src/evaluate", &["evaluate"]),
-    ("partition/src/place", &["place"]),
-    ("partition/src", &["partition", "evaluate", "place", "shard"]),
-    ("trainer/src/infer", &["infer", "train"]),
-    ("trainer/src", &["train", "infer", "compare", "plan"]),
-    ("src/run", &["run", "train", "convert"]),
-    ("src/train", &["train"]),
-    ("src/infer", &["infer"]),
-    ("src/compare", &["compare"]),
-    ("src/plan", &["plan", "train", "partition", "doctor"]),
-    ("src/convert", &["convert"]),
-    ("src/presample", &["presample"]),
-    ("src/partition", &["partition"]),
-    ("src/evaluate", &["evaluate"]),
-    ("src/place", &["place"]),
-    ("src/export", &["export"]),
-    ("src/generate", &["generate"]),
-    ("src/inspect", &["inspect"]),
-    ("src/report", &["report"]),
-    ("src/shard", &["shard"]),
-    ("src/clean", &["clean"]),
-    ("src/verify", &["verify", "convert", "presample", "partition"]),
-    (
-        "",
-        &[
-            "convert",
-            "presample",
-            "partition",
-            "evaluate",
-            "place",
-            "shard",
-            "export",
-            "report",
-            "train",
-            "infer",
-            "run",
-        ],
-    ),
+const PRINTED_BY: [(&str, &str); 28] = [
+    ("preprocess/src/presample", "presample"),
+    ("preprocess/src/features", "convert generate"),
+    ("preprocess/src/export", "export partition"),
+    ("src/doctor", "doctor train"),
+    ("preprocess/src", "convert generate presample infer"),
+    ("partition/src/evaluate", "evaluate"),
+    ("partition/src/place", "place"),
+    ("partition/src", "partition evaluate place shard"),
+    ("trainer/src/infer", "infer train"),
+    ("trainer/src", "train infer compare plan"),
+    ("src/run", "run train convert"),
+    ("src/train", "train"),
+    ("src/infer", "infer"),
+    ("src/compare", "compare"),
+    ("src/plan", "plan train partition doctor"),
+    ("src/convert", "convert"),
+    ("src/presample", "presample"),
+    ("src/partition", "partition"),
+    ("src/evaluate", "evaluate"),
+    ("src/place", "place"),
+    ("src/export", "export"),
+    ("src/generate", "generate"),
+    ("src/inspect", "inspect"),
+    ("src/report", "report"),
+    ("src/shard", "shard"),
+    ("src/clean", "clean"),
+    ("src/verify", "verify convert presample partition"),
+    ("", "convert presample partition evaluate place shard export report train infer run"),
 ];
 /// Options of other programs.
 const FOREIGN: &str = "--no-python --target --no-default-features --force-reinstall --no-deps --locked --release --shm-size --ipc --pid \
@@ -59,7 +44,7 @@ const FOREIGN: &str = "--no-python --target --no-default-features --force-reinst
 
 /// The options of `command`.
 fn options(folder: &Path, command: &str) -> BTreeSet<String> {
-    let help = ok(folder, &[command, if command == "train" { "--help-all" } else { "--help" }]);
+    let help = ok(folder, [command, if command == "train" { "--help-all" } else { "--help" }]);
     named(&help).into_iter().collect()
 }
 
@@ -79,15 +64,10 @@ fn literals(code: &str) -> Vec<String> {
 
 /// The messages of the product that name an option: the file, the text.
 fn messages() -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
-    ["src", "store/src", "preprocess/src", "partition/src", "trainer/src"]
-        .iter()
-        .for_each(|folder| rust_files(&root().join(folder), &mut files));
-    let is_test = |path: &PathBuf| path.iter().any(|part| part == "tests" || part == "tests.rs");
     let mut found = Vec::new();
-    for path in files.iter().filter(|path| !is_test(path)) {
+    for path in product_files("src store/src preprocess/src partition/src trainer/src") {
         let within = path.strip_prefix(root()).unwrap();
-        let text = fs::read_to_string(path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
         let with_option = literals(&text).into_iter().filter(|text| !named(text).is_empty() && text.contains(' '));
         found.extend(with_option.map(|text| (within.to_path_buf(), text)));
     }
@@ -96,10 +76,9 @@ fn messages() -> Vec<(PathBuf, String)> {
 
 #[test]
 fn every_option_in_a_message_exists_for_the_commands_that_print_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let mut known: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for command in PRINTED_BY.iter().flat_map(|(_, commands)| *commands) {
+    for command in PRINTED_BY.iter().flat_map(|(_, commands)| commands.split(' ')) {
         known.entry(command).or_insert_with(|| options(folder, command));
     }
     let messages = messages();
@@ -112,7 +91,7 @@ fn every_option_in_a_message_exists_for_the_commands_that_print_it() {
             other.filter_map(|name| known.keys().find(|known| **known == name).copied()).collect();
         let place = path.to_str().unwrap();
         let of_place = PRINTED_BY.iter().find(|(folder, _)| place.starts_with(folder)).map(|(_, commands)| *commands);
-        commands.extend(of_place.unwrap_or_default());
+        commands.extend(of_place.unwrap_or_default().split(' '));
         commands.extend(text.contains("onvert").then_some("convert"));
         commands.extend(text.contains("dataset again").then_some("convert"));
         let exists = |option: &String| {
@@ -145,88 +124,70 @@ fn steps_of_a_run_name_no_option_that_it_lacks() {
     }
 }
 
-/// A command that fails, words of its message, and the command that the message says instead, which does not fail so.
+/// Fails unless `line` fails and says `told`; returns all that it says.
+fn says(folder: &Path, line: &str, told: &str) -> String {
+    let output = gsplit(folder, line);
+    let said = errors(&output);
+    assert!(!output.status.success() && said.contains(told), "{line}: {said}");
+    said
+}
+
+/// A command that fails, words of its message, and the options that the message names, with which it does not fail.
 #[test]
 fn remedies_change_the_outcome() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
     write("edges.csv", "src,dst\n1,2\n2,3\n3,4\n4,1\n");
     write("nodes.csv", "id,age,town,class\n1,30,Rome,a\n2,,Oslo,b\n3,50,Rome,a\n4,60,Oslo,b\n");
     write("twice.csv", "id,age,class\n1,30,a\n2,40,b\n2,41,b\n3,50,a\n4,60,b\n");
     write("mine.txt", "mine\n");
     write("some.csv", "id,age,class\n1,30,a\n2,40,b\n3,50,a\n");
-    ok(folder, &["convert", "edges.csv", "--nodes", "nodes.csv", "--fill", "mean", "--out", "ds"]);
-    ok(folder, &["generate", "community", "--vertices", "200", "--edges", "2000", "--out", "big"]);
+    ok(folder, "convert edges.csv --nodes nodes.csv --fill mean --out ds");
+    ok(folder, "generate community --vertices 200 --edges 2000 --out big");
     let train = "train big --layers 1 --fanouts 3 --hidden 8 --epochs";
-    ok(folder, &format!("{train} 1 --checkpoint ck").split(' ').collect::<Vec<_>>());
-    for (bad, words, remedied) in [
-        (
-            "convert edges.csv --nodes nodes.csv --out a",
-            "--fill",
-            "convert edges.csv --nodes nodes.csv --out a --fill mean",
-        ),
-        (
-            "convert edges.csv --nodes twice.csv --out b",
-            "--on-duplicate first",
-            "convert edges.csv --nodes twice.csv --out b --on-duplicate first",
-        ),
-        (
-            "convert edges.csv --nodes some.csv --fill 0 --out c",
-            "--missing-rows fill",
-            "convert edges.csv --nodes some.csv --fill 0 --out c --missing-rows fill",
-        ),
+    ok(folder, format!("{train} 1 --checkpoint ck"));
+    let run = |more: &str| format!("{train} {more}");
+    for (bad, told, more) in [
+        ("convert edges.csv --nodes nodes.csv --out a", "--fill", "--fill mean"),
+        ("convert edges.csv --nodes twice.csv --out b", "--on-duplicate first", "--on-duplicate first"),
+        ("convert edges.csv --nodes some.csv --fill 0 --out c", "--missing-rows fill", "--missing-rows fill"),
         (
             "convert edges.csv --drop-self-loops --nodes nodes.csv --fill mean --out ds",
             "pass --force to rebuild it",
-            "convert edges.csv --drop-self-loops --nodes nodes.csv --fill mean --out ds --force",
+            "--force",
         ),
-        (
-            &format!("{train} 2 --checkpoint ck"),
-            "pass --resume to continue it",
-            &format!("{train} 2 --checkpoint ck --resume"),
-        ),
-        (
-            &format!("{train} 1 --log mine.txt"),
-            "or pass --force to replace it",
-            &format!("{train} 1 --log mine.txt --force"),
-        ),
-        ("train --task node x", ": check the path", "inspect big"),
-        ("inspect ~/edges.csv", ": the shell did not replace ~", "inspect big"),
-        ("convert C:\\data\\x.csv --out d", "this is a path of Windows", "inspect big"),
-        ("convert - --out d", ": gsplit reads files, not standard input", "inspect big"),
+        (&run("2 --checkpoint ck"), "pass --resume to continue it", "--resume"),
+        (&run("1 --log mine.txt"), "or pass --force to replace it", "--force"),
     ] {
-        let call = |line: &str| gsplit(folder, &line.split(' ').collect::<Vec<_>>());
-        let output = call(bad);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && told.contains(words), "{bad}: {told}");
-        let output = call(remedied);
-        assert!(output.status.success(), "{remedied}: {}", String::from_utf8_lossy(&output.stderr));
+        says(folder, bad, told);
+        ok(folder, format!("{bad} {more}"));
+    }
+    for (bad, told) in [
+        ("train --task node x", ": check the path"),
+        ("inspect ~/edges.csv", ": the shell did not replace ~"),
+        ("convert C:\\data\\x.csv --out d", "this is a path of Windows"),
+        ("convert - --out d", ": gsplit reads files, not standard input"),
+    ] {
+        says(folder, bad, told);
     }
     // The folder of a run, where a dataset or a checkpoint is expected.
-    ok(folder, &"run big --out r -- --layers 1 --fanouts 3 --hidden 8 --epochs 1".split(' ').collect::<Vec<_>>());
+    ok(folder, "run big --out r -- --layers 1 --fanouts 3 --hidden 8 --epochs 1");
     fs::create_dir(folder.join("q")).unwrap();
-    ok(folder, &["convert", "edges.csv", "--out", "q/dataset"]);
+    ok(folder, "convert edges.csv --out q/dataset");
     for command in ["presample q", "verify q", "infer q --checkpoint q --embeddings e.npy"] {
-        let told = String::from_utf8(gsplit(folder, &command.split(' ').collect::<Vec<_>>()).stderr).unwrap();
-        assert!(
-            told.contains("q: not a gsplit dataset") && told.contains("folder of a run: name q/dataset"),
-            "{command}: {told}"
-        );
+        let told = says(folder, command, "q: not a gsplit dataset");
+        assert!(told.contains("folder of a run: name q/dataset"), "{command}: {told}");
     }
-    ok(folder, &["infer", "big", "--checkpoint", "r", "--out", "p.npy"]);
-    let told = gsplit(folder, &["train", "big", "--checkpoint", "r", "--resume"]).stderr;
-    assert!(String::from_utf8_lossy(&told).contains("--checkpoint r: is the folder of a run: name r/checkpoint"));
+    ok(folder, "infer big --checkpoint r --out p.npy");
+    let of_run = "--checkpoint r: is the folder of a run: name r/checkpoint";
+    says(folder, "train big --checkpoint r --resume", of_run);
     // A model that was trained on by itself is newer than the report of the run.
     let on = "train big --layers 1 --fanouts 3 --hidden 8 --lr 0.01 --epochs 2 --checkpoint r/checkpoint --resume";
-    let told = gsplit(folder, &on.split(' ').collect::<Vec<_>>()).stderr;
-    assert!(
-        String::from_utf8_lossy(&told)
-            .contains("note: r/report.html and the predictions next to it are of the model before")
-    );
+    let note = "note: r/report.html and the predictions next to it are of the model before";
+    assert!(errors(&gsplit(folder, on)).contains(note));
     // Tips that mislead are not printed.
     for command in ["convert edges.csv --out e --labels x", "convert edges.csv --out e --froce", "infer big --forse"] {
-        let told = String::from_utf8(gsplit(folder, &command.split(' ').collect::<Vec<_>>()).stderr).unwrap();
+        let told = says(folder, command, "");
         assert!(!told.contains("'--unlabelled'") && !told.contains("'-- "), "{command}: {told}");
         assert_eq!(told.contains("a similar argument exists: '--force'"), !command.contains("labels"), "{told}");
     }

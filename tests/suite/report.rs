@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::markup::elements;
 #[cfg(feature = "train")]
 use crate::support::root;
-use crate::support::{community, fails, json, ok};
+use crate::support::{community, fails, json, ok, refused, scratch};
 
 /// A page of `folder`, checked; and what was printed about it.
-fn page(folder: &Path, args: &[&str]) -> (String, Value) {
-    let printed = json(folder, &[&["report"][..], args, &["--out", "page.html"]].concat());
+fn page(folder: &Path, args: &str) -> (String, Value) {
+    let printed = json(folder, format!("report {args} --out page.html"));
     let page = fs::read_to_string(folder.join("page.html")).unwrap();
     assert_eq!(printed["bytes"], page.len());
     check(&page);
@@ -25,11 +25,8 @@ fn check(page: &str) {
     assert!(page.starts_with("<!doctype html><!--gsplit report-->\n<html lang=\"en\">"), "{}", &page[..80]);
     let found = elements(page);
     for foreign in ["://", "url(", "@import", "<script", "javascript:", "NaN", " inf "] {
-        assert!(
-            !page.contains(foreign),
-            "{foreign}: {}",
-            &page[page.find(foreign).unwrap().saturating_sub(200)..][..300]
-        );
+        let at = page.find(foreign);
+        assert!(at.is_none(), "{foreign}: {:.300}", &page[at.unwrap_or_default().saturating_sub(200)..]);
     }
     let (mut ids, mut links) = (BTreeSet::new(), BTreeSet::new());
     for element in &found {
@@ -67,7 +64,7 @@ fn check_tables(page: &str) {
         assert!(around.starts_with("div class=\"scroll\" tabindex=\"0\""), "{around}");
     }
     for row in page.split("<tr>").skip(1) {
-        assert!(row.starts_with("<th scope="), "{}", &row[..row.len().min(80)]);
+        assert!(row.starts_with("<th scope="), "{row:.80}");
     }
     let rule = |selector: &str| {
         let rules = page.split(&format!("\n{selector} {{")).nth(1).unwrap_or_else(|| panic!("no rule for {selector}"));
@@ -80,8 +77,10 @@ fn check_tables(page: &str) {
     }
 }
 
-fn titles(list: &Value) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|entry| entry.get("title").unwrap_or(entry).as_str().unwrap()).collect()
+/// The titles in `list`, with commas between them.
+fn titles(list: &Value) -> String {
+    let title = |entry: &Value| entry.get("title").unwrap_or(entry).as_str().unwrap().to_string();
+    list.as_array().unwrap().iter().map(title).collect::<Vec<_>>().join(", ")
 }
 
 /// The line that `train` logs after an epoch.
@@ -101,32 +100,20 @@ fn log(epochs: u32) -> String {
 
 #[test]
 fn a_page_shows_all_that_there_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
-    ok(folder, &["presample", "ds", "--fanouts", "5,3", "--batch-size", "64", "--epochs", "2"]);
-    ok(folder, &["partition", "ds", "--parts", "4"]);
-    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "hash"]);
+    ok(folder, "presample ds --fanouts 5,3 --batch-size 64 --epochs 2");
+    ok(folder, "partition ds --parts 4");
+    ok(folder, "partition ds --parts 2 --partitioner hash");
     fs::create_dir_all(folder.join("runs/old")).unwrap();
     fs::write(folder.join("runs/split.jsonl"), log(3)).unwrap();
     fs::write(folder.join("runs/old/long.jsonl"), log(200)).unwrap();
     fs::write(folder.join("runs/other.jsonl"), "{\"name\": \"of someone else\"}\n").unwrap();
-    let (text, printed) = page(folder, &["."]);
-    let sections = titles(&printed["sections"]);
-    assert_eq!(
-        sections,
-        [
-            "Training",
-            "Phases",
-            "Rows and bytes",
-            "Graph",
-            "Partitions",
-            "Cross edges and balance by layer",
-            "Cache",
-            "Versions and environment"
-        ]
-    );
-    assert_eq!(titles(&printed["left_out"]), ["Scores", "Configuration"]);
+    let (text, printed) = page(folder, ".");
+    let sections = "Training, Phases, Rows and bytes, Graph, Partitions, Cross edges and balance by layer, Cache, \
+                    Versions and environment";
+    assert_eq!(titles(&printed["sections"]), sections);
+    assert_eq!(titles(&printed["left_out"]), "Scores, Configuration");
     assert_eq!(printed["runs"], json!(["runs/old/long", "runs/split"]));
     for words in [
         "multilevel-presampled-k4",
@@ -144,23 +131,22 @@ fn a_page_shows_all_that_there_is() {
     // A log has neither metric nor baseline.
     assert!(text.contains("<td>not recorded</td>") && text.contains("Valid score by epoch"));
     // As evaluate measures.
-    let evaluation = json(folder, &["evaluate", "ds", "--batches", "50"]);
+    let evaluation = json(folder, "evaluate ds --batches 50");
     let share = 100.0 * evaluation["maps"][0]["all"]["cross_share"]["mean"].as_f64().unwrap();
     assert!(text.contains(&format!("{share:.1} % ±")), "{share}");
-    assert_eq!(printed["figures"], json(folder, &["inspect", "ds"])["figures"]);
-    assert!(text == page(folder, &[".", "--threads", "1"]).0, "the page depends on the threads");
+    assert_eq!(printed["figures"], json(folder, "inspect ds")["figures"]);
+    assert!(text == page(folder, ". --threads 1").0, "the page depends on the threads");
 }
 
 #[test]
 fn what_is_not_there_is_named_with_the_command_that_makes_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    let (text, printed) = page(folder, &["ds"]);
-    assert_eq!(titles(&printed["sections"]), ["Graph", "Versions and environment"]);
+    let (text, printed) = page(folder, "ds");
+    assert_eq!(titles(&printed["sections"]), "Graph, Versions and environment");
     assert_eq!(
         titles(&printed["left_out"]),
-        ["Scores", "Training", "Phases", "Rows and bytes", "Partitions", "Cache", "Configuration"]
+        "Scores, Training, Phases, Rows and bytes, Partitions, Cache, Configuration"
     );
     for command in ["gsplit partition ds --parts 4", "gsplit presample ds --fanouts", "gsplit train ds --log"] {
         assert!(text.contains(command), "{command}");
@@ -168,81 +154,71 @@ fn what_is_not_there_is_named_with_the_command_that_makes_it() {
     // Nothing but a log, and nothing but an edge list.
     fs::write(folder.join("alone.jsonl"), log(1)).unwrap();
     fs::rename(folder.join("ds"), folder.join(".hidden")).unwrap();
-    let (_, printed) = page(folder, &["."]);
-    assert_eq!(titles(&printed["sections"]), ["Training", "Phases", "Rows and bytes", "Versions and environment"]);
+    let (_, printed) = page(folder, ".");
+    assert_eq!(titles(&printed["sections"]), "Training, Phases, Rows and bytes, Versions and environment");
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n").unwrap();
     fs::remove_file(folder.join("alone.jsonl")).unwrap();
-    ok(folder, &["convert", "edges.txt", "--out", "bare"]);
-    let (_, printed) = page(folder, &["bare"]);
-    assert_eq!(titles(&printed["sections"]), ["Graph", "Versions and environment"]);
+    ok(folder, "convert edges.txt --out bare");
+    let (_, printed) = page(folder, "bare");
+    assert_eq!(titles(&printed["sections"]), "Graph, Versions and environment");
 }
 
 #[test]
 fn names_are_escaped() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let name = "a<b>&\"c'\u{7}<script>";
     community(folder, 300);
-    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "hash"]);
+    ok(folder, "partition ds --parts 2 --partitioner hash");
     fs::create_dir(folder.join(name)).unwrap();
     fs::rename(folder.join("ds"), folder.join(name).join("ds")).unwrap();
     fs::write(folder.join(name).join("x<y>.jsonl"), log(2)).unwrap();
-    let (text, printed) = page(folder, &[name]);
+    let (text, printed) = page(folder, name);
     assert!(text.contains("x&lt;y&gt;") && text.contains("a&lt;b&gt;&amp;&quot;c"), "{}", printed["left_out"]);
 }
 
 #[test]
 fn bad_input_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let says = |args: &[&str], code, words: &str| {
-        let line = fails(folder, &[&["report"][..], args].concat(), code);
-        assert!(line.contains(words), "{args:?}: {line}");
-    };
-    says(&["nowhere"], 1, "nowhere");
+    let folder = &*scratch();
+    refused(folder, "report nowhere", 1, "nowhere");
     fs::create_dir(folder.join("empty")).unwrap();
-    says(&["empty"], 1, "nothing to report on: expected a dataset directory");
+    refused(folder, "report empty", 1, "nothing to report on: expected a dataset directory");
     community(folder, 300);
-    says(&["ds", "--out", "ds/page.html"], 2, "lies in");
-    fails(folder, &["report", "ds", "--batches", "0"], 2);
+    refused(folder, "report ds --out ds/page.html", 2, "lies in");
+    fails(folder, "report ds --batches 0", 2);
     fs::write(folder.join("thesis.html"), "<p>three years of work</p>").unwrap();
-    says(&["ds", "--out", "thesis.html"], 1, "--force");
-    ok(folder, &["report", "ds", "--out", "thesis.html", "--force"]);
-    ok(folder, &["report", "ds", "--out", "thesis.html"]);
-    ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "other"]);
-    says(&["."], 1, "has several datasets");
+    refused(folder, "report ds --out thesis.html", 1, "--force");
+    ok(folder, "report ds --out thesis.html --force");
+    ok(folder, "report ds --out thesis.html");
+    ok(folder, "generate community --vertices 300 --edges 900 --out other");
+    refused(folder, "report .", 1, "has several datasets");
     fs::create_dir(folder.join("runs")).unwrap();
     for (bad, line) in [("{\"epoch\": 1", 2), ("{\"epoch\": 1, \"loss\": null}", 2)] {
         fs::write(folder.join("runs/torn.jsonl"), log(1) + bad).unwrap();
-        says(&["runs"], 1, &format!("torn.jsonl, line {line}: expected a line of `gsplit train --log`"));
+        refused(folder, "report runs", 1, &format!("torn.jsonl, line {line}: expected a line of `gsplit train --log`"));
     }
     fs::remove_file(folder.join("runs/torn.jsonl")).unwrap();
     fs::create_dir_all(folder.join("runs/run/epoch-00001")).unwrap();
     fs::write(folder.join("runs/run/epoch-00001/checkpoint.json"), "{}").unwrap();
-    says(&["runs"], 1, "checkpoint.json");
+    refused(folder, "report runs", 1, "checkpoint.json");
 }
 
 #[cfg(feature = "train")]
 #[test]
 fn partitions_that_runs_used_come_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 600);
     for partitioner in ["hash", "random"] {
-        ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", partitioner]);
+        ok(folder, format!("partition ds --parts 2 --partitioner {partitioner}"));
     }
     let train =
         "train ds --ranks 2 --partition random-k2 --layers 1 --fanouts 3 --hidden 8 --epochs 1 --checkpoint runs/a";
-    ok(folder, &train.split_whitespace().collect::<Vec<_>>());
-    let (text, _) = page(folder, &["."]);
+    ok(folder, train);
+    let (text, _) = page(folder, ".");
     let rows = ["random-k2</th><td>runs/a</td>", "hash-k2</th><td>-</td>"].map(|row| text.find(row));
     assert!(rows[0].is_some() && rows[0] < rows[1], "{rows:?}");
     // One that was made again since is another.
-    ok(
-        folder,
-        &["partition", "ds", "--parts", "2", "--partitioner", "random", "--seed", "7", "--key", "random-k2", "--force"],
-    );
-    let (text, _) = page(folder, &["."]);
+    ok(folder, "partition ds --parts 2 --partitioner random --seed 7 --key random-k2 --force");
+    let (text, _) = page(folder, ".");
     let rows = ["hash-k2</th><td>-</td>", "random-k2</th><td>-</td>"].map(|row| text.find(row));
     assert!(rows[0].is_some() && rows[0] < rows[1], "{rows:?}");
 }
@@ -250,20 +226,18 @@ fn partitions_that_runs_used_come_first() {
 #[cfg(feature = "train")]
 #[test]
 fn a_run_on_tables_shows_its_features_and_what_it_predicts() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let [edges, nodes] = ["edges", "nodes"].map(|name| root().join(format!("examples/customers/{name}.csv")));
-    let [edges, nodes] = [&edges, &nodes].map(|path| path.to_str().unwrap());
-    let run = ["run", edges, "--nodes", nodes, "--label-column", "segment", "--out", "people"];
-    ok(folder, &[&run[..], &["--", "--layers", "1", "--fanouts", "3", "--hidden", "8", "--epochs", "2"]].concat());
+    let run = format!("run {} --nodes {} --label-column segment --out people", edges.display(), nodes.display());
+    ok(folder, format!("{run} -- --layers 1 --fanouts 3 --hidden 8 --epochs 2"));
     // A table of something else, and one that is damaged.
-    ok(folder, &["export", "people/dataset", "--format", "parquet", "--out", "people/tables"]);
+    ok(folder, "export people/dataset --format parquet --out people/tables");
     fs::write(folder.join("people/torn.parquet"), "PAR1 and no more").unwrap();
-    let (text, printed) = page(folder, &["people"]);
+    let (text, printed) = page(folder, "people");
     assert!(text.contains("<h1>people</h1>"), "the name of the folder of the run");
-    assert!(
-        text.contains("10 values a vertex, from the columns age, income, plan, city; without account_no (its name looks like an identifier")
-    );
+    let features = "10 values a vertex, from the columns age, income, plan, city; without account_no (its name looks like an \
+                    identifier";
+    assert!(text.contains(features), "{printed}");
     assert!(text.contains("predictions.parquet: classes predicted for 400 vertices"), "{printed}");
     assert_eq!(text.matches("classes predicted for").count(), 2, "a box and its caption, of no other file");
     let section = text.split("<h2 id=\"predictions\"").nth(1).unwrap().split("</section>").next().unwrap();
@@ -273,28 +247,25 @@ fn a_run_on_tables_shows_its_features_and_what_it_predicts() {
         cells[4].parse::<u32>().unwrap()
     });
     assert_eq!(counts.sum::<u32>(), 400);
-    assert!(titles(&printed["left_out"]).contains(&"Predictions torn.parquet"), "{printed}");
+    assert!(titles(&printed["left_out"]).contains("Predictions torn.parquet"), "{printed}");
 }
 
 #[cfg(feature = "train")]
 #[test]
 fn a_run_is_known_by_its_log_and_its_checkpoints() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 600);
     let train = "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 8 --batch-size 64 --epochs 3 --log runs/a.jsonl \
                  --log-every 2 --checkpoint runs/a";
-    ok(folder, &train.split_whitespace().collect::<Vec<_>>());
-    assert!(titles(&page(folder, &["."]).1["left_out"]).contains(&"Predictions"));
-    ok(folder, &["infer", "ds", "--checkpoint", "runs/a", "--out", "runs/p.parquet"]);
-    let (text, printed) = page(folder, &["."]);
+    ok(folder, train);
+    assert!(titles(&page(folder, ".").1["left_out"]).contains("Predictions"));
+    ok(folder, "infer ds --checkpoint runs/a --out runs/p.parquet");
+    let (text, printed) = page(folder, ".");
     // Classes without names are shown by number.
-    assert!(
-        text.contains("runs/p.parquet: classes predicted for 600 vertices")
-            && text.contains("<th scope=\"row\">15</th>")
-    );
+    let predicted = "runs/p.parquet: classes predicted for 600 vertices";
+    assert!(text.contains(predicted) && text.contains("<th scope=\"row\">15</th>"));
     assert_eq!(printed["runs"], json!(["runs/a"]), "the log and the checkpoints are of one run");
-    assert!(titles(&printed["sections"]).contains(&"Configuration"), "{printed}");
+    assert!(titles(&printed["sections"]).contains("Configuration"), "{printed}");
     assert!(text.contains("confusion in the valid split") && text.contains("majority: "), "{printed}");
     let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}"));
     // The metric is named, beside a baseline in numbers and in the chart.
@@ -314,6 +285,6 @@ fn a_run_is_known_by_its_log_and_its_checkpoints() {
         assert!(at(common) > fold, "{common}");
     }
     fs::remove_file(folder.join("runs/a.jsonl")).unwrap();
-    let (_, printed) = page(folder, &["runs"]);
+    let (_, printed) = page(folder, "runs");
     assert_eq!(printed["runs"], json!(["a"]));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{fails, gsplit, json, ok};
+use crate::support::{command, community, content, errors, fails, gsplit, json, losses, ok, refused, scratch, shared};
 
 /// A graph of two circles of vertices, without features or labels: edges.txt.
 fn raw(folder: &Path) {
@@ -17,10 +17,16 @@ fn raw(folder: &Path) {
     fs::write(folder.join("edges.txt"), edges).unwrap();
 }
 
-/// What `gsplit run` with `words` says; they may end with options of train.
-fn run(folder: &Path, words: &[&str]) -> serde_json::Value {
-    let text = ok(folder, &[&["run", "--json"], &words[1..]].concat());
-    serde_json::from_str(&text).unwrap()
+/// Table of the vertices of [`raw`], of whose rows some are changed by `change`.
+fn nodes(folder: &Path, change: impl Fn(u32) -> Option<String>) {
+    let row = |v: u32| change(v).unwrap_or(format!("{v},{}.5,{}", v / 100, if v < 100 { "maths" } else { "physics" }));
+    let rows: Vec<String> = (0..200).map(row).collect();
+    fs::write(folder.join("nodes.csv"), format!("id,f,label\n{}\n", rows.join("\n"))).unwrap();
+}
+
+/// What `gsplit run` says for `line`, which may end with options of train.
+fn run(folder: &Path, line: &str) -> serde_json::Value {
+    serde_json::from_str(&ok(folder, line.replacen("run", "run --json", 1))).unwrap()
 }
 
 fn steps(run: &serde_json::Value) -> Vec<&str> {
@@ -29,12 +35,10 @@ fn steps(run: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 600);
+    let folder = &*scratch();
+    community(folder, 600);
     let words = "run ds --out out -- --fanouts 5,5 --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
-    let words: Vec<&str> = words.split(' ').collect();
-    let all = run(folder, &words);
+    let all = run(folder, words);
     assert_eq!(steps(&all), ["presample", "partition", "train", "infer", "report"]);
     let partition = &all["steps"][1]["result"];
     assert_eq!(partition["presample"], "f5-5_b1024_e10_s3");
@@ -42,7 +46,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     assert_eq!(all["steps"][2]["result"]["config"]["model"]["layers"], 2);
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
 
-    let again = run(folder, &words);
+    let again = run(folder, words);
     assert_eq!(steps(&again), ["presample", "partition", "train", "report"], "predictions are there");
     assert_eq!(again["steps"][0]["result"]["reused"], true);
     assert_eq!(again["steps"][1]["result"]["reused"], true);
@@ -54,7 +58,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let mut content: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     content.as_object_mut().unwrap().remove("infer").unwrap();
     fs::write(&record, content.to_string()).unwrap();
-    let again = run(folder, &words);
+    let again = run(folder, words);
     assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
 
@@ -62,57 +66,50 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     fs::create_dir(folder.join("other")).unwrap();
     fs::write(folder.join("other/run.json"), "{}").unwrap();
     fs::write(folder.join("other/predictions.parquet"), "mine").unwrap();
-    let other: Vec<&str> = words.iter().map(|word| if *word == "out" { "other" } else { *word }).collect();
-    assert_eq!(gsplit(folder, &other).status.code(), Some(1));
+    fails(folder, words.replace("--out out", "--out other"), 1);
     assert_eq!(fs::read(folder.join("other/predictions.parquet")).unwrap(), b"mine");
 
     // Each step as printed makes the same.
     for step in all["steps"].as_array().unwrap() {
-        let words: Vec<&str> = step["command"].as_str().unwrap().split(' ').skip(1).collect();
+        let line = step["command"].as_str().unwrap().trim_start_matches("gsplit ");
         // What run replaces of its own, others replace by --force.
-        ok(folder, &if step["step"] == "infer" { [&words[..], &["--force"]].concat() } else { words });
+        ok(folder, format!("{line}{}", if step["step"] == "infer" { " --force" } else { "" }));
     }
 }
 
 #[test]
 fn raw_edges_are_converted_with_the_options_given() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
     let words = "run edges.txt --symmetrise --features=random:8 --out o -- --task link --epochs=1 --hidden 8";
-    let words: Vec<&str> = words.split(' ').collect();
-    let dry = run(folder, &[&["run", "--dry-run"], &words[1..]].concat());
+    let dry = run(folder, &words.replacen("run", "run --dry-run", 1));
     assert!(!folder.join("o").exists());
     assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
-    let all = run(folder, &words);
+    let all = run(folder, words);
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     assert!(folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file());
     // Ranks share edges by a map that mini-batches of edges have cut.
-    let two = "run o/dataset --out p -- --task=link --epochs=1 --hidden=8 --ranks=2 --negatives=3";
-    let two = run(folder, &two.split(' ').collect::<Vec<_>>());
+    let two = run(folder, "run o/dataset --out p -- --task=link --epochs=1 --hidden=8 --ranks=2 --negatives=3");
     assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(two["steps"][1]["result"]["presample"], "f10-10_b512_e1_s0_links3");
-    let line = fails(folder, &["evaluate", "o/dataset"], 2);
-    assert!(line.contains("f10-10_b512_e1_s0_links3: is of edges"), "{line}");
-    let line = fails(folder, &[&["run", "--drop-self-loops"], &words[1..]].concat(), 1);
-    assert!(line.contains("o/dataset: already there, but it was made without --drop-self-loops"), "{line}");
+    refused(folder, "evaluate o/dataset", 2, "f10-10_b512_e1_s0_links3: is of edges");
+    let told = "o/dataset: already there, but it was made without --drop-self-loops";
+    refused(folder, words.replacen("run", "run --drop-self-loops", 1), 1, told);
 }
 
 #[test]
 fn ratings_become_recommendations() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let pairs =
         (1..60).flat_map(|user| (1..13).filter(move |item| (user * 7 + item * 5) % 4 > 1).map(move |i| (user, i)));
     let lines: String = pairs.map(|(user, item)| format!("{user},{item},3\n")).collect();
     fs::write(folder.join("ratings.csv"), "user_id,item_id,rating\n".to_string() + &lines).unwrap();
     let words =
         "run ratings.csv --bipartite --symmetrise --features fastrp:8 --out o -- --task link --epochs 1 --hidden 8";
-    let words: Vec<&str> = words.split(' ').collect();
-    let dry = run(folder, &[&["run", "--dry-run"], &words[1..]].concat());
+    let dry = run(folder, &words.replacen("run", "run --dry-run", 1));
     let infer = dry["steps"][2]["command"].as_str().unwrap();
     assert!(infer.ends_with("--out=o/recommendations.parquet --top=10"), "{infer}");
-    let all = run(folder, &words);
+    let all = run(folder, words);
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     assert!(folder.join("o/recommendations.parquet").is_file());
     let counts = &all["steps"][2]["result"]["summary"]["recommendations"];
@@ -121,99 +118,81 @@ fn ratings_become_recommendations() {
     assert_eq!(all["steps"][1]["result"]["summary"]["baseline"]["name"], "popularity");
 
     fs::write(folder.join("users.txt"), "3\n5\n").unwrap();
-    ok(
-        folder,
-        &"infer o/dataset --checkpoint o/checkpoint --top 2 --sources users.txt --out r.csv"
-            .split(' ')
-            .collect::<Vec<_>>(),
-    );
+    ok(folder, "infer o/dataset --checkpoint o/checkpoint --top 2 --sources users.txt --out r.csv");
     let text = fs::read_to_string(folder.join("r.csv")).unwrap();
     let sources: Vec<&str> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(sources, ["source", "3", "3", "5", "5"]);
-    fails(folder, &["infer", "o/dataset", "--checkpoint", "o/checkpoint", "--with-known"], 2);
+    fails(folder, "infer o/dataset --checkpoint o/checkpoint --with-known", 2);
     // Features are made without the links that training holds out; where they are others, train says that scores flatter.
-    let other = [
-        &["run", "ratings.csv", "--out", "p"],
-        &words[2..6],
-        &["--", "--task=link", "--epochs=1", "--hidden=8", "--test-edges=0.2"],
-    ];
-    let dry = run(folder, &[&["run", "--dry-run"], &other.concat()[1..]].concat());
+    let other = words.replace("--out o", "--out p").replace("--epochs 1", "--epochs=1 --test-edges=0.2");
+    let dry = run(folder, &other.replacen("run", "run --dry-run", 1));
     assert!(dry["steps"][0]["command"].as_str().unwrap().contains("--held-out-links=0.25,0 "), "{dry}");
 }
 
 #[test]
 fn names_of_classes_go_with_the_model_to_other_graphs() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
-    let row = |v: u32| format!("{v},{}.5,{}\n", v / 100, if v < 100 { "maths" } else { "physics" });
-    fs::write(folder.join("nodes.csv"), "id,f,label\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
+    nodes(folder, |_| None);
     let words = "run edges.txt --nodes nodes.csv --random-split 0.6,0.2,0.2 --out o -- --epochs 1 --hidden 8";
-    let all = run(folder, &words.split(' ').collect::<Vec<_>>());
+    let all = run(folder, words);
     let infer = all["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
     assert_eq!(infer["result"]["summary"]["class_names"], serde_json::json!(["maths", "physics"]));
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("maths: 100 (50.0 %)"), "named in the report");
-    assert!(ok(folder, &["inspect", "o/dataset"]).contains("physics: 100 (50.0 %)"));
-    let told = ok(folder, &["train", "o/dataset", "--epochs", "1", "--hidden", "8"]);
+    assert!(ok(folder, "inspect o/dataset").contains("physics: 100 (50.0 %)"));
+    let told = ok(folder, "train o/dataset --epochs 1 --hidden 8");
     assert!(told.contains("test, epoch 1  precision   recall") && told.contains("\nphysics "), "{told}");
-    ok(folder, &["convert", "edges.txt", "--out", "other", "--features", "random:1"]);
-    let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.npy"]);
+    ok(folder, "convert edges.txt --out other --features random:1");
+    let told = ok(folder, "infer other --checkpoint o/checkpoint --out p.npy");
     assert!(told.contains("classes by number: 0 maths, 1 physics"), "{told}");
-    let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.parquet"]);
+    let told = ok(folder, "infer other --checkpoint o/checkpoint --out p.parquet");
     assert!(!told.contains("maths"), "{told}");
 }
 
 #[test]
 fn what_is_missing_is_told_before_training() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
-    let at_first = |words: &[&str], code: i32, expected: &str| {
-        let line = fails(folder, words, code);
-        assert!(line.contains(expected), "{words:?}: {line}");
-    };
     fs::create_dir(folder.join("mine")).unwrap();
     fs::write(folder.join("mine/thesis"), "").unwrap();
-    at_first(&["run", "edges.txt", "--out", "mine"], 1, "--out mine: is there, and not of gsplit run");
+    refused(folder, "run edges.txt --out mine", 1, "--out mine: is there, and not of gsplit run");
     assert_eq!(fs::read_dir(folder.join("mine")).unwrap().count(), 1);
-    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--", "--epochs", "many"]);
-    assert_eq!(output.status.code(), Some(2));
-    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--random-split", "nonsense"]);
-    assert_eq!(output.status.code(), Some(2));
+    fails(folder, "run edges.txt --out o -- --epochs many", 2);
+    fails(folder, "run edges.txt --out o --random-split nonsense", 2);
     assert!(!folder.join("o").exists());
-    at_first(
-        &["run", "edges.txt", "--out", "o"],
+    refused(
+        folder,
+        "run edges.txt --out o",
         1,
         "has no features to learn from (fastrp makes them of the graph's structure), no labels to learn (a table of the vertices has \
          some: --nodes FILE; without, --task link learns the edges): \
          gsplit run edges.txt --features=fastrp:64 --out=o -- --task=link",
     );
-    at_first(
-        &["run", "edges.txt", "--out", "o", "--features=fastrp:8", "--", "--epochs", "1"],
+    refused(
+        folder,
+        "run edges.txt --out o --features=fastrp:8 -- --epochs 1",
         1,
         "o/dataset: has no labels to learn (a table of the vertices has some: --nodes FILE; without, --task link learns the edges): \
          gsplit run edges.txt --features=fastrp:8 --out=o -- --epochs 1 --task=link",
     );
-    ok(folder, &["convert", "edges.txt", "--out", "bare"]);
-    at_first(
-        &["run", "bare", "--out", "q"],
+    ok(folder, "convert edges.txt --out bare");
+    refused(
+        folder,
+        "run bare --out q",
         1,
         "convert the graph again with --features=fastrp:64, then gsplit run bare --out=q -- --task=link",
     );
-    at_first(&["run", "o/dataset", "--out", "p", "--symmetrise"], 2, "is a dataset already");
+    refused(folder, "run o/dataset --out p --symmetrise", 2, "is a dataset already");
 }
 
 #[test]
 fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
-    let row = |v: u32| format!("{v},{}.5,{}\n", v / 100, if v < 100 { "maths" } else { "physics" });
-    fs::write(folder.join("nodes.csv"), "id,f,label\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
+    nodes(folder, |_| None);
     let words = "run edges.txt --nodes nodes.csv --out o -- --hidden 8 --fanouts 3";
-    let words: Vec<&str> = words.split(' ').collect();
-    let all = run(folder, &words);
+    let all = run(folder, words);
     assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     let command = |step: usize| all["steps"][step]["command"].as_str().unwrap();
     assert!(command(0).contains("--nodes=nodes.csv --random-split=auto"), "{}", command(0));
@@ -221,48 +200,47 @@ fn splits_a_rate_and_an_end_are_chosen_where_none_is_given() {
     assert!(command(1).contains("--hidden 8 --fanouts 3 --lr=0.01 --epochs=300 --patience=30"), "{}", command(1));
     let summary = &all["steps"][1]["result"]["summary"];
     assert!(summary["stopped_early"] == true && summary["epochs"].as_array().unwrap().len() < 100);
-    let again = run(folder, &words);
+    let again = run(folder, words);
     assert_eq!(steps(&again), ["convert", "train", "report"], "the split is known");
     // Numbers that are given stay, and without a valid split epochs are counted.
-    let told = |more: &[&str]| {
-        let words = [&["run", "--dry-run"], &words[1..], more].concat();
-        run(folder, &words)["steps"][1]["command"].as_str().unwrap().to_string()
+    let told = |more: &str| {
+        run(folder, &format!("{} {more}", words.replacen("run", "run --dry-run", 1)))["steps"][1]["command"]
+            .as_str()
+            .unwrap()
+            .to_string()
     };
-    assert!(told(&["--lr", "0.1"]).contains("--lr 0.1 --epochs=300"));
-    assert!(!told(&["--epochs", "7"]).contains("--patience"));
-    assert!(told(&["--eval-every", "0"]).contains("--epochs=100") && !told(&["--eval-every=0"]).contains("--patience"));
+    assert!(told("--lr 0.1").contains("--lr 0.1 --epochs=300"));
+    assert!(!told("--epochs 7").contains("--patience"));
+    assert!(told("--eval-every 0").contains("--epochs=100") && !told("--eval-every=0").contains("--patience"));
 }
 
 #[test]
 #[ignore = "takes long: make test-all"]
 fn cora_is_learnt_without_an_option() {
-    let Some(cora) = crate::support::shared("planetoid-cora") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let all = run(folder.path(), &["run", cora.to_str().unwrap(), "--out", "o"]);
+    let Some(cora) = shared("planetoid-cora") else { return };
+    let folder = &*scratch();
+    let all = run(folder, &format!("run {} --out o", cora.display()));
     let train = &all["steps"][1]["result"]["summary"];
     let test = train["best"]["test"].as_f64().unwrap();
     assert!(test >= 0.80, "{test}");
     assert!(train["baseline"]["test"].as_f64().unwrap() < 0.35, "{}", train["baseline"]);
-    let page = fs::read_to_string(folder.path().join("o/report.html")).unwrap();
+    let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("confusion in the test split") && page.contains("Scores beside a baseline"));
 }
 
 #[test]
 fn steps_are_numbered_and_mistyped_options_are_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 300);
-    let words = ["run", "ds", "--out", "o", "--", "--epochs", "1", "--hidden", "8", "--fanouts", "3"];
-    let output = gsplit(folder, &words);
-    let told = String::from_utf8(output.stderr).unwrap();
+    let folder = &*scratch();
+    community(folder, 300);
+    let output = gsplit(folder, "run ds --out o -- --epochs 1 --hidden 8 --fanouts 3");
+    let told = errors(&output);
     assert!(output.status.success(), "{told}");
     for step in ["── 1 of 3: gsplit train ds", "── 2 of 3: gsplit infer ds", "── 3 of 3: gsplit report o"] {
         assert!(told.contains(step), "{told}");
     }
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("Quantiles of the degrees"), "the graph lies elsewhere");
-    let line = fails(folder, &["report", "ds", "--dataset", "ds"], 1);
-    assert!(line.contains("--dataset: ds has a dataset of its own"), "{line}");
+    refused(folder, "report ds --dataset ds", 1, "--dataset: ds has a dataset of its own");
     for (mistyped, meant) in [
         ("--symetrise", "a similar argument exists: '--symmetrise'"),
         ("-- --epcohs 1", "a similar argument exists: '--epochs'"),
@@ -275,22 +253,15 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
         ("--resume", "--resume: is chosen by gsplit run"),
         ("-- --checkpoint=x", "--checkpoint=x: is chosen by gsplit run"),
     ] {
-        let words: Vec<&str> = "run ds --out p".split(' ').chain(mistyped.split(' ')).collect();
-        let output = gsplit(folder, &words);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(meant), "{told}");
+        refused(folder, format!("run ds --out p {mistyped}"), 2, meant);
     }
 }
 
 #[test]
 fn what_train_leaves_open_follows_from_what_it_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let chosen = |words: &str| {
-        let config =
-            json(folder, &[&["train", "--print-config"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat());
-        let config = &config["config"];
+        let config = &json(folder, format!("train --print-config {words}"))["config"];
         format!("{} {} {}", config["parallelism"].as_str().unwrap(), config["ranks"], config["model"]["layers"])
     };
     assert_eq!(chosen(""), "single 1 3");
@@ -304,49 +275,38 @@ fn what_train_leaves_open_follows_from_what_it_says() {
 
 #[test]
 fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 400);
+    let folder = &*scratch();
+    community(folder, 400);
     for fanouts in ["3,3", "4,4"] {
-        ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "64", "--epochs", "2"]);
+        ok(folder, format!("presample ds --fanouts {fanouts} --batch-size 64 --epochs 2"));
     }
     let keys = ["f3-3_b64_e2_s0", "f4-4_b64_e2_s0"];
-    let cut =
-        |presample: &str| json(folder, &["partition", "ds", "--parts", "2", "--presample", presample])["key"].clone();
+    let cut = |presample: &str| json(folder, format!("partition ds --parts 2 --presample {presample}"))["key"].clone();
     assert_eq!(cut(keys[0]), "multilevel-presampled-k2");
     assert_eq!(cut(keys[1]), format!("multilevel-presampled-k2-{}", keys[1]));
-    ok(folder, &["partition", "ds", "--parts", "2", "--weights", "degree", "--presample", keys[0]]);
-    let options = ["--batch-size", "64", "--epochs", "1", "--hidden", "8", "--ranks", "2", "--eval-every", "0"];
-    let train = |fanouts: &'static str| [&["train", "ds", "--fanouts", fanouts], &options[..]].concat();
-    let notes = |fanouts| String::from_utf8(gsplit(folder, &train(fanouts)).stderr).unwrap();
+    ok(folder, format!("partition ds --parts 2 --weights degree --presample {}", keys[0]));
+    let options = "--batch-size 64 --epochs 1 --hidden 8 --ranks 2 --eval-every 0";
+    let train = |fanouts| format!("train ds --fanouts {fanouts} {options}");
+    let notes = |fanouts| errors(&gsplit(folder, train(fanouts)));
     assert!(notes("3,3").contains("note: partition multilevel-presampled-k2; --partition names another"));
     assert!(notes("4,4").contains("note: partition multilevel-presampled-k2-f4-4_b64_e2_s0; --partition"));
     // Two suit this run equally.
-    let line = fails(folder, &train("5,5"), 1);
-    assert!(
-        line.ends_with(&format!("--partition: multilevel-presampled-k2, multilevel-presampled-k2-{}", keys[1])),
-        "{line}"
-    );
+    let told = format!("--partition: multilevel-presampled-k2, multilevel-presampled-k2-{}", keys[1]);
+    refused(folder, train("5,5"), 1, &told);
     fs::remove_dir_all(folder.join("ds/partition/multilevel-presampled-k2")).unwrap();
     let unlike = notes("5,5");
-    assert!(
-        unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not this run's"),
-        "{unlike}"
-    );
+    assert!(unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not"), "{unlike}");
     assert!(unlike.contains("`gsplit presample ds --fanouts 5,5 --batch-size 64`"), "{unlike}");
 }
 
 #[test]
 fn a_run_is_one_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 300);
+    let folder = &*scratch();
+    community(folder, 300);
     let train = "--ranks 2 --layers 2 --fanouts 3,3 --batch-size 64 --hidden 8 --lr 0.02 --epochs 2";
-    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
-    let call = |line: &str| run(folder, &words(line).iter().map(String::as_str).collect::<Vec<_>>());
-    let text = |line: &str| ok(folder, &words(line).iter().map(String::as_str).collect::<Vec<_>>());
-    let print = format!("run ds --out first --print-config -- {train}");
-    let file = text(&print);
+    let call = |line: &str| run(folder, line);
+    let text = |line: &str| ok(folder, line);
+    let file = text(&format!("run ds --out first --print-config -- {train}"));
     assert!(!folder.join("first").exists() && file.starts_with("input = \"ds\"\nout = \"first\""), "{file}");
     for line in ["[train]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
         assert!(file.contains(line), "{line}: {file}");
@@ -358,10 +318,10 @@ fn a_run_is_one_file() {
         let of = |step: &serde_json::Value| step["command"].as_str().unwrap().to_string();
         run["steps"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
-    let losses = |run: &serde_json::Value| crate::support::losses(&run["steps"][2]["result"]);
+    let of_train = |run: &serde_json::Value| losses(&run["steps"][2]["result"]);
     let first = call(&format!("run ds --out first -- {train}"));
     let second = call("run --config job.toml --out second");
-    assert_eq!(losses(&first), losses(&second));
+    assert_eq!(of_train(&first), of_train(&second));
     // Every step takes its options from the file, and the command line wins.
     let more = "\n[presample]\nepochs = 1\n[partition]\nquality = \"high\"\n[infer]\nsplit = \"test\"\n";
     fs::write(folder.join("more.toml"), format!("{file}{more}")).unwrap();
@@ -370,16 +330,11 @@ fn a_run_is_one_file() {
         assert!(command.contains(option), "{option}: {command}");
     }
     assert!(!dry[2].contains("--epochs=2"), "{dry:?}");
-    assert!(
-        dry[1].contains("f3-3_b64_e1_s0") && dry[2].contains("--partition=multilevel_high-presampled-k2"),
-        "{dry:?}"
-    );
+    let expected = ["f3-3_b64_e1_s0", "--partition=multilevel_high-presampled-k2"];
+    assert!(dry[1].contains(expected[0]) && dry[2].contains(expected[1]), "{dry:?}");
     // What follows from a dataset is written down where that is there, and left open else.
     let chosen = text("run ds --out first --print-config");
-    assert!(
-        chosen.contains("lr = 0.01") && chosen.contains("epochs = 300") && chosen.contains("patience = 30"),
-        "{chosen}"
-    );
+    assert!(["lr = 0.01", "epochs = 300", "patience = 30"].iter().all(|line| chosen.contains(line)), "{chosen}");
     raw(folder);
     let file = text("run edges.txt --out o --symmetrise --features random:8 --print-config -- --task link");
     assert!(file.contains("[convert]\nsymmetrise = true\nfeatures = \"random:8\""), "{file}");
@@ -389,6 +344,7 @@ fn a_run_is_one_file() {
     assert_eq!(dry[0], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
     assert!(dry[1].contains("--negatives=4") && !dry[1].contains("--epochs="), "{dry:?}");
 
+    let base = "input = 'ds'\nout = 'x'\n";
     for (text, told) in [
         (
             "input = 'ds'\nouts = 'x'",
@@ -397,22 +353,13 @@ fn a_run_is_one_file() {
         ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is no value of --lr"),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
         ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
-        ("[train]\nepochs = 0", "bad.toml:2: --epochs 0: expected 1 or more"),
+        (&format!("{base}[train]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),
         ("out = 'x'", "bad.toml: has no `input`"),
-        (
-            "input = 'ds'\nout = 'x'\n[convert]\nsymmetrise = true",
-            "bad.toml:4: [convert]: the input is a dataset already",
-        ),
-        ("input = 'ds'\nout = 'x'\n[presample]\nepochs = 1", "bad.toml:4: [presample]: the run presamples nothing"),
+        (&format!("{base}[convert]\nsymmetrise = true"), "bad.toml:4: [convert]: the input is a dataset already"),
+        (&format!("{base}[presample]\nepochs = 1"), "bad.toml:4: [presample]: the run presamples nothing"),
     ] {
-        let whole = if text.starts_with("[train]\nepochs") { format!("{text}\n") } else { text.to_string() };
-        fs::write(folder.join("bad.toml"), whole).unwrap();
-        let given: &[&str] = match text.starts_with("[train]\nepochs") {
-            true => &["run", "ds", "--out", "x", "--config", "bad.toml"],
-            false => &["run", "--config", "bad.toml"],
-        };
-        let line = fails(folder, given, 2);
-        assert!(line.contains(told), "{text}: {line}");
+        fs::write(folder.join("bad.toml"), text).unwrap();
+        refused(folder, "run --config bad.toml", 2, told);
     }
     assert!(!folder.join("x").exists());
     // A value that begins with a dash is a value, whatever its key.
@@ -422,24 +369,23 @@ fn a_run_is_one_file() {
     let convert =
         "gsplit convert ./--help --label-column=--help --nodes=--version --random-split=auto --out=./-h/dataset";
     assert_eq!(dry[0].split(' ').collect::<std::collections::BTreeSet<_>>(), convert.split(' ').collect(), "{dry:?}");
-    assert!(fails(folder, &["run", "--config", "dash.toml"], 1).starts_with("convert failed"));
+    assert!(fails(folder, "run --config dash.toml", 1).starts_with("convert failed"));
 }
 
 #[test]
 fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 300);
-    let error = |words: &[&str]| {
+    let folder = &*scratch();
+    community(folder, 300);
+    let error = |words: &str| {
         let output = gsplit(folder, words);
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["exit"].as_i64(), output.status.code().map(i64::from));
         assert_eq!(told["schema"], 1);
         told["error"].as_str().unwrap().to_string()
     };
-    assert!(error(&["inspect", "none", "--json"]).contains("none: No such file"));
-    assert!(error(&["train", "ds", "--json", "--hidden", "0"]).contains("--hidden 0: expected 1 to"));
-    assert!(error(&["run", "none", "--json", "--out", "o"]).contains("none: No such file"));
+    assert!(error("inspect none --json").contains("none: No such file"));
+    assert!(error("train ds --json --hidden 0").contains("--hidden 0: expected 1 to"));
+    assert!(error("run none --json --out o").contains("none: No such file"));
     // Of usage: by clap, in both programs, and before it.
     for (line, problem) in [
         ("bogus --json", "unrecognized subcommand 'bogus'"),
@@ -449,17 +395,17 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
         ("train ds --lr much --json", "invalid value 'much' for '--lr <LR>': expected a number, such as 0.5"),
         ("train ds --epochs 1.5 --json", "expected a whole number"),
     ] {
-        let told = error(&line.split(' ').collect::<Vec<_>>());
+        let told = error(line);
         assert!(told.contains(problem) && !told.contains('\n'), "{line}: {told}");
     }
-    ok(folder, &["presample", "ds", "--key", "p", "--epochs", "1"]);
-    let differs = error(&["presample", "ds", "--key", "p", "--epochs", "2", "--json"]);
+    ok(folder, "presample ds --key p --epochs 1");
+    let differs = error("presample ds --key p --epochs 2 --json");
     assert!(differs.contains("it was made with --epochs 1 and is asked for with --epochs 2"), "{differs}");
-    ok(folder, &["partition", "ds", "--parts", "2", "--key", "k"]);
-    let differs = error(&["partition", "ds", "--parts", "3", "--key", "k", "--json"]);
+    ok(folder, "partition ds --parts 2 --key k");
+    let differs = error("partition ds --parts 3 --key k --json");
     assert!(differs.contains("made with --parts 2 and is asked for with --parts 3"), "{differs}");
-    let train = ["train", "ds", "--epochs", "2", "--hidden", "8", "--fanouts", "3"];
-    let (told, quiet) = (ok(folder, &train), ok(folder, &[&train[..], &["--quiet"]].concat()));
+    let train = "train ds --epochs 2 --hidden 8 --fanouts 3";
+    let (told, quiet) = (ok(folder, train), ok(folder, format!("{train} --quiet")));
     assert!(told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")), "{told}");
     assert!(told.contains("\n      majority") && told.contains("(majority 0."), "{told}");
     assert!(!told.contains("precision"), "of 16 classes the report has the table: {told}");
@@ -468,69 +414,48 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
 
 #[test]
 fn what_will_bite_is_told_when_a_graph_is_converted() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
-    let notes = |words: &[&str]| {
-        let output = gsplit(folder, &[&["convert", "edges.txt"], words].concat());
+    let notes = |more: &str| {
+        let output = gsplit(folder, format!("convert edges.txt {more}"));
         assert!(output.status.success());
-        String::from_utf8(output.stderr).unwrap()
+        errors(&output)
     };
-    let directed = notes(&["--out", "directed"]);
-    assert!(directed.contains("note: 0 % of 128 edges looked at have a reverse"), "{directed}");
-    assert!(
-        directed.contains("this dataset has no features. Generate them from the structure with --features fastrp:64")
-            && directed
-                .contains("has no labels, so only `train --task link` can use it. Add labels with --nodes TABLE"),
-        "{directed}"
-    );
-    let whole = notes(&["--out", "whole", "--symmetrise", "--features", "random:4"]);
+    let directed = notes("--out directed");
+    for note in [
+        "note: 0 % of 128 edges looked at have a reverse",
+        "this dataset has no features. Generate them from the structure with --features fastrp:64",
+        "has no labels, so only `train --task link` can use it. Add labels with --nodes TABLE",
+    ] {
+        assert!(directed.contains(note), "{note}: {directed}");
+    }
+    let whole = notes("--out whole --symmetrise --features random:4");
     assert!(!whole.contains("reverse") && whole.contains("has no labels, so only"), "{whole}");
-    assert!(!notes(&["--out", "directed"]).contains("note:"), "it is there already");
+    assert!(!notes("--out directed").contains("note:"), "it is there already");
 }
 
 #[test]
 fn a_run_that_ended_in_its_first_step_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     fs::write(folder.join("edges.txt"), "0 1\n1 2\nx\n").unwrap();
     let words = "run edges.txt --out out --features fastrp:8 -- --task link --fanouts 3 --epochs 1 --hidden 4";
-    let words: Vec<&str> = words.split(' ').collect();
-    fails(folder, &words, 1);
+    fails(folder, words, 1);
     assert!(folder.join("out/run.json").exists());
     raw(folder);
-    ok(folder, &words);
+    ok(folder, words);
     // Killed while it wrote its first record.
     fs::create_dir_all(folder.join("first/.run.json.partial")).unwrap();
-    let first: Vec<&str> = words.iter().map(|word| if *word == "out" { "first" } else { *word }).collect();
-    ok(folder, &first);
-}
-
-/// Table of the vertices of [`raw`], of whose rows some are changed by `change`.
-fn nodes(folder: &Path, change: impl Fn(u32) -> Option<String>) {
-    let row = |v: u32| change(v).unwrap_or(format!("{v},{}.5,{}", v / 100, if v < 100 { "maths" } else { "physics" }));
-    let rows: Vec<String> = (0..200).map(row).collect();
-    fs::write(folder.join("nodes.csv"), format!("id,f,label\n{}\n", rows.join("\n"))).unwrap();
+    ok(folder, words.replace("--out out", "--out first"));
 }
 
 #[test]
 fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     raw(folder);
     nodes(folder, |_| None);
     let line = "run edges.txt --nodes nodes.csv --out night -- --epochs 2 --hidden 8 --fanouts 3";
-    let with = |more: &str| -> Vec<String> { line.replace(" -- ", more).split(' ').map(str::to_string).collect() };
-    let call = |more: &str| {
-        let words = with(more);
-        run(folder, &words.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let refused = |more: &str| {
-        let words = with(more);
-        let output = gsplit(folder, &words.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(1));
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let with = |more: &str| line.replace(" -- ", more);
+    let call = |more: &str| run(folder, &with(more));
     // The first night there is nothing to replace.
     let first = call(" --fresh -- ");
     assert_eq!(steps(&first), ["convert", "train", "infer", "report"]);
@@ -538,25 +463,24 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     assert_eq!([&first["score"]["test"], &first["score"]["epoch"]], [&best["test"], &best["epoch"]]);
     assert_eq!(first["score"]["baseline"]["name"], "majority");
     fs::write(folder.join("night/thesis.tex"), "mine").unwrap();
-    let before = crate::support::content(&folder.join("night"));
+    let before = content(&folder.join("night"));
 
     // New rows: the run says what to do, and does it only then.
     nodes(folder, |v| (v == 7).then(|| "7,0.75,physics".to_string()));
-    let line = refused(" -- ");
-    assert!(line.contains("night/dataset: already there, but nodes.csv had "), "{line}");
-    assert!(line.contains("pass --fresh to replace the run in night, or choose another --out\n"), "{line}");
-    assert_eq!(crate::support::content(&folder.join("night")), before);
+    let told = refused(folder, line, 1, "night/dataset: already there, but nodes.csv had ");
+    assert!(told.contains("pass --fresh to replace the run in night, or choose another --out"), "{told}");
+    assert_eq!(content(&folder.join("night")), before);
     // A table that cannot be read leaves the earlier run as it is, and so does training that fails.
     nodes(folder, |v| (v == 7).then(|| "7,tall,physics".to_string()));
-    let refusal = refused(" --fresh -- ");
-    assert!(refusal.contains("nodes.csv") && refusal.contains("tall"), "{refusal}");
+    let told = refused(folder, with(" --fresh -- "), 1, "tall");
+    assert!(told.contains("nodes.csv"), "{told}");
     let kept = |before: &std::collections::BTreeMap<String, Vec<u8>>| {
-        let mut now = crate::support::content(&folder.join("night"));
+        let mut now = content(&folder.join("night"));
         now.retain(|name, _| !name.starts_with(".fresh/"));
         assert_eq!(&now, before);
     };
     kept(&before);
-    ok(folder, &["infer", "night/dataset", "--checkpoint", "night/checkpoint", "--out", "p.npy"]);
+    ok(folder, "infer night/dataset --checkpoint night/checkpoint --out p.npy");
 
     nodes(folder, |v| (v == 7).then(|| "7,0.75,physics".to_string()));
     let second = call(" --fresh --from night -- ");
@@ -567,9 +491,9 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
         "{second}"
     );
     assert!(command(1).contains("--init=night/checkpoint") && !second.to_string().contains(".fresh"), "{second}");
-    let loss = |run: &serde_json::Value| crate::support::losses(&run["steps"][1]["result"])[0];
+    let loss = |run: &serde_json::Value| losses(&run["steps"][1]["result"])[0];
     assert!(loss(&second) < loss(&first), "it starts from what is learnt: {} {}", loss(&first), loss(&second));
-    let now = crate::support::content(&folder.join("night"));
+    let now = content(&folder.join("night"));
     assert_eq!(now["thesis.tex"], b"mine");
     assert!(now.keys().all(|name| !name.starts_with(".fresh")), "{:?}", now.keys());
     for changed in ["dataset/dataset.json", "training.jsonl", "report.html", "run.json"] {
@@ -579,27 +503,24 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     assert!(String::from_utf8_lossy(&now["report.html"]).contains("<title>night"));
 
     // Into another folder, with another shape, and with a column that is missing.
-    let other = with(" --from night -- ").join(" ").replace("--out night", "--out other");
-    let words: Vec<&str> = other.split(' ').collect();
-    assert_eq!(steps(&run(folder, &words)), ["convert", "train", "infer", "report"]);
+    let other = with(" --from night -- ").replace("--out night", "--out other");
+    assert_eq!(steps(&run(folder, &other)), ["convert", "train", "infer", "report"]);
     let wide = other.replace("--hidden 8", "--hidden 16").replace("--out other", "--out wide");
-    let line = fails(folder, &wide.split(' ').collect::<Vec<_>>(), 2);
-    assert!(line.contains("--hidden is 16, the model of --from night/checkpoint/epoch-0000"), "{line}");
+    refused(folder, wide, 2, "--hidden is 16, the model of --from night/checkpoint/epoch-0000");
     let rows = fs::read_to_string(folder.join("nodes.csv")).unwrap().replace("id,f,label", "id,g,label");
     fs::write(folder.join("nodes.csv"), rows).unwrap();
     let missing = other.replace("--out other", "--out missing");
-    let told = String::from_utf8(gsplit(folder, &missing.split(' ').collect::<Vec<_>>()).stderr).unwrap();
+    let told = errors(&gsplit(folder, missing));
     assert!(told.contains("has no column `f`, which is a feature of the recipe"), "{told}");
     assert!(told.contains("convert failed. Fix the error above"), "{told}");
 }
 
 #[test]
 fn no_child_outlives_a_gsplit_that_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    crate::support::community(folder, 300);
+    let folder = &*scratch();
+    community(folder, 300);
     let words = "run ds --out o -- --epochs 1000000 --hidden 8 --fanouts 3 --eval-every 0";
-    let mut parent = crate::support::command(folder, &words.split(' ').collect::<Vec<_>>());
+    let mut parent = command(folder, words);
     let mut parent = parent.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
     let wait = |until: &dyn Fn() -> bool| {
         let since = std::time::Instant::now();
@@ -616,6 +537,5 @@ fn no_child_outlives_a_gsplit_that_is_killed() {
     parent.wait().unwrap();
     wait(&|| !Path::new(&format!("/proc/{child}")).exists());
     // The lock is released: the same checkpoints go on.
-    let line = fails(folder, &["train", "ds", "--checkpoint", "o/checkpoint", "--epochs", "1"], 2);
-    assert!(line.contains("--checkpoint o/checkpoint: holds a run"), "{line}");
+    refused(folder, "train ds --checkpoint o/checkpoint --epochs 1", 2, "--checkpoint o/checkpoint: holds a run");
 }

@@ -5,6 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::scratch;
+
 /// The last line of scripts/libtorch.py for `destination`, where `torch` is the PyTorch that Python finds.
 fn set_up(destination: &Path, python_path: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/libtorch.py");
@@ -23,8 +25,8 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
         eprintln!("skipped: libtorch is not that of `make setup`");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (fetched, torch) = (folder.path().join("fetched"), folder.path().join("site/torch"));
+    let folder = &*scratch();
+    let (fetched, torch) = (folder.join("fetched"), folder.join("site/torch"));
     fs::create_dir_all(torch.join("lib")).unwrap();
     fs::create_dir(&fetched).unwrap();
     let stamp = fs::read_to_string(libtorch.join("set-up-from")).unwrap();
@@ -41,7 +43,7 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
             symlink(library.path(), torch.join("lib").join(name)).unwrap();
         }
     }
-    let site = folder.path().join("site");
+    let site = folder.join("site");
     assert!(set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"), "one for the CPU is no reason to link");
 
     let cuda = torch.join("lib/libtorch_cuda.so");
@@ -64,16 +66,16 @@ fn a_program_works_in_an_empty_root() {
         println!("skipped: this system gives no namespaces");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let bin = folder.path().join("bin");
+    let folder = &*scratch();
+    let bin = folder.join("bin");
     fs::create_dir(&bin).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_gsplit"), bin.join("gsplit")).unwrap();
     let check = || {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/dist_check.sh");
-        let done = Command::new(script).arg(folder.path()).output().unwrap();
+        let done = Command::new(script).arg(folder).output().unwrap();
         (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
     };
-    let needs = |libraries: &str| fs::write(folder.path().join("INSTALL"), format!("it needs {libraries}.\n")).unwrap();
+    let needs = |libraries: &str| fs::write(folder.join("INSTALL"), format!("it needs {libraries}.\n")).unwrap();
     needs("libc.so.6, libgcc_s.so.1, libm.so.6");
     // Built where libtorch is, it would find that.
     let (works, told) = check();

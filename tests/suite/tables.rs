@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{fails, gsplit, ok};
+use crate::support::{errors, fails, gsplit, ok, refused, scratch};
 
 /// Makes the tables of this kind by the benchmark's script; returns the name of the label.
 fn made(folder: &Path, kind: &str, rows: u32) -> String {
@@ -20,16 +20,11 @@ fn made(folder: &Path, kind: &str, rows: u32) -> String {
 /// Score of the test split by `gsplit run` with no option but the label, and that of its baseline; and its metric.
 fn learnt(folder: &Path, kind: &str, rows: u32) -> (f64, f64, String) {
     let label = made(folder, kind, rows);
-    let words = match kind {
-        "ratings" => ["run", "edges.csv", "--bipartite", "--out", "o", "--json", "--", "--task", "link"]
-            .map(str::to_string)
-            .to_vec(),
-        _ => {
-            let words = ["run", "edges.csv", "--nodes", "nodes.csv", "--out", "o", "--json", "--label-column", &label];
-            words.map(str::to_string).to_vec()
-        }
+    let line = match kind {
+        "ratings" => "run edges.csv --bipartite --out o --json -- --task link".to_string(),
+        _ => format!("run edges.csv --nodes nodes.csv --out o --json --label-column {label}"),
     };
-    let told: Value = serde_json::from_str(&ok(folder, &words.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let told: Value = serde_json::from_str(&ok(folder, line)).unwrap();
     let train = told["steps"].as_array().unwrap().iter().find(|step| step["step"] == "train").unwrap();
     let summary = &train["result"]["summary"];
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{kind}: {summary}"));
@@ -48,31 +43,25 @@ fn five_tables_are_learnt_with_no_option_but_the_label() {
     for (kind, rows, metric, floor) in
         [("customers", 700, "accuracy", 0.95), ("fraud", 1200, "roc-auc", 0.97), ("interests", 700, "micro-f1", 0.9)]
     {
-        let folder = tempfile::tempdir().unwrap();
-        let (score, baseline, by) = learnt(folder.path(), kind, rows);
+        let (score, baseline, by) = learnt(&scratch(), kind, rows);
         assert_eq!(by, metric, "{kind}");
         assert!(score >= floor && score > baseline, "{kind}: {metric} {score}, baseline {baseline}");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (score, baseline, metric) = learnt(folder.path(), "prices", 700);
-    assert_eq!(metric, "rmse");
-    assert!(score < 0.35 * baseline, "rmse {score}, of the mean {baseline}");
-    let folder = tempfile::tempdir().unwrap();
-    let (score, baseline, metric) = learnt(folder.path(), "ratings", 300);
-    assert_eq!(metric, "mrr");
-    assert!(score > 1.2 * baseline, "mrr {score}, of popularity {baseline}");
+    let (score, baseline, metric) = learnt(&scratch(), "prices", 700);
+    assert!(metric == "rmse" && score < 0.35 * baseline, "{metric} {score}, of the mean {baseline}");
+    let (score, baseline, metric) = learnt(&scratch(), "ratings", 300);
+    assert!(metric == "mrr" && score > 1.2 * baseline, "{metric} {score}, of popularity {baseline}");
 }
 
 #[test]
 fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/customers");
     let [nodes, edges] = ["nodes.csv", "edges.csv"].map(|name| fs::read_to_string(shipped.join(name)).unwrap());
     fs::write(folder.join("nodes.csv"), &nodes).unwrap();
     fs::write(folder.join("edges.csv"), edges).unwrap();
-    let words = "run edges.csv --nodes nodes.csv --label-column segment --random-split 0.6,0.2,0.2 --out o -- --epochs 3 --fanouts 5,5";
-    ok(folder, &words.split(' ').collect::<Vec<_>>());
+    let shape = "--random-split 0.6,0.2,0.2 --out o -- --epochs 3 --fanouts 5,5";
+    ok(folder, format!("run edges.csv --nodes nodes.csv --label-column segment {shape}"));
     // The same vertices in another order of the columns, without the label.
     let cells: Vec<Vec<&str>> = nodes.lines().map(|line| line.split(',').collect()).collect();
     let table = |change: &dyn Fn(&[&str]) -> String| cells.iter().map(|row| change(row) + "\n").collect::<String>();
@@ -80,46 +69,34 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     write("moved.csv", table(&|row| [row[6], row[4], row[0], row[5], row[3]].join(",")));
     write("renamed.csv", table(&|row| row.join(",").replace("Rome", "Roma")));
     write("short.csv", table(&|row| [row[0], row[3], row[5], row[6]].join(",")));
-    let by =
-        ["infer", "--checkpoint", "o/checkpoint", "--edges", "edges.csv", "--out", "new.npy", "--force", "--nodes"];
-    ok(folder, &["infer", "o/dataset", "--checkpoint", "o/checkpoint", "--predict", "logits", "--out", "old.npy"]);
-    ok(folder, &[&by[..], &["moved.csv", "--predict", "logits"]].concat());
+    let by = "infer --checkpoint o/checkpoint --edges edges.csv --out new.npy --force --nodes";
+    ok(folder, "infer o/dataset --checkpoint o/checkpoint --predict logits --out old.npy");
+    ok(folder, format!("{by} moved.csv --predict logits"));
     let read = |name: &str| fs::read(folder.join(name)).unwrap();
     assert_eq!(read("new.npy"), read("old.npy"), "to the last bit");
     let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
-    let refused = |words: &[&str], code, expected: &str| {
-        let line = fails(folder, words, code);
-        assert!(line.contains(expected), "{line}");
-    };
-    refused(
-        &[&by[..], &["renamed.csv"]].concat(),
-        1,
-        "column `city`: `Roma`: not a category that training saw: pass --unseen other",
-    );
-    ok(folder, &[&by[..], &["renamed.csv", "--unseen", "other"]].concat());
-    let of_structure = ["--label-column", "segment", "--features", "fastrp:4", "--random-split", "auto", "--out", "rp"];
-    ok(folder, &[&["convert", "edges.csv", "--nodes", "nodes.csv"], &of_structure[..]].concat());
-    ok(folder, &["train", "rp", "--epochs", "1", "--layers", "2", "--fanouts", "3,3", "--checkpoint", "rpc"]);
-    let words = ["infer", "--nodes", "nodes.csv", "--edges", "edges.csv", "--checkpoint", "rpc", "--out", "q.npy"];
-    refused(&words, 2, "the features of its training were no columns of a table");
-    refused(
-        &[&by[..], &["short.csv"]].concat(),
-        1,
-        "short.csv: has no column `income`, which is a feature of the recipe",
-    );
-    ok(folder, &["convert", "edges.csv", "--nodes", "moved.csv", "--out", "other", "--label-column", "none"]);
-    let words = ["infer", "other", "--checkpoint", "o/checkpoint", "--out", "q.npy"];
-    refused(&words, 2, "other: the columns are in another order: `city` stands where");
-    ok(folder, &["convert", "edges.csv", "--nodes", "moved.csv", "--out", "same", "--recipe", "o/dataset"]);
-    ok(folder, &["infer", "same", "--checkpoint", "o/checkpoint", "--predict", "logits", "--out", "again.npy"]);
+    let unseen = "column `city`: `Roma`: not a category that training saw: pass --unseen other";
+    refused(folder, format!("{by} renamed.csv"), 1, unseen);
+    ok(folder, format!("{by} renamed.csv --unseen other"));
+    let of_structure = "--label-column segment --features fastrp:4 --random-split auto --out rp";
+    ok(folder, format!("convert edges.csv --nodes nodes.csv {of_structure}"));
+    ok(folder, "train rp --epochs 1 --layers 2 --fanouts 3,3 --checkpoint rpc");
+    let line = "infer --nodes nodes.csv --edges edges.csv --checkpoint rpc --out q.npy";
+    refused(folder, line, 2, "the features of its training were no columns of a table");
+    let lacking = "short.csv: has no column `income`, which is a feature of the recipe";
+    refused(folder, format!("{by} short.csv"), 1, lacking);
+    ok(folder, "convert edges.csv --nodes moved.csv --out other --label-column none");
+    let line = "infer other --checkpoint o/checkpoint --out q.npy";
+    refused(folder, line, 2, "other: the columns are in another order: `city` stands where");
+    ok(folder, "convert edges.csv --nodes moved.csv --out same --recipe o/dataset");
+    ok(folder, "infer same --checkpoint o/checkpoint --predict logits --out again.npy");
     assert_eq!(read("again.npy"), read("old.npy"));
 }
 
 #[test]
 fn new_tables_are_read_as_those_of_the_training_were() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let write = |name: &str, rows: &dyn Fn(u32) -> String, header: &str| {
         let rows: String = (0..60).map(|v| rows(v) + "\n").collect();
         fs::write(folder.join(name), format!("{header}\n{rows}")).unwrap();
@@ -129,71 +106,63 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     write("nodes.csv", &|v| format!("{v},{}.5,{},{}", v % 7, team(v), part(v)), "id,age,team,part");
     write("edges.csv", &|v| format!("{v},{},{},{}.5", (v + 1) % 60, (v * 7) % 60, 1 + v % 4), "who,whom,other,amount");
     write("bare.csv", &|v| format!("{v},{},{}", (v + 1) % 60, (v * 7) % 60), "who,whom,other");
-    let ends = ["--source-column", "who", "--target-column", "whom", "--edge-weights", "amount"];
-    let nodes = ["--nodes", "nodes.csv", "--label-column", "team", "--split-column", "part", "--out", "ds"];
-    ok(folder, &[&["convert", "edges.csv"], &ends[..], &nodes].concat());
+    let ends = "--source-column who --target-column whom --edge-weights amount";
+    let nodes = "--nodes nodes.csv --label-column team --split-column part --out ds";
+    ok(folder, format!("convert edges.csv {ends} {nodes}"));
     let train = "train ds --layers 1 --fanouts 4 --hidden 4 --epochs 2 --draw-by weight --checkpoint run";
-    ok(folder, &train.split(' ').collect::<Vec<_>>());
+    ok(folder, train);
 
     let read = |name: &str| fs::read(folder.join(name)).unwrap();
-    let logits = ["--checkpoint", "run", "--predict", "logits", "--force", "--out"];
-    let told = ok(folder, &[&["infer", "ds"], &logits[..], &["old.npy"]].concat());
+    let logits = "--checkpoint run --predict logits --force --out";
+    let told = ok(folder, format!("infer ds {logits} old.npy"));
     assert!(told.contains("classes by number: 0 blue, 1 green, 2 red"), "{told}");
-    let of = |edges| ["infer", "--nodes", "nodes.csv", "--edges", edges];
-    let again = ok(folder, &[&of("edges.csv"), &logits[..], &["new.npy"]].concat());
+    let of = |edges: &str, more: &str| format!("infer --nodes nodes.csv --edges {edges} {logits} {more}");
+    let again = ok(folder, of("edges.csv", "new.npy"));
     assert!(read("new.npy") == read("old.npy"), "ends and weights are those of the training");
     let scores =
         |told: &str| told.lines().filter(|line| line.contains("accuracy")).map(str::to_string).collect::<Vec<_>>();
     assert_eq!(scores(&again)[..3], scores(&told), "splits too");
     assert!(scores(&again)[3].starts_with("  all    accuracy "), "and all rows: {again}");
-    let others = ["others.npy", "--source-column", "who", "--target-column", "other"];
-    ok(folder, &[&of("edges.csv"), &logits[..], &others].concat());
+    ok(folder, of("edges.csv", "others.npy --source-column who --target-column other"));
     assert!(read("others.npy") != read("old.npy"), "options come first");
 
-    let line = fails(folder, &[&of("bare.csv"), &logits[..], &["q.npy"]].concat(), 1);
-    assert!(line.starts_with("error: bare.csv: has no column `amount`"), "{line}");
-    let line = fails(folder, &["infer", "--checkpoint", "run"], 2);
-    assert!(line.contains("name what to infer on: DATASET, or --nodes TABLE"), "{line}");
-    let line = fails(folder, &["infer", "ds", "--checkpoint", "run", "--epoch", "7"], 2);
+    refused(folder, of("bare.csv", "q.npy"), 1, "error: bare.csv: has no column `amount`");
+    refused(folder, "infer --checkpoint run", 2, "name what to infer on: DATASET, or --nodes TABLE");
+    let line = fails(folder, "infer ds --checkpoint run --epoch 7", 2);
     assert!(line.ends_with("choose of 1, 2"), "{line}");
 
     // Classes are compared by their names.
     let number = |v: u32| format!("{v},{}.5,{}", v % 7, v % 3);
     write("numbers.csv", &number, "id,age,team");
-    let nodes =
-        ["--nodes", "numbers.csv", "--label-column", "team", "--random-split", "0.5,0.3,0.2", "--out", "by-number"];
-    ok(folder, &[&["convert", "edges.csv"], &ends[..], &nodes].concat());
-    let output = gsplit(folder, &["infer", "by-number", "--checkpoint", "run"]);
-    let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(said.contains("not scored: the dataset's classes have no names, and the model's have some"), "{said}");
+    let nodes = "--nodes numbers.csv --label-column team --random-split 0.5,0.3,0.2 --out by-number";
+    ok(folder, format!("convert edges.csv {ends} {nodes}"));
+    let output = gsplit(folder, "infer by-number --checkpoint run");
+    assert!(errors(&output).contains("not scored: the dataset's classes have no names, and the model's have some"));
+    let told = String::from_utf8(output.stdout).unwrap();
     assert!(!told.contains("accuracy"), "{told}");
 }
 
 #[test]
 fn vertices_of_a_metis_file_keep_their_numbers_to_the_predictions() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     // A ring: vertex v, from 1, beside the ones before and behind it.
     let n = 24;
     let lines: String = (0..n).map(|v| format!("{} {}\n", (v + n - 1) % n + 1, (v + 1) % n + 1)).collect();
     fs::write(folder.join("g.graph"), format!("{n} {n}\n{lines}")).unwrap();
     let rows: String = (1..=n).rev().map(|id| format!("{id},{},{}\n", f64::from(id) / 2.0, id % 2)).collect();
     fs::write(folder.join("nodes.csv"), format!("id,f,class\n{rows}")).unwrap();
-    ok(folder, &["convert", "g.graph", "--nodes", "nodes.csv", "--random-split", "0.5,0.25,0.25", "--out", "ds"]);
-    let shown = ok(folder, &["inspect", "ds"]);
+    ok(folder, "convert g.graph --nodes nodes.csv --random-split 0.5,0.25,0.25 --out ds");
+    let shown = ok(folder, "inspect ds");
     assert!(shown.contains("ids       count from 1, as in the input"), "{shown}");
-    ok(folder, &["export", "ds", "--format", "snap", "--original-ids", "--out", "out.txt"]);
+    ok(folder, "export ds --format snap --original-ids --out out.txt");
     let edges = fs::read_to_string(folder.join("out.txt")).unwrap();
     assert!(edges.contains("\n24\t1\n") && !edges.contains("\n0\t"), "{edges}");
-    ok(folder, &["train", "ds", "--epochs", "1", "--fanouts", "2,2", "--checkpoint", "c"]);
-    ok(folder, &["infer", "ds", "--checkpoint", "c", "--out", "p.npy"]);
+    ok(folder, "train ds --epochs 1 --fanouts 2,2 --checkpoint c");
+    ok(folder, "infer ds --checkpoint c --out p.npy");
     let ids = fs::read(folder.join("p.ids.npy")).unwrap();
     let expected: Vec<u8> = (1..=24u64).flat_map(u64::to_le_bytes).collect();
     assert!(ids.ends_with(&expected), "ids of predictions are those of the file");
     fs::write(folder.join("nodes.csv"), format!("id,f,class\n0,1,1\n{rows}")).unwrap();
-    let line = fails(folder, &["convert", "g.graph", "--nodes", "nodes.csv", "--out", "other"], 1);
-    assert!(
-        line.contains("nodes.csv: line 2: id 0: ids of the graph file count from 1, its 24 vertices to 24"),
-        "{line}"
-    );
+    let told = "nodes.csv: line 2: id 0: ids of the graph file count from 1, its 24 vertices to 24";
+    refused(folder, "convert g.graph --nodes nodes.csv --out other", 1, told);
 }

@@ -1,11 +1,10 @@
 //! `gsplit train` as people use it: configuration files, early stopping, logs, one writer a checkpoint folder.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{command, community, fails, json, losses, ok};
+use crate::support::{command, community, errors, fails, json, losses, ok, refused, scratch};
 
 const SMALL: &str = "
 parallelism = 'single'
@@ -37,46 +36,43 @@ threads = 2
 
 #[test]
 fn a_file_says_what_flags_say_and_flags_win() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
-    let file = json(folder, &["train", "ds", "--config", "run.toml"]);
+    let file = json(folder, "train ds --config run.toml");
     let words = "train ds --parallelism single --fanouts 5,5 --batch-size 256 --epochs 3 --eval-every 3 --model sage \
                  --layers 2 --hidden 16 --dropout 0.2 --optimizer adamw --lr 0.01 --weight-decay 0.01 --clip-norm 1 \
                  --schedule cosine --warmup-steps 2 --threads 2";
-    let flags = json(folder, &words.split_whitespace().collect::<Vec<_>>());
+    let flags = json(folder, words);
     assert_eq!(file["config"], flags["config"]);
     assert_eq!(losses(&file), losses(&flags));
     assert_eq!(fs::read_to_string(folder.join("run.jsonl")).unwrap().lines().count(), 3);
 
-    let other = json(folder, &["--threads", "1", "train", "--config", "run.toml", "--epochs", "2", "ds"]);
+    let other = json(folder, "--threads 1 train --config run.toml --epochs 2 ds");
     assert_eq!((other["config"]["epochs"].as_u64(), losses(&other).len()), (Some(2), 2));
     assert_eq!(other["config"]["optimizer"], file["config"]["optimizer"]);
 
     // What is printed is the same configuration.
-    let printed = ok(folder, &["train", "--config", "run.toml", "--print-config"]);
+    let printed = ok(folder, "train --config run.toml --print-config");
     assert!(printed.contains("# decay_epochs = 3") && printed.contains("[optimizer]\nkind = \"adamw\""), "{printed}");
     fs::write(folder.join("printed.toml"), &printed).unwrap();
-    assert_eq!(ok(folder, &["train", "--config", "printed.toml", "--print-config"]), printed);
-    let again = json(folder, &["train", "ds", "--config", "printed.toml"]);
+    assert_eq!(ok(folder, "train --config printed.toml --print-config"), printed);
+    let again = json(folder, "train ds --config printed.toml");
     assert_eq!((&again["config"], losses(&again)), (&file["config"], losses(&file)));
     // What was left open follows the options that it depends on.
-    let sgd = ["train", "--config", "printed.toml", "--optimizer", "sgd", "--epochs", "9", "--print-config"];
-    let sgd = ok(folder, &sgd);
+    let sgd = "train --config printed.toml --optimizer sgd --epochs 9 --print-config";
+    let sgd = ok(folder, sgd);
     assert!(sgd.contains("# momentum = 0.9") && sgd.contains("# decay_epochs = 9") && !sgd.contains("beta1"), "{sgd}");
 }
 
 #[test]
 fn patience_ends_a_run_and_logs_hold_all_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
-    let more = "--epochs 60 --eval-every 1 --schedule constant --warmup-steps 0 --patience 2 --min-delta 0.01 \
-                --checkpoint run --log run.jsonl --tensorboard tb";
-    let all: Vec<&str> = ["train", "ds", "--config", "run.toml"].into_iter().chain(more.split_whitespace()).collect();
-    let text = ok(folder, &all);
+    let all = "train ds --config run.toml --epochs 60 --eval-every 1 --schedule constant --warmup-steps 0 --patience 2 \
+               --min-delta 0.01 --checkpoint run --log run.jsonl --tensorboard tb";
+    let text = ok(folder, all);
     let stopped = text.lines().find(|line| line.starts_with("stopped: no better valid metric in 2")).unwrap();
     let best = text.lines().find(|line| line.starts_with("best: epoch ")).unwrap();
     let epochs: usize = stopped.split(' ').rev().nth(2).unwrap().parse().unwrap();
@@ -86,43 +82,18 @@ fn patience_ends_a_run_and_logs_hold_all_of_it() {
     let link = fs::read_link(folder.join("run/best")).unwrap();
     assert_eq!(link.to_str().unwrap(), format!("epoch-{best:05}"));
     assert_eq!(fs::read_dir(folder.join("tb")).unwrap().count(), 1);
-    let again = ok(folder, &[&all[..], &["--resume"]].concat());
+    let again = ok(folder, format!("{all} --resume"));
     assert!(again.contains("nothing to do: no better valid metric in 2"), "{again}");
 }
 
 #[test]
-fn mini_batches_are_logged_and_prepared_by_threads_of_their_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 1500);
-    fs::write(folder.join("run.toml"), SMALL).unwrap();
-    let plain = json(folder, &["train", "ds", "--config", "run.toml"]);
-    fs::write(folder.join("run.toml"), format!("{SMALL}log_every = 2\nsample_threads = 1\nprefetch = 2\n")).unwrap();
-    let logged = json(folder, &["train", "ds", "--config", "run.toml"]);
-    assert_eq!(losses(&logged), losses(&plain));
-    let log = fs::read_to_string(folder.join("run.jsonl")).unwrap();
-    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let steps: Vec<u64> = records.iter().filter_map(|record| record["step"].as_u64()).collect();
-    assert!(steps.len() > 3 && steps.iter().zip(1..).all(|(&step, at)| step == 2 * at), "{steps:?}");
-    assert_eq!(records.len(), steps.len() + 3);
-
-    let printed = ok(folder, &["train", "--config", "run.toml", "--print-config"]);
-    assert!(printed.contains("log_every = 2") && printed.contains("sample_threads = 1"), "{printed}");
-    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--sample-threads", "2"], 2);
-    assert!(told.contains("leaves none of 2 threads"), "{told}");
-    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--prefetch", "0"], 2);
-    assert!(told.starts_with("error: run.toml:") && told.contains("needs --prefetch 1"), "{told}");
-}
-
-#[test]
 fn engines_of_dense_products_differ_in_rounding_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 1500);
     fs::write(folder.join("run.toml"), SMALL).unwrap();
-    let train = |args: &[&str]| losses(&json(folder, &[&["train", "ds", "--config", "run.toml"], args].concat()));
+    let train = |args: &str| losses(&json(folder, format!("train ds --config run.toml {args}")));
     let of_types = ["f32", "bf16"].map(|dtype| {
-        let [gemm, torch] = ["gemm", "torch"].map(|engine| train(&["--dtype", dtype, "--products", engine]));
+        let [gemm, torch] = ["gemm", "torch"].map(|engine| train(&format!("--dtype {dtype} --products {engine}")));
         let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-3 * a.abs();
         assert!(gemm.iter().zip(&torch).all(near), "{dtype}: {gemm:?} {torch:?}");
         // Sums of so few products of rounded factors are exact in f32.
@@ -130,26 +101,13 @@ fn engines_of_dense_products_differ_in_rounding_alone() {
         gemm
     });
     assert_ne!(of_types[0], of_types[1]);
-    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "own"], 2);
-    assert!(told.contains("--products own needs --dtype bf16"), "{told}");
-    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "gemm", "--device", "cuda"], 2);
-    assert!(told.contains("--products is for --device cpu"), "{told}");
-}
-
-/// Runs gsplit with what a launcher would set, which must fail with `code`; its last line.
-fn launched(folder: &Path, variables: &str, args: &[&str], code: i32) -> String {
-    let pairs = variables.split_whitespace().filter_map(|pair| pair.split_once('='));
-    let output = command(folder, args).envs(pairs).output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{variables}, {args:?}: {errors}");
-    assert!(!errors.contains("panicked"), "{errors}");
-    errors.trim_end().lines().last().unwrap_or_default().to_string()
+    refused(folder, "train ds --config run.toml --products own", 2, "--products own needs --dtype bf16");
+    refused(folder, "train ds --config run.toml --products gemm --device cuda", 2, "--products is for --device cpu");
 }
 
 #[test]
 fn processes_that_cannot_be_ranks_are_told_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
     for (variables, words, code, told) in [
@@ -157,23 +115,21 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
         ("RANK=0 WORLD_SIZE=2", "--device cuda", 2, "set LOCAL_RANK"),
         ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
     ] {
-        let args: Vec<&str> = ["train", "ds"].into_iter().chain(words.split_whitespace()).collect();
-        let line = launched(folder, variables, &args, code);
-        assert!(
-            line.contains(told) || (line.contains("--help") && told.starts_with("--")),
-            "{variables} {words}: {line}"
-        );
+        let pairs = variables.split(' ').filter_map(|pair| pair.split_once('='));
+        let output = command(folder, format!("train ds {words}")).envs(pairs).output().unwrap();
+        let errors = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{variables} {words}: {errors}");
+        assert!(errors.contains(told) && !errors.contains("panicked"), "{variables} {words}: {errors}");
     }
     // One process under a launcher is alone.
-    let alone = ["train", "ds", "--parallelism", "single", "--epochs", "1", "--hidden", "8", "--json"];
-    let output = command(folder, &alone).envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
+    let alone = "train ds --parallelism single --epochs 1 --hidden 8 --json";
+    let output = command(folder, alone).envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
     assert!(output.status.success());
 }
 
 #[test]
 fn processes_are_told_where_they_meet_by_a_file_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let printed = ok(folder.path(), &["train", "--print-config", "--timeout", "30", "--rendezvous", "node1:29400"]);
+    let printed = ok(&scratch(), "train --print-config --timeout 30 --rendezvous node1:29400");
     for line in ["timeout = 30", "rendezvous = \"node1:29400\""] {
         assert!(printed.contains(line), "{printed}");
     }
@@ -181,71 +137,62 @@ fn processes_are_told_where_they_meet_by_a_file_too() {
 
 #[test]
 fn placements_of_feature_rows_are_for_gpus() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    let printed = ok(folder, &["train", "--placement", "some-key", "--print-config"]);
+    let printed = ok(folder, "train --placement some-key --print-config");
     assert!(printed.contains("placement = \"some-key\""), "{printed}");
     fs::write(folder.join("run.toml"), "parallelism = 'single'\n[run]\nplacement = 'peer'\n").unwrap();
-    let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+    let told = fails(folder, "train ds --config run.toml", 2);
     assert!(told.contains("run.toml:3: --placement: on --device cpu") && told.contains("--cache SIZE"), "{told}");
     fs::write(folder.join("run.toml"), "[run]\nplacement = '../up'\n").unwrap();
-    let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+    let told = fails(folder, "train ds --config run.toml", 2);
     assert!(told.contains("run.toml:2: ") && told.contains("replicated, partitioned, peer, or the key"), "{told}");
 }
 
 #[test]
 fn a_preset_fills_in_what_is_left_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let printed = |more: &str| {
-        let words = ["train", "--print-config"].into_iter().chain(more.split_whitespace()).collect::<Vec<_>>();
-        ok(folder, &words)
-    };
-    let intel = ["parallelism = \"split\"", "split_layers = 1", "partition = \"multilevel-degree-k2\""];
-    let text = printed("--preset intel --ranks 2 --device cuda");
-    assert!(intel.iter().all(|line| text.contains(line)) && text.contains("placement = \"partitioned\""), "{text}");
-    let text = printed("--preset intel --ranks 2 --split-layers 2 --partition mine");
-    assert!(text.contains("split_layers = 2") && text.contains("partition = \"mine\""), "{text}");
+    let folder = &*scratch();
     fs::write(folder.join("run.toml"), "split_layers = 0\n[run]\npreset = 'gsplit-edge'\n").unwrap();
-    let text = printed("--config run.toml");
-    assert!(text.contains("split_layers = 0") && text.contains("partition = \"multilevel-degree-k4\""), "{text}");
-    let text = printed("--preset p3 --hidden 16");
-    let p3 =
-        ["parallelism = \"push-pull\"", "fanouts = \"25,10\"", "hidden = 16", "batch_size = 1000", "staleness = 3"];
-    assert!(p3.iter().all(|line| text.contains(line)), "{text}");
-    let text = printed("--preset granndis --ranks 4 --groups 2");
-    let granndis = [
-        "parallelism = \"cooperative\"",
-        "kind = \"resgcn\"",
-        "layers = 28",
-        "batches_per_epoch = 1",
-        "expansion_hops = 1",
-    ];
-    assert!(granndis.iter().all(|line| text.contains(line)), "{text}");
-    assert!(
-        text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k2x2\""),
-        "{text}"
-    );
-    let text = printed("--preset song-jiang --ranks 2");
-    for line in ["parallelism = \"data\"", "placement = \"song-jiang\"", "cache = \"20%\""] {
-        assert!(text.contains(line) && text.contains("[draw]\nkind = \"locality\""), "{text}");
+    for (options, expected) in [
+        (
+            "--preset intel --ranks 2 --device cuda",
+            r#"parallelism = "split"; split_layers = 1; partition = "multilevel-degree-k2"; placement = "partitioned""#,
+        ),
+        ("--preset intel --ranks 2 --split-layers 2 --partition mine", r#"split_layers = 2; partition = "mine""#),
+        ("--config run.toml", r#"split_layers = 0; partition = "multilevel-degree-k4""#),
+        (
+            "--preset p3 --hidden 16",
+            r#"parallelism = "push-pull"; fanouts = "25,10"; hidden = 16; batch_size = 1000; staleness = 3"#,
+        ),
+        (
+            "--preset granndis --ranks 4 --groups 2",
+            concat!(
+                r#"parallelism = "cooperative"; kind = "resgcn"; layers = 28; batches_per_epoch = 1; expansion_hops = 1; "#,
+                r#"expansion_fanout = "15"; partition = "multilevel-degree-k2x2""#
+            ),
+        ),
+        (
+            "--preset song-jiang --ranks 2",
+            r#"parallelism = "data"; placement = "song-jiang"; cache = "20%"; kind = "locality""#,
+        ),
+    ] {
+        let text = ok(folder, format!("train --print-config {options}"));
+        assert!(expected.split("; ").all(|line| text.contains(line)), "{options}: {text}");
     }
 
     community(folder, 300);
-    let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--ranks", "2"], 1);
+    let line = fails(folder, "train ds --preset gsplit --ranks 2", 1);
     assert!(line.contains("multilevel-presampled-k2") && line.contains("gsplit partition"), "{line}");
     // Song and Jiang's system needs the rows of Algorithm 1; on the host caches are counted with.
-    let song_jiang = ["train", "ds", "--preset", "song-jiang", "--ranks", "2", "--layers", "2", "--fanouts", "3,3"];
-    let line = fails(folder, &song_jiang, 2);
+    let song_jiang = "train ds --preset song-jiang --ranks 2 --layers 2 --fanouts 3,3";
+    let line = fails(folder, song_jiang, 2);
     assert!(line.contains("--placement song-jiang") && line.contains("gsplit place"), "{line}");
-    ok(folder, &["presample", "ds", "--fanouts", "3,3", "--batch-size", "64", "--epochs", "2"]);
-    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "random", "--key", "two"]);
-    let place =
-        ["place", "ds", "--parallelism", "data", "--rule", "song-jiang", "--cache", "20%", "--key", "song-jiang"];
-    ok(folder, &place);
-    let common = ["--hidden", "16", "--batch-size", "64", "--epochs", "2"];
-    let run = json(folder, &[&song_jiang[..], &common].concat());
+    ok(folder, "presample ds --fanouts 3,3 --batch-size 64 --epochs 2");
+    ok(folder, "partition ds --parts 2 --partitioner random --key two");
+    let place = "place ds --parallelism data --rule song-jiang --cache 20% --key song-jiang";
+    ok(folder, place);
+    let common = "--hidden 16 --batch-size 64 --epochs 2";
+    let run = json(folder, format!("{song_jiang} {common}"));
     let (epochs, cache) = (&run["summary"]["epochs"], &run["summary"]["cache"]);
     assert_eq!((&epochs[0]["draw_factor"], &epochs[1]["draw_factor"]), (&1.0.into(), &2.0.into()));
     assert_eq!((&cache["counted"], &cache["rows"]), (&true.into(), &serde_json::json!([60, 60])));
@@ -253,21 +200,20 @@ fn a_preset_fills_in_what_is_left_open() {
         ["rows_loaded", "rows_cached", "rows_from_peers"].map(|name| epochs[0][name].as_u64().unwrap());
     assert!(own > 0 && peers > 0 && own + peers < loaded, "{run:#}");
 
-    let line = fails(folder, &["train", "ds", "--preset", "intel", "--parallelism", "data"], 2);
-    assert!(line.contains("--split-layers 1 is for --parallelism split"), "{line}");
+    refused(folder, "train ds --preset intel --parallelism data", 2, "--split-layers 1 is for --parallelism split");
 }
 
 #[test]
 fn a_program_that_reads_the_report_can_show_the_progress() {
-    let folder = tempfile::tempdir().unwrap();
-    community(folder.path(), 300);
+    let folder = &*scratch();
+    community(folder, 300);
     let train = "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --epochs 2 --json";
     for (progress, shown) in [(false, 0), (true, 2)] {
-        let mut train = command(folder.path(), &train.split(' ').collect::<Vec<_>>());
+        let mut train = command(folder, train);
         let told = if progress { train.env("GSPLIT_PROGRESS", "1") } else { &mut train }.output().unwrap();
         let report: Value = serde_json::from_slice(&told.stdout).unwrap();
         assert_eq!(report["summary"]["epochs"].as_array().unwrap().len(), 2);
-        let errors = String::from_utf8(told.stderr).unwrap();
+        let errors = errors(&told);
         let epochs = errors.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok());
         assert_eq!(epochs.count(), shown, "{errors}");
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::support::{command, community, content, fails, ok, root};
+use crate::support::{command, community, content, fails, ok, refused, scratch};
 
 /// A folder of the user's beside the dataset `ds`.
 fn home(folder: &Path) -> PathBuf {
@@ -18,93 +18,68 @@ fn home(folder: &Path) -> PathBuf {
 
 #[test]
 fn links_in_a_dataset_lead_nowhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    ok(folder, &["presample", "ds", "--fanouts", "3", "--epochs", "1", "--key", "good"]);
-    ok(folder, &["partition", "ds", "--parts", "2", "--key", "good"]);
+    ok(folder, "presample ds --fanouts 3 --epochs 1 --key good");
+    ok(folder, "partition ds --parts 2 --key good");
     let home = home(folder);
     let before = content(&home);
-    let commands: [(&str, &[&str]); 3] = [
-        ("presample", &["presample", "ds", "--fanouts", "3", "--epochs", "1", "--key", "k"]),
-        ("partition", &["partition", "ds", "--parts", "2", "--presample", "good", "--key", "k"]),
-        ("placement", &["place", "ds", "--cache", "20%", "--partition", "good", "--presample", "good", "--key", "k"]),
-    ];
-    for (kind, args) in commands {
-        let force = [args, &["--force"]].concat();
-        fs::create_dir_all(folder.join("ds").join(kind)).unwrap();
-        for name in [".k.partial", "k"] {
-            let link = folder.join("ds").join(kind).join(name);
-            symlink("../../home", &link).unwrap();
-            for args in [args, &force] {
-                let line = fails(folder, args, 1);
-                assert!(line.contains(&format!("ds/{kind}/{name}")), "{line}");
-                assert!(content(&home) == before, "{args:?}");
-            }
-            let line = fails(folder, &["verify", "ds"], 1);
-            assert!(line.starts_with("error:"), "{line}");
-            fs::remove_file(&link).unwrap();
+    for (kind, line) in [
+        ("presample", "presample ds --fanouts 3 --epochs 1 --key k"),
+        ("partition", "partition ds --parts 2 --presample good --key k"),
+        ("placement", "place ds --cache 20% --partition good --presample good --key k"),
+    ] {
+        let link = folder.join("ds").join(kind).join(".k.partial");
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink("../../home", &link).unwrap();
+        for line in [line, &format!("{line} --force")] {
+            refused(folder, line, 1, &format!("ds/{kind}/.k.partial"));
+            assert!(content(&home) == before, "{line}");
         }
-        // The whole folder is elsewhere.
-        let (folder_of_kind, aside) = (folder.join("ds").join(kind), folder.join("aside"));
-        fs::rename(&folder_of_kind, &aside).unwrap();
-        symlink("../home", &folder_of_kind).unwrap();
-        fails(folder, args, 1);
-        assert!(content(&home) == before, "{kind}");
-        fs::remove_file(&folder_of_kind).unwrap();
-        fs::rename(&aside, &folder_of_kind).unwrap();
+        fails(folder, "verify ds", 1);
+        fs::remove_file(&link).unwrap();
     }
-    ok(folder, &["verify", "ds"]);
+    ok(folder, "verify ds");
     let stray = folder.join("ds/presample/good/edge.npy.bak");
     fs::write(&stray, "x").unwrap();
-    let found = command(folder, &["verify", "ds"]).output().unwrap().stdout;
+    let found = command(folder, "verify ds").output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&found).contains("presample.json does not list it"));
     fs::remove_file(&stray).unwrap();
     // A link to the very file is a link.
     fs::rename(folder.join("ds/topology/indptr.npy"), folder.join("indptr.npy")).unwrap();
     symlink("../../indptr.npy", folder.join("ds/topology/indptr.npy")).unwrap();
-    fails(folder, &["verify", "ds"], 1);
+    fails(folder, "verify ds", 1);
 }
 
 #[test]
 fn staging_folders_that_are_not_gsplits_are_refused_by_every_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     let home = home(folder);
     let before = content(&home);
-    let raw = root().join("tests/data/snap/edges.txt");
-    let raw = raw.to_str().unwrap();
-    let commands: [&[&str]; 3] = [
-        &["generate", "rmat", "--vertices", "10", "--edges", "30", "--out", "x"],
-        &["convert", raw, "--out", "x"],
-        &["export", "ds", "--format", "pyg", "--out", "x"],
-    ];
+    fs::write(folder.join("edges.txt"), "0 1\n").unwrap();
     let partial = folder.join(".x.partial");
-    for args in commands {
-        let force = [args, &["--force"]].concat();
-        for args in [args, &force] {
-            symlink("home", &partial).unwrap();
-            assert!(fails(folder, args, 1).contains(".x.partial: is a link, and not gsplit's own"), "{args:?}");
-            fs::remove_file(&partial).unwrap();
-            fs::rename(&home, &partial).unwrap();
-            assert!(fails(folder, args, 1).contains("without gsplit's lock in it"), "{args:?}");
-            fs::rename(&partial, &home).unwrap();
-            assert!(content(&home) == before, "{args:?}");
-        }
-        // A folder of the user's where the output goes, and a link there.
+    for line in [
+        "generate rmat --vertices 10 --edges 30 --out x --force",
+        "convert edges.txt --out x --force",
+        "export ds --format pyg --out x --force",
+    ] {
+        symlink("home", &partial).unwrap();
+        refused(folder, line, 1, ".x.partial: is a link, and not gsplit's own");
+        fs::remove_file(&partial).unwrap();
+        fs::rename(&home, &partial).unwrap();
+        refused(folder, line, 1, "without gsplit's lock in it");
+        fs::rename(&partial, &home).unwrap();
+        // A folder of the user's where the output goes.
         fs::rename(&home, folder.join("x")).unwrap();
-        assert!(fails(folder, &force, 1).contains("even --force will not replace it"), "{args:?}");
+        refused(folder, line, 1, "even --force will not replace it");
         fs::rename(folder.join("x"), &home).unwrap();
-        symlink("home", folder.join("x")).unwrap();
-        assert!(fails(folder, &force, 1).contains("is a link"), "{args:?}");
-        fs::remove_file(folder.join("x")).unwrap();
         // What earlier versions set aside there has no meaning any more.
         fs::rename(&home, folder.join(".x.old")).unwrap();
-        ok(folder, &force);
-        ok(folder, &force);
+        ok(folder, line);
+        ok(folder, line);
         fs::rename(folder.join(".x.old"), &home).unwrap();
-        assert!(content(&home) == before, "{args:?}");
+        assert!(content(&home) == before, "{line}");
         fs::remove_dir_all(folder.join("x")).unwrap();
     }
 }
@@ -112,14 +87,10 @@ fn staging_folders_that_are_not_gsplits_are_refused_by_every_command() {
 #[cfg(feature = "train")]
 #[test]
 fn checkpoints_leave_what_they_did_not_make() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
-    let train = |epochs: &'static str| {
-        let args =
-            "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --eval-every 0 --checkpoint ck --epochs";
-        args.split(' ').chain([epochs]).collect::<Vec<_>>()
-    };
+    let train =
+        "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --eval-every 0 --checkpoint ck --epochs 1";
     let home = home(folder);
     let before = content(&home);
     let ck = folder.join("ck");
@@ -138,37 +109,34 @@ fn checkpoints_leave_what_they_did_not_make() {
         } else {
             symlink(to, ck.join(name)).unwrap();
         }
-        let line = fails(folder, &train("1"), 1);
-        assert!(line.contains(words), "{line}");
+        refused(folder, train, 1, words);
         assert!(content(&home) == before, "{name}");
         fs::remove_file(ck.join(name)).unwrap();
     }
     fs::write(ck.join("lock"), "the key is under the mat").unwrap();
-    assert!(fails(folder, &train("1"), 1).contains("ck/lock: is a file of another program"));
+    refused(folder, train, 1, "ck/lock: is a file of another program");
     fs::remove_file(ck.join("lock")).unwrap();
-    ok(folder, &train("1"));
+    ok(folder, train);
     // A folder that is called as an old checkpoint is none.
     fs::rename(&home, ck.join("epoch-0")).unwrap();
-    ok(folder, &[&train("4")[..], &["--resume"]].concat());
+    ok(folder, train.replace("--epochs 1", "--epochs 4 --resume"));
     assert!(content(&ck.join("epoch-0")) == before && !ck.join("epoch-00002").exists());
 }
 
 #[cfg(feature = "train")]
 #[test]
 fn predictions_appear_all_or_none_whatever_ends_the_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 4000);
     let train =
         "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 64 --epochs 1 --eval-every 0 --checkpoint run";
-    ok(folder, &train.split(' ').collect::<Vec<_>>());
+    ok(folder, train);
     fs::create_dir(folder.join("elsewhere")).unwrap();
     let infer = "infer ds --checkpoint run --out p.npy --embeddings elsewhere/e.npy --memory 64MiB --predict logits";
-    let infer: Vec<&str> = infer.split(' ').collect();
     let names = ["p.npy", "p.ids.npy", "elsewhere/e.npy", "elsewhere/e.ids.npy"];
     let there = || names.iter().filter(|name| folder.join(name).exists()).count();
     let started = std::time::Instant::now();
-    ok(folder, &infer);
+    ok(folder, infer);
     let taken = started.elapsed();
     let whole = content(folder);
     assert_eq!(there(), 4);
@@ -179,22 +147,22 @@ fn predictions_appear_all_or_none_whatever_ends_the_command() {
     for blocks in [1, (longest - 1) / 1024] {
         let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut limited_infer = std::process::Command::new("sh");
-        limited_infer.current_dir(folder).args(["-c", &limited, env!("CARGO_BIN_EXE_gsplit")]).args(&infer);
+        limited_infer.current_dir(folder).args(["-c", &limited, env!("CARGO_BIN_EXE_gsplit")]).args(infer.split(' '));
         assert!(!limited_infer.output().unwrap().status.success(), "{blocks} blocks");
         assert_eq!(there(), 0, "{blocks} blocks");
     }
-    ok(folder, &infer);
+    ok(folder, infer);
     assert!(content(folder) == whole, "the same bytes, and nothing is left of what failed");
     // `make test-faults` kills it at 200 moments.
     remove();
-    let mut child = command(folder, &infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command(folder, infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(taken / 2);
     child.kill().unwrap();
     child.wait().unwrap();
     match folder.join("p.npy").exists() {
         true => assert_eq!(there(), 4),
-        false => drop(ok(folder, &infer)),
+        false => drop(ok(folder, infer)),
     }
-    ok(folder, &[&infer[..], &["--force"]].concat());
+    ok(folder, format!("{infer} --force"));
     assert!(content(folder) == whole);
 }

@@ -4,30 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::layering::rust_files;
+use crate::layering::{CRATES, is_test, rust_files};
 use crate::support::root;
-
-/// The folders of the crates' sources.
-const CRATES: [&str; 9] = [
-    "sample/src",
-    "src",
-    "store/src",
-    "kernels/src",
-    "preprocess/src",
-    "partition/src",
-    "trainer/src",
-    "gpu-sim/src",
-    "python/native/src",
-];
 
 /// First words of comments that leave their noun out.
 const FIRST_WORDS: [&str; 9] = ["What", "Where", "Of", "Those", "Who", "Which", "By", "That", "Whose"];
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
-    rust_files(&root().join(folder), &mut files);
-    assert!(!files.is_empty(), "{folder}");
-    files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+    rust_files(folder).into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 /// The first lines of the blocks of doc comments in `text`, each with its number.
@@ -55,7 +39,7 @@ fn defined_type(line: &str) -> Option<&str> {
 #[test]
 fn doc_comments_begin_with_their_noun() {
     let mut found = Vec::new();
-    for (path, text) in CRATES.iter().flat_map(|folder| sources(folder)) {
+    for (path, text) in CRATES.split(' ').flat_map(sources) {
         let path = path.strip_prefix(root()).unwrap();
         for (number, comment) in doc_comments(&text) {
             let first = comment.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
@@ -69,11 +53,11 @@ fn doc_comments_begin_with_their_noun() {
 
 #[test]
 fn type_names_are_defined_once_in_a_crate() {
-    for folder in CRATES {
+    for folder in CRATES.split(' ') {
         let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (path, text) in sources(folder) {
             let path = path.strip_prefix(root()).unwrap();
-            if path.iter().any(|part| part == "tests" || part == "tests.rs") {
+            if is_test(path) {
                 continue;
             }
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();

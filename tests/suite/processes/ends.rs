@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{TRAIN, complaint, free_port, output, outputs_in, start};
-use crate::gpus::{start_with_gpus, with_gpus, words};
-use crate::support::{community, ok};
+use crate::gpus::{start_with_gpus, with_gpus};
+use crate::support::{community, ok, scratch};
 
 /// Number of epochs that the processes in `folder` have logged, once these are `least`.
 pub fn logged(folder: &Path, least: usize) -> usize {
@@ -54,8 +54,7 @@ pub fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<St
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_process_with_a_gpu_that_is_killed_ends_the_other_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 600);
     let args = format!("{TRAIN} --parallelism data --ranks 2 --device cuda --epochs 1000000 --log log.jsonl");
     if with_gpus(folder, 2, &args).is_none() {
@@ -73,8 +72,8 @@ fn a_process_with_a_gpu_that_is_killed_ends_the_other_at_once() {
 #[ignore = "takes long: make test-all"]
 fn a_process_that_stops_is_named_once_the_time_is_over() {
     for rank in [0, 2] {
-        let folder = tempfile::tempdir().unwrap();
-        let (said, took) = others_after(underway(folder.path(), free_port(), 10), rank, "-STOP");
+        let folder = &*scratch();
+        let (said, took) = others_after(underway(folder, free_port(), 10), rank, "-STOP");
         assert!(took < Duration::from_secs(60), "{took:?}");
         for line in &said {
             let waited = line.contains("waited 10 s in ") && line.contains(&format!("for rank {rank}, which"));
@@ -87,8 +86,7 @@ fn a_process_that_stops_is_named_once_the_time_is_over() {
 
 #[test]
 fn a_process_that_is_early_waits_for_the_first_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     let args = format!("{TRAIN} --parallelism data --epochs 1 --threads 1 --timeout 60");
     let port = free_port();
@@ -103,12 +101,11 @@ fn a_process_that_is_early_waits_for_the_first_one() {
 
 #[test]
 fn processes_that_cannot_train_together_all_end_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 300);
     let empty = folder.join("empty");
     fs::create_dir(&empty).unwrap();
-    ok(folder, &words("partition ds --parts 2 --partitioner random"));
+    ok(folder, "partition ds --parts 2 --partitioner random");
     let train = format!("{TRAIN} --epochs 1 --threads 1 --timeout 60");
     let lacking = "error: rank 1 left the group: ds:";
     for (folders, options, code, told) in [
@@ -125,8 +122,7 @@ fn processes_that_cannot_train_together_all_end_with_the_reason() {
 
 #[test]
 fn a_second_run_at_the_port_of_one_is_refused_and_all_end_at_once_when_a_process_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     let port = free_port();
     let mut first = underway(folder, port, 60);
     let args = format!("{TRAIN} --parallelism data --threads 1 --epochs 1 --timeout 20");

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::ends::{logged, others_after};
 use super::{as_rank, complaint, free_port, output, outputs, start_in};
-use crate::gpus::{printed, words};
-use crate::support::{command, community, json, losses, ok};
+use crate::gpus::printed;
+use crate::support::{command, community, json, losses, ok, scratch};
 
 const TRAIN: &str = "train ds --layers 2 --hidden 8 --fanouts 5,5 --batch-size 1024 --parallelism split --eval-every 0";
 
@@ -21,7 +21,7 @@ const ROW: u64 = 64 * 4 + 4;
 /// A dataset of so many vertices with features of 64 values, and a partition into two parts.
 fn dataset(folder: &Path, vertices: u32) {
     community(folder, vertices);
-    ok(folder, &words("partition ds --parts 2 --partitioner random"));
+    ok(folder, "partition ds --parts 2 --partitioner random");
 }
 
 /// The least budget, in MiB, that two processes are told to pass.
@@ -59,8 +59,7 @@ fn counts(epoch: &Value) -> [u64; 3] {
 
 #[test]
 fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     dataset(folder, 60_000);
     let more = 4;
     let budget = least(folder) + more;
@@ -74,7 +73,7 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
     assert!(bytes > (more - 2) << 20 && bytes < (more + 4) << 20, "{bytes} bytes of rows in {budget} MiB each");
     let (said, _) = others_after(ranks, 0, "-KILL");
     assert!(said[0].contains("rank 0 left the group: its process has ended"), "{said:?}");
-    let threads = json(folder, &words(&format!("{TRAIN} --threads 2 --ranks 2 --epochs 2 --load-features disk")));
+    let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2 --load-features disk"));
     let of_threads = threads["summary"]["epochs"].as_array().unwrap();
     for (found, expected) in epochs(folder).iter().zip(of_threads) {
         assert_eq!(found["loss"], expected["loss"]);
@@ -90,12 +89,11 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn all_rows_are_in_memory_once_where_they_fit() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     dataset(folder, 30_000);
     // Each alone has not the memory for all 7.3 MiB.
     let budget = least(folder) + 5;
-    let threads = json(folder, &words(&format!("{TRAIN} --threads 2 --ranks 2 --epochs 2")));
+    let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2"));
     let ranks = start_in(
         &[folder; 2],
         &format!("{TRAIN} --threads 1 --epochs 100000 --log log.jsonl --quiet --memory {budget}MiB"),
@@ -140,19 +138,18 @@ fn stranger(folder: &Path) -> Option<Command> {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_process_that_cannot_look_into_another_keeps_rows_of_its_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     dataset(folder, 30_000);
-    let threads = json(folder, &words(&format!("{TRAIN} --threads 2 --ranks 2 --epochs 2")));
+    let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2"));
     // One process has not the memory for all rows.
     for (options, reads) in
         [("--load-features memory".to_string(), false), (format!("--memory {}MiB", least(folder) + 5), true)]
     {
         let Some(mut other) = stranger(folder) else { return };
         let args = format!("{TRAIN} --threads 1 --epochs 2 --json {options}");
-        other.current_dir(folder).args(words(&args));
+        other.current_dir(folder).args(args.split(' '));
         let port = free_port();
-        let mut first = command(folder, &words(&args));
+        let mut first = command(folder, &args);
         first.env("GSPLIT_PROGRESS", "1");
         let first = as_rank(first, port, 0, 2).spawn().unwrap();
         let other = output(as_rank(other, port, 1, 2).spawn().unwrap());

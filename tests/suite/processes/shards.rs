@@ -7,12 +7,12 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::{TRAIN, complaint, outputs_in};
-use crate::gpus::{as_torchrun, printed, with_gpus, words};
-use crate::support::{community, losses, ok};
+use crate::gpus::{as_torchrun, printed, with_gpus};
+use crate::support::{community, losses, ok, scratch};
 
 /// A folder for each rank, in which `ds` is the shard of its host, cut `by` these options, and nothing else is.
 fn homes(folder: &Path, (ranks, hosts): (usize, usize), by: &str) -> Vec<PathBuf> {
-    ok(folder, &words(&format!("shard ds {by} --hosts {hosts} --out cut")));
+    ok(folder, format!("shard ds {by} --hosts {hosts} --out cut"));
     let apart = tempfile::tempdir_in(folder).unwrap().keep();
     let home = |host: usize| apart.join(host.to_string());
     for host in 0..hosts {
@@ -55,7 +55,7 @@ fn train_on_shards(
     start: &dyn Fn(&[&Path], &str) -> Vec<Output>,
 ) {
     for (ranks, map) in [(2, "--weights degree"), (4, "--partitioner random")] {
-        ok(folder, &words(&format!("partition ds --parts {ranks} {map} --key parts-{ranks}")));
+        ok(folder, format!("partition ds --parts {ranks} {map} --key parts-{ranks}"));
     }
     for &(ranks, hosts, more) in cases {
         let by = format!("--partition parts-{ranks}");
@@ -78,8 +78,7 @@ fn train_on_shards(
 
 #[test]
 fn processes_that_see_their_own_shard_alone_train_as_on_the_whole_dataset() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 900);
     let train = format!("{TRAIN} --epochs 2 --threads 1 --json");
     let cases = [(2, 2, "--model gcn --norm batch")];
@@ -89,8 +88,7 @@ fn processes_that_see_their_own_shard_alone_train_as_on_the_whole_dataset() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn processes_with_fake_gpus_train_on_their_shards() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let folder = &*scratch();
     community(folder, 900);
     let train = "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 1 --hidden 8 --threads 1 --device cuda";
     if with_gpus(folder, 1, train).is_none() {
