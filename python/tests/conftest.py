@@ -17,6 +17,31 @@ PACKAGE = Path(__file__).resolve().parents[1]
 REPOSITORY = PACKAGE.parent
 
 
+def in_a_fork(check: Callable[[], bool]) -> bool:
+    """Whether `check` holds in a process that is forked from this one."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if check() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def flip_bits(good: bytes, step: int, read: Callable[[bytes], None]) -> None:
+    """Reads `good` with one bit in `step` flipped: as it should be, or refused in one line, as most are."""
+    refused = 0
+    for bit in range(0, len(good) * 8, step):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << (bit % 8)
+        try:
+            read(bytes(bad))
+        except gsplit.DatasetError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 100
+
+
 @pytest.fixture
 def golden(tmp_path: Path) -> gsplit.Dataset:
     """The dataset of 6 vertices with everything there can be."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import six_vertices as six
 import writer
+from conftest import flip_bits
 
 import gsplit
 
@@ -176,20 +177,14 @@ def test_offsets_must_end_at_the_edges(tmp_path: Path) -> None:
 
 def test_flipped_bits_of_ids_never_crash(tmp_path: Path) -> None:
     path = six.write(tmp_path / "ds", original_ids=six.STRING_IDS)
-    good = (path / "nodes/original_id.arrow").read_bytes()
-    refused = 0
-    for bit in range(0, len(good) * 8, 7):
-        bad = bytearray(good)
-        bad[bit // 8] ^= 1 << (bit % 8)
-        rewrite(path, "nodes/original_id.arrow", bytes(bad))
-        try:
-            ids = gsplit.open(path).original_ids
-            assert isinstance(ids, pa.ChunkedArray)
-            assert len(ids) == 6 and len(ids.to_pylist()) == 6
-        except gsplit.DatasetError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert refused > 100
+
+    def read(bad: bytes) -> None:
+        rewrite(path, "nodes/original_id.arrow", bad)
+        ids = gsplit.open(path).original_ids
+        assert isinstance(ids, pa.ChunkedArray)
+        assert len(ids) == 6 and len(ids.to_pylist()) == 6
+
+    flip_bits((path / "nodes/original_id.arrow").read_bytes(), 7, read)
 
 
 def test_what_is_opened_later(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import six_vertices as six
 import writer
+from conftest import flip_bits
 from mapped import lies_in
 
 import gsplit
@@ -174,17 +175,10 @@ def test_nulls_are_refused(tmp_path: Path) -> None:
 def test_flipped_bits_never_crash(tmp_path: Path) -> None:
     path = tmp_path / "feat.arrow"
     writer.write_features(path, values_of(4), "i8")
-    good = path.read_bytes()
-    refused = 0
-    for bit in range(0, len(good) * 8, 11):
-        bad = bytearray(good)
-        bad[bit // 8] ^= 1 << (bit % 8)
+
+    def read(bad: bytes) -> None:
         path.write_bytes(bad)
-        try:
-            with np.errstate(all="ignore"):
-                rows = Features(path, 4, DIM, "i8")[:]
-            assert rows.shape == (4, DIM)
-        except gsplit.DatasetError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert refused > 100
+        with np.errstate(all="ignore"):
+            assert Features(path, 4, DIM, "i8")[:].shape == (4, DIM)
+
+    flip_bits(path.read_bytes(), 11, read)

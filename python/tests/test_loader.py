@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pytest
 import six_vertices as six
 import writer
-from conftest import PACKAGE
+from conftest import PACKAGE, in_a_fork
 
 import gsplit
 from gsplit._epochs import memory_for, on_device
@@ -185,12 +185,9 @@ def test_order_and_size_of_mini_batches(ds: gsplit.Dataset) -> None:
     given = loader(ds, seeds=[7, 0, 299], shuffle=False)
     (batch,) = given
     assert batch.n_id[:3].tolist() == [7, 0, 299] and batch.input_id.tolist() == [0, 1, 2]
+    (of_split,) = loader(ds, seeds="valid")
+    assert of_split.n_id[0] == 1 and of_split.batch_size == 1
     assert list(loader(ds, seeds=[])) == [] and "300" not in repr(given) and "3 seeds" in repr(given)
-
-
-def test_seeds_of_other_splits(ds: gsplit.Dataset) -> None:
-    (batch,) = loader(ds, seeds="valid")
-    assert batch.n_id[0] == 1 and batch.batch_size == 1
 
 
 def test_the_names_that_pyg_has(ds: gsplit.Dataset) -> None:
@@ -515,37 +512,24 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
         loader(gsplit.open(path))
 
 
-def test_another_process_draws_the_same(ds: gsplit.Dataset) -> None:
-    script = (
-        "import sys, gsplit; l = gsplit.NeighborLoader(sys.argv[1], [4, 3], 16, numpy=True);"
-        "print([b.edge_index.tolist() for b in l])"
-    )
-    done = subprocess.run([sys.executable, "-c", script, ds.path], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str([batch.edge_index.tolist() for batch in loader(ds)])
-
-
 @pytest.mark.parametrize("load_features", [False, "disk"])
 def test_a_forked_process_can_draw(ds: gsplit.Dataset, load_features: Any) -> None:
     batches = loader(ds, load_features=load_features)
     expected = contents(batches)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if contents(batches) == expected else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert in_a_fork(lambda: contents(batches) == expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_pass_does_not_go_on_in_a_forked_process(ds: gsplit.Dataset) -> None:
     batches = iter(loader(ds))
     next(batches)
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def is_refused() -> bool:
+        with pytest.raises(RuntimeError, match="began before the fork"):
             next(batches)
-        except RuntimeError as error:
-            os._exit(0 if "began before the fork" in str(error) else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return True
+
+    assert in_a_fork(is_refused)
     assert len(list(batches)) == 6
 
 

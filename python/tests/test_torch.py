@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PACKAGE, REPOSITORY
+from conftest import PACKAGE, REPOSITORY, in_a_fork
 
 import gsplit
 
@@ -418,14 +418,13 @@ def test_a_loader_stays_in_its_process(data: Path) -> None:
     loader = SplitLoader(data / "ds", [3, 2], 50)
     with pytest.raises(TypeError, match="belongs to its process and rank: make one in each"):
         pickle.dumps(loader)
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def is_refused() -> bool:
+        with pytest.raises(RuntimeError, match="without a DataLoader's workers"):
             next(iter(loader))
-        except RuntimeError as error:
-            os._exit(0 if "without a DataLoader's workers" in str(error) else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return True
+
+    assert in_a_fork(is_refused)
 
 
 def test_mini_batches_do_not_depend_on_how_they_are_made(data: Path) -> None:
