@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,15 +72,17 @@ def counted(dataset, profile, batch_size, *more):
     return Step(seconds["drawing"], loading, memory, products, edges, row["steps"])
 
 
-def table(steps):
-    print("| seeds | drawing | loading | memory of computing | products | host, computing | host, ahead | a step at least | bound by |")
-    print("| ---: " * 8 + "| --- |")
+def table(steps, bandwidth):
+    """Of {(type of numbers, seeds): Step}."""
+    print("| seeds | drawing | loading | memory of computing | products | host, computing | host, ahead | a step at least | bound by | GB moved |")
+    print("| --- " + "| ---: " * 7 + "| --- | ---: |")
     host = (LAUNCH * (COMPUTING + TORCH), LAUNCH * AHEAD + WAIT * WAITS)
-    for seeds, step in steps.items():
+    for (dtype, seeds), step in steps.items():
         device = step.drawing + step.loading + step.memory
         cells = (step.drawing, step.loading, step.memory, step.products, *host, step.bound())
         by = "launches" if step.bound() == host[0] else "memory" if step.bound() == device else "computing"
-        print(f"| {seeds:,} | " + " | ".join(f"{1e3 * seconds:.3f}" for seconds in cells) + f" | {by} |")
+        times = " | ".join(f"{1e3 * seconds:.3f}" for seconds in cells)
+        print(f"| {dtype}, {seeds:,} | {times} | {by} | {device * bandwidth / 1e9:.1f} |")
 
 
 def targets(steps, narrow):
@@ -116,7 +119,8 @@ def main():
             steps[seeds] = counted(dataset, args.profile, seeds)
             narrow[seeds] = counted(dataset, args.profile, seeds, "--dtype", "bf16")
     print("milliseconds of a step, each at least")
-    table(steps)
+    bandwidth = tomllib.loads(Path(args.profile).read_text())["rows"]
+    table({(dtype, seeds): step for dtype, of in (("f32", steps), ("bf16", narrow)) for seeds, step in of.items()}, bandwidth)
     if args.measured:
         epochs = [json.loads(line) for line in Path(args.measured).read_text().splitlines() if '"seconds"' in line]
         step = steps[args.batch_size]

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# One call of nine minutes on a machine with one GPU: what memory a run takes over time, losses in each number type, milliseconds of a step
-# beside PyTorch and PyG on the same GPU, and what the profiler sees. `make gpu-bundle` puts this beside the programs that it needs.
+# One call of nine minutes on a machine with one GPU: the memory of a run over time, losses in each number type, milliseconds of a step
+# compared with PyTorch and PyG on the same GPU, and counters of the profiler. `make gpu-bundle` packs this with the programs that it needs.
 #
 #   second.sh
 #
-# Steps are in the order of their worth. Each has a limit of its own, and what is not reached is left out and said. At the end it prints a
+# Steps are in the order of their worth. Each has a limit of its own; the table names steps that are left out. At the end it prints a
 # table: step, status, seconds, number, and the mark that the number is to reach; a step whose mark is missed has status 9. $OUT has the
-# table after every step, the logs of training, and the end of what each step printed. Variables, as in run.sh: OUT, WORK, PROGRAMS, PYTHON,
+# table after every step, the logs of training, and the last lines of each step. Variables, as in run.sh: OUT, WORK, PROGRAMS, PYTHON,
 # LIMIT, and
 #
 #   DEVICE=cpu     tries the script without a GPU: a smaller graph, and nothing that needs CUDA
@@ -69,7 +69,7 @@ most, late = max(map(held, first)), first[-1]["seconds"] / first[1]["seconds"]
 print(f"= {most:.1f} GB, last epoch {late:.2f} of the second")
 check(most < 12 and late <= 1.02)' growth
 }
-# losses NAME WITHIN OPTION...: beside those of the CPU, on the small graph.
+# losses NAME WITHIN OPTION...: compares them with the losses of the CPU, on the small graph.
 losses() {
     local name=$1 within=$2
     shift 2
@@ -92,7 +92,7 @@ parts = ", ".join("%s %.2f" % (what, 1e3 * best[what + "_s"] / steps) for what i
 print(f"= {ms:.2f} ms a step ({parts}), {held(best):.1f} GB")
 check(ms <= float(os.environ["most"]))' "$name"
 }
-# peer NAME TIMES COMMAND...: a peer that prints JSON with `ms` a step, beside the fastest of gsplit in the same type and size.
+# peer NAME TIMES OWN COMMAND...: a peer that prints JSON with `ms` a step, compared with the fastest run of gsplit in the same type and size.
 peer() {
     local name=$1 times=$2 own=$3
     shift 3

@@ -89,7 +89,7 @@ pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
     trim(device.handle)
 }
 
-/// Bytes that the pool of `device` holds, and those of them that are in use.
+/// Bytes that the pool of `device` holds, and the bytes of them that are in use.
 pub(super) fn bytes(device: sys::CUdevice) -> Result<(u64, u64), GpuError> {
     use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
     let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);

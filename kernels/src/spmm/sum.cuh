@@ -14,11 +14,11 @@ struct Table {
     u64 count, stride, offset, dim;
 };
 
-// What a row's own row is to its sum.
+// Part of a row's own row in its sum.
 constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
 
-// What an edge's row is multiplied by: a weight for each edge and head, and with `mean` one over the target's edges. With
-// self-loops a weight of the target's own row stands before those of its edges. `edges` has the edge of each place. With `keep`
+// Factors of an edge's row: a weight for each edge and head, and with `mean` one over the target's edges. With
+// self-loops a weight of the target's own row comes before the weights of its edges. `edges` has the edge of each place. With `keep`
 // weights come from attention, after dropout.
 struct Factors {
     const float *weights;
@@ -124,7 +124,7 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
 
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
 
-    // What is added to stays as it is where nothing is.
+    // A row stays as it is where nothing is added to it.
     __device__ __forceinline__ bool untouched() const { return factors.own == ONTO && edges == 0; }
 
     __device__ __forceinline__ void start(Acc &acc) const {

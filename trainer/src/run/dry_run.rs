@@ -2,10 +2,10 @@
 //!
 //! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet.
 //! Idea: all ranks train the first mini-batches of the first epoch as the run does, on a model of their own that is thrown away. Memory
-//! that torch and the driver's pool took for them they keep, so what the driver calls free afterwards is free beside the largest moment of
-//! these mini-batches, with those that were prepared ahead and those that were queued. Draws are keyed by epoch, mini-batch and vertex, so
-//! nothing of this is seen by the run that follows. The host samples here, because the graph is nowhere else yet; what a GPU that samples
-//! takes is estimated from what was sampled. A margin is for larger mini-batches, for fragments, and for evaluation.
+//! that torch and the driver's pool took for them they keep, so the memory that the driver calls free afterwards is not needed at the largest
+//! moment of these mini-batches, including mini-batches that were prepared ahead or queued. Draws are keyed by epoch, mini-batch and vertex,
+//! so the run that follows sees nothing of this. The host samples here, because the graph is nowhere else yet; the memory that sampling on a
+//! GPU takes is estimated from the samples. A margin is for larger mini-batches, for fragments, and for evaluation.
 //! Cost: that of these mini-batches. Kernels that are compiled for them are there when the run begins.
 //!
 //! Why not the sizes of matrices alone: workspaces of products, transposed edges and what torch rounds up to are as large as these, and
@@ -32,9 +32,9 @@ use crate::residence::source::FeatureSource;
 use crate::residence::topology::{DeviceRoom, graph_bytes};
 use crate::sample::BatchSampler;
 
-/// Mini-batches that are tried beside those that are ahead: one that is computed, one that waits for it, and one more.
+/// Mini-batches that are tried in addition to the ones that are ahead: one that is computed, one that waits for it, and one more.
 const TRIED: usize = 3;
-/// A graph is small that takes one of so many parts of a GPU's free memory.
+/// A graph is small if it takes at most one part in this number of a GPU's free memory.
 const SMALL: u64 = 8;
 /// Bytes that a sampler numbers vertices in, at most.
 const MOST_NUMBERING: u64 = 1 << 30;
@@ -42,8 +42,8 @@ const MOST_NUMBERING: u64 = 1 << 30;
 const SAMPLED_BYTES: [u64; 2] = [12, 16];
 
 impl DeviceRoom {
-    /// Bytes left on the GPUs of `places`, those of this process's ranks. Where nothing asks for more than an eighth
-    /// of what is free, nothing is tried, and there is half of it. Collective among processes.
+    /// Bytes left on the GPUs of `places` that this process's ranks have. Where nothing asks for more than an eighth
+    /// of the free memory, nothing is tried, and half of it is left. Collective among processes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where a GPU has not the memory for a mini-batch; those of training.

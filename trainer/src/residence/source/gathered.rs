@@ -1,6 +1,6 @@
 //! Rows that a GPU gathers, from a table that it reads and from caches.
 //!
-//! Idea: the kernel that gathers them turns what is stored into the type of the place's rows, so what is stored in 2 bytes moves in 2
+//! Idea: the kernel that gathers them turns stored values into the type of the place's rows, so values of 2 bytes move in 2
 //! bytes; rows that are normalised or dropped are f32 until then. Where the GPU keeps all rows, and they take no more bytes there than once
 //! they are gathered, a layer that sums them over edges reads them in place.
 

@@ -1,14 +1,14 @@
-//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
+//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host the rows that other ranks loaded.
 //!
 //! On the host nothing is copied where no other rank needs the rows: the bottom layer reads them where they are stored.
 //! They are copied only for a mini-batch that is prepared ahead, while another is computed, where rows are changed
 //! before use, and where they are read from a file.
 //!
 //! A GPU that keeps all rows leaves them where they are for a layer that sums them. Another that reaches the rows gathers them by the
-//! vertices in its memory, makes of them what is asked for, and counts which were in caches.
+//! vertices in its memory, changes them as the model asks, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and torch's tensor
 //! is that memory; so it is with rows that the host gathers ahead, which are copied on a stream of their own. Memory of torch's own cannot be
-//! written by another stream than its own without waiting for all that it was told to do.
+//! written by another stream than its own without waiting for all of its work.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
@@ -102,7 +102,7 @@ pub fn load<'a>(
     let features = source.table();
     let Some(computing) = source.gathering() else {
         let (vertices, mut side) = (sampled.input.on_host()?, None);
-        // Those that an evaluation read.
+        // Forgets the reads of an evaluation.
         source.take_reads();
         let counted = source.count(vertices);
         let input_rows = match source.place() {

@@ -10,8 +10,8 @@
 //! load.rs       the rows of a mini-batch
 //! streams.rs    from the stream that makes a mini-batch to the one that computes it
 //! gathered.rs   rows that a GPU gathers
-//! mixed.rs      rows that a GPU keeps, beside those that the host gathers
-//! pinned.rs     the table that GPUs read, and what they keep of it
+//! mixed.rs      rows that a GPU keeps, and rows that the host gathers
+//! pinned.rs     the table that GPUs read, and the rows that they keep
 //! pin.rs        both for all ranks of a process
 //! ```
 //!
@@ -75,7 +75,7 @@ impl<'a> FeatureSource<'a> {
         Ok(Self { rows, mixed, ..Self::new(table, place) })
     }
 
-    /// The same, where loads are counted by `simulated`, if the host gathers.
+    /// This source, with loads counted by `simulated` if the host gathers.
     pub fn with_count(self, simulated: Option<SimulatedCache>) -> Self {
         Self { simulated, ..self }
     }
@@ -109,7 +109,7 @@ impl<'a> FeatureSource<'a> {
     /// host does not wait.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
+    /// [`Error::Option`](crate::Error::Option) where the host has to gather; errors of the GPU.
     pub fn rows_on_gpu(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
         self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
     }
@@ -191,7 +191,7 @@ impl<'a> FeatureSource<'a> {
         self.read(vertices, (self.place.row_kind(), room), |rows| input.read(self.table, vertices, rows))
     }
 
-    /// Rows of `vertices` in memory of the stream of `gpu`, those that no GPU keeps gathered by the host.
+    /// Rows of `vertices` in memory of the stream of `gpu`. The host gathers the rows that no GPU keeps.
     fn gather_mixed(
         &self,
         mixed: &dyn AnyMixed,
