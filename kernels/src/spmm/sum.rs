@@ -18,7 +18,7 @@ pub(crate) struct RowTable {
     pub value_bytes: usize,
     pub rows: usize,
     pub scales: u64,
-    /// Where each of `count` rows is, if they are not the rows in order.
+    /// Positions in the table of `count` rows, if they are not its rows in order.
     pub positions: u64,
     pub count: usize,
     /// Values from one row to the next, and before those that count.

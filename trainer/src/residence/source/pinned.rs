@@ -111,7 +111,7 @@ impl<'a> PinnedRows<'a> {
 
 /// Message of a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
-struct KeptRows {
+struct SharedRows {
     handles: Vec<u8>,
     /// Digest of the rows ([`Caches::digest`]).
     digest: u64,
@@ -215,7 +215,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
         let own = self.store(caches, (rank, gpu), true)?;
         let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
-        let kept = gathered(comm, &KeptRows { handles, digest: caches.digest(rank) })?;
+        let kept = gathered(comm, &SharedRows { handles, digest: caches.digest(rank) })?;
         self.caches = Some(caches);
         self.stores.resize_with(comm.size(), || None);
         self.stores[rank] = Some(Arc::new(own));
