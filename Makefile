@@ -181,6 +181,7 @@ lint: setup ## check the format, clippy, the documentation, and that the prepara
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@python3 tests/mutants.py --list >/dev/null
 
 clean: ## remove what cargo built; libtorch/ stays
 	cargo clean

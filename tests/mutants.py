@@ -4,7 +4,7 @@
     python3 tests/mutants.py                 every fault with the tests that are known to see it
     python3 tests/mutants.py norm shuffle    the faults whose names contain one of these words
     python3 tests/mutants.py --survey norm   with all tests of the crate: prints every test that fails
-    python3 tests/mutants.py --list          the names, without running anything
+    python3 tests/mutants.py --list          the names, without running anything; fails where a fault's text is not in its file once
 
 A fault is a piece of source text that occurs once, and its replacement. It is seen if the tests are built and at least one fails. The
 source is restored after each fault, also after an interrupt. Run it before and after tests are changed or removed: a fault that was
@@ -115,7 +115,7 @@ FAULTS = {
         "let wins = value > *best || value.is_nan();", "let wins = value >= *best || value.is_nan();"),
     "the GPU sums without the scale of quantised rows": (
         "kernels", "spmm:: gather::", "kernels/src/spmm/sum.cuh",
-        "const float scale = table.scales[at];", "const float scale = 1.0f;"),
+        "term.scale = table.scales[at];", "term.scale = 1.0f;"),
     "edges by source are those of the next edge": (
         "kernels", "edges:: spmm::", "kernels/src/edges.rs",
         "(target as u32, edge as u32);", "(target as u32, edge as u32 ^ 1);"),
@@ -230,7 +230,8 @@ def main():
     chosen = {name: fault for name, fault in FAULTS.items() if not options.words or any(word in name for word in options.words)}
     if options.list:
         print("\n".join(chosen))
-        return 0
+        lost = [name for name, (_, _, file, text, _) in chosen.items() if (ROOT / file).read_text().count(text) != 1]
+        return f"error: the text of these faults is not in its file once: {', '.join(lost)}" if lost else 0
     if subprocess.run(["git", "diff", "--quiet"], cwd=ROOT).returncode:
         sys.exit("error: the working tree has changes: commit them first, since faults are planted in it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
