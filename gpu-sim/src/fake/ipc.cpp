@@ -1,5 +1,5 @@
-// The fake driver's calls of memory outside its pool, which alone may be shown to other processes (CUDA IPC). The fake refuses to open
-// what another process shows, as a driver does whose GPUs do not reach each other. Threads stand for processes in the emulated GPU.
+// The fake driver's calls of memory outside its pool. Only such memory may be shown to other processes (CUDA IPC). The fake refuses to
+// open the memory of another process, like a driver whose GPUs do not reach each other. The emulated GPU shows the protocol with threads.
 #include "call.h"
 
 using namespace fake;

@@ -152,10 +152,11 @@ fn rehearse(
     let report = train_epoch((job, &source), tried, 1, (&model, &mut optimizer), comms, stage.as_ref(), log)?;
     place.gpu().map_or(Ok(()), Gpu::synchronise)?;
     comm.barrier()?;
-    Ok(sampled_bytes(&report.work) / batches as u64)
+    Ok(sampled_bytes(&report.work, config.model.layers as u64) / batches as u64)
 }
 
-/// Bytes that a GPU takes to sample this. The layers above the lowest read at most as many vertices together as that one.
-fn sampled_bytes(work: &Work) -> u64 {
-    SAMPLED_BYTES[0] * work.edges + SAMPLED_BYTES[1] * 2 * (work.rows_loaded + work.rows_exchanged)
+/// Bytes that a GPU takes at most to sample this in `layers` layers. None of them reads more vertices than the lowest.
+fn sampled_bytes(work: &Work, layers: u64) -> u64 {
+    let [of_edge, of_vertex] = SAMPLED_BYTES;
+    of_edge * work.edges + of_vertex * layers * (work.rows_loaded + work.rows_exchanged)
 }
