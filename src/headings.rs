@@ -30,21 +30,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     ),
     (
         &["compare"],
-        &[
-            "over",
-            "rounds",
-            "systems",
-            "model",
-            "layers",
-            "fanouts",
-            "hidden",
-            "batch-size",
-            "ranks",
-            "device",
-            "epochs",
-            "svg",
-            "force",
-        ],
+        &["over", "systems", "model", "layers", "fanouts", "hidden", "batch-size", "ranks", "device", "epochs"],
         &[
             ("Devices and memory", &["groups", "gpus", "cache", "load-features", "dtype"]),
             ("Measurement", &["presample-epochs", "seed", "batches-per-epoch", "expansion-hops", "expansion-fanout"]),

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
-mod capture;
 pub mod chart;
 pub mod child;
 pub mod convert;

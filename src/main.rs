@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     }
     let given = command().try_get_matches_from(arguments::given()).unwrap_or_else(|error| ui::end(&ui::sober(error)));
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error));
-    ui::guard(cli.output, |ui| match cli.command {
+    let code = ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(*args, ui),
         Command::Generate(args) => generate::run(args, ui),
         Command::Presample(args) => presample::run(args, ui),
@@ -116,5 +116,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args, ui),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::man(args),
-    })
+    });
+    // The C library writes what METIS printed into a pipe only when the process exits: results on standard output stay clean.
+    let _ = rustix::stdio::dup2_stdout(std::io::stderr());
+    code
 }

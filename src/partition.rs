@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::ui::{self, Ui};
 
-use crate::{capture, evaluate, headings};
+use crate::{evaluate, headings};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
@@ -178,21 +178,14 @@ fn make(
     imported: Option<Imported>,
     ui: &Ui,
 ) -> Result<Partitioned> {
-    let (made, printed) = capture::stdout_of(|| match imported {
+    let made = match imported {
         Some(Imported { assignment, parts, .. }) => assess(dataset, presample, assignment, parts, ui),
         None => partition(dataset, presample, &args.options, ui),
-    });
-    match made {
-        Ok(made) => {
-            if !printed.is_empty() {
-                ui.note(&format!("note: METIS says: {printed}"));
-            }
-            Ok(made)
-        }
-        Err(Error::Interrupted) => ui::interrupted(),
-        Err(error) if printed.is_empty() => Err(explain(error)),
-        Err(error) => Err(explain(error).context(format!("METIS says: {printed}"))),
-    }
+    };
+    made.map_err(|error| match error {
+        Error::Interrupted => ui::interrupted(),
+        error => explain(error),
+    })
 }
 
 /// The report, and what is known of the run.

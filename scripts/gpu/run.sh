@@ -345,7 +345,7 @@ ranks() {
 }
 
 table3() {
-    map && gsplit compare "$dataset" --fanouts 15,15,15 --hidden 256 --ranks "$ranks" --device "$device" --rounds 3 "${on_gpus[@]}"
+    map && gsplit compare "$dataset" --fanouts 15,15,15 --hidden 256 --ranks "$ranks" --device "$device" "${on_gpus[@]}"
 }
 
 infer() {

@@ -1,4 +1,4 @@
-//! Charts as SVG: bars and lines, for files of their own (`evaluate --svg`, `compare --svg`) and for the pages of `report`.
+//! Charts as SVG: bars and lines, for files of their own (`evaluate --svg`, `plan --svg`) and for the pages of `report`.
 //!
 //! ```text
 //! numbers ─▶ Bars or Lines ─▶ draw in an Area of an Svg ─▶ file, or a figure on a page
@@ -9,13 +9,11 @@
 mod axis;
 mod bars;
 mod lines;
-mod phases;
 mod svg;
 
 pub use axis::{Axis, Scale, number, trimmed};
 pub use bars::{Bar, Bars, Series};
 pub use lines::{Line, Lines};
-pub use phases::{PHASES, phases};
 pub use svg::{Anchor, COLOURS, Colour, LEGEND_LINE, Svg, escape};
 
 /// Rectangle within the axes of a chart: beside them some 60 pixels to the left and 40 below are needed.

@@ -1,7 +1,7 @@
 //! `gsplit compare`: systems side by side on a dataset, or training logs.
 //!
 //! ```text
-//! setting ─▶ prepare: presample and maps ─▶ run, a process for each system and round ─▶ side_by_side: rows ─▶ chart
+//! setting ─▶ prepare: presample and maps ─▶ run, a process for each system ─▶ side_by_side: rows
 //!                                  over: all of it once more for each value of an option
 //! ```
 
@@ -10,16 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _};
 use gsplit_store::Dataset;
-use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
-use chart::{MAKER, chart};
-use gsplit::outputs::Outputs;
 use gsplit::ui::{Output, Ui, usage};
 use over::Over;
 use side_by_side::{Comparison, SideBySide, header};
 
-mod chart;
 mod logs;
 mod over;
 mod prepare;
@@ -27,7 +23,6 @@ mod run;
 mod setting;
 mod side_by_side;
 
-pub use chart::stacked;
 pub use prepare::{own_key, placed};
 pub use setting::Setting;
 
@@ -38,7 +33,7 @@ pub use setting::Setting;
 /// feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over the
 /// network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the most memory that the
 /// process had, mapped files included. GraNNDis makes mini-batches of its own: its loss is not comparable. Systems that cannot be run
-/// are listed with the reason. With --rounds each is run as often, in turns, and the run with the median of seconds counts.
+/// are listed with the reason.
 /// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. Presamples and maps that are needed are
 /// kept in a cache of the dataset (`tried/`), which gsplit clean empties.
 ///
@@ -47,8 +42,8 @@ pub use setting::Setting;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gsplit compare products --ranks 4 --svg seconds.svg
-  gsplit compare products --ranks 4 --rounds 3 --systems dgl,quiver,gsplit --device cuda
+  gsplit compare products --ranks 4
+  gsplit compare products --ranks 4 --systems dgl,quiver,gsplit --device cuda
   gsplit compare products --over ranks=1,2,4,8 --systems dgl,p3,gsplit
   gsplit compare products --ranks 4 --groups 2 --systems dgl,gsplit,granndis --batches-per-epoch 8 --json
   gsplit compare runs/single.jsonl runs/data.jsonl runs/split.jsonl")]
@@ -62,12 +57,6 @@ pub struct Args {
     over: Option<Over>,
     #[command(flatten)]
     pub systems: SideBySide,
-    /// Draw seconds by phase of every system into this SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Replace what is at --svg, whoever made it
-    #[arg(long)]
-    force: bool,
 }
 
 /// Compares what `args` name; `given` are the matches that they are from.
@@ -87,18 +76,8 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
 impl Args {
     /// Runs the systems on a dataset.
     fn on(&self, dataset: &Path, ui: &Ui) -> anyhow::Result<()> {
-        if self.over.is_some() && self.svg.is_some() {
-            return Err(usage("--svg draws one table, and --over makes several: leave one of them out"));
-        }
         let tables = self.tables()?;
         let dataset = Dataset::open(dataset)?;
-        // What stands in the way of writing the picture is better known before the work is done.
-        let picture = self.svg.as_deref().map(|path| {
-            let mut outputs = Outputs::new(self.force).reads("DATASET", dataset.path());
-            outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
-            anyhow::Ok(Staging::begin(Target::file(path), true)?)
-        });
-        let picture = picture.transpose()?;
         let mut told = Vec::new();
         for (value, systems) in &tables {
             let Comparison { rows, left_out } = systems.measure(&dataset, ui)?;
@@ -109,15 +88,8 @@ impl Args {
             for (system, why) in &left_out {
                 ui.say(format_args!("{} is left out: {why}", system.name()));
             }
-            if let Some(picture) = &picture {
-                let file = picture.file();
-                std::fs::write(&file, chart(&rows, &setting.line(&dataset))).map_err(gsplit_store::Error::io(&file))?;
-            }
             let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
             told.push(setting.json(&dataset, &left_out, json!({ "value": value, "systems": systems })));
-        }
-        if let Some(picture) = picture {
-            ui.say(format_args!("drawn in {}", picture.commit()?.display()));
         }
         match &self.over {
             Some(over) => ui.json(&json!({ "over": over.to_string(), "tables": told })),

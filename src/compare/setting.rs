@@ -60,13 +60,10 @@ pub struct Setting {
 /// The systems of a comparison: those to run, and those that cannot be, with the reason.
 pub type Chosen = (Vec<System>, Vec<(System, String)>);
 
-/// A system and the map that it needs, if it needs one.
-pub type WithMap = (System, Option<PartitionMap>);
-
 /// Artifacts that the systems of a comparison need.
 pub struct Prepared {
-    /// The systems, each with its map.
-    pub systems: Vec<WithMap>,
+    /// The systems, each with the map that it needs, if it needs one.
+    pub systems: Vec<(System, Option<PartitionMap>)>,
     /// Key of the presample, if any system needs it.
     pub presample: Option<String>,
 }

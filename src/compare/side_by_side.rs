@@ -2,12 +2,12 @@
 
 use anyhow::anyhow;
 use gsplit_kernels::Route;
-use gsplit_store::{Dataset, Progress};
+use gsplit_store::{Dataset, PartitionMap, Progress};
 use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
 use serde_json::{Value, json};
 
 use super::run::{RunResult, train};
-use super::setting::{Chosen, Prepared, Setting, WithMap};
+use super::setting::{Chosen, Prepared, Setting};
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 
@@ -23,9 +23,6 @@ pub struct SideBySide {
     /// GraNNDis's mini-batches
     #[command(flatten)]
     pub cooperative: CooperativeConfig,
-    /// Runs of each system, in turns, of which that with the median of seconds counts
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
     /// Epochs of each run, of which the last one counts
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     epochs: u32,
@@ -43,20 +40,12 @@ pub struct SystemRow {
     /// Whether its loss is that of the first that trains on the same mini-batches; nothing to say where it trains on others.
     equal: Option<bool>,
     map: Option<String>,
-    /// The epoch that counts, and the seconds of those of the other rounds.
-    pub epoch: EpochReport,
-    round_seconds: Vec<f64>,
+    /// The epoch that counts.
+    epoch: EpochReport,
     /// Seconds of [`System::Gsplit`], if it ran.
     gsplit_seconds: Option<f64>,
     cache: Value,
     peak_rss_mb: Option<f64>,
-}
-
-/// A system and its runs.
-struct Entry {
-    system: System,
-    config: TrainConfig,
-    runs: Vec<(EpochReport, RunResult)>,
 }
 
 impl SideBySide {
@@ -82,61 +71,47 @@ impl SideBySide {
     /// Runs all on `dataset`. What fails is left out, unless all do.
     pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Comparison> {
         let (systems, mut left_out) = self.choose()?;
-        let entry = |(system, map): WithMap| {
-            let partition = map.map(|map| map.key().to_string());
-            Entry { system, config: TrainConfig { partition, ..self.config(system) }, runs: Vec::new() }
-        };
         let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
-        let mut entries: Vec<Entry> = systems.into_iter().map(entry).collect();
-        for round in 1..=self.rounds {
-            let mut kept = Vec::new();
-            for mut entry in entries {
-                match self.run(&mut entry, presample.as_deref(), dataset, ui) {
-                    Err(error) if error.to_string().starts_with("interrupted: ") => return Err(error),
-                    Err(error) => left_out.push((entry.system, format!("{error:#}"))),
-                    Ok(seconds) => {
-                        let round =
-                            if self.rounds > 1 { format!("round {round} of {}: ", self.rounds) } else { String::new() };
-                        ui.note(&format!("{round}{}: {seconds:.3} s an epoch", entry.system.name()));
-                        kept.push(entry);
-                    }
+        let mut rows: Vec<SystemRow> = Vec::new();
+        for (system, map) in systems {
+            match self.run(system, map.as_ref(), presample.as_deref(), dataset, ui) {
+                Err(error) if error.to_string().starts_with("interrupted: ") => return Err(error),
+                Err(error) => left_out.push((system, format!("{error:#}"))),
+                Ok(row) => {
+                    ui.note(&format!("{}: {:.3} s an epoch", system.name(), row.epoch.seconds));
+                    rows.push(row);
                 }
             }
-            entries = kept;
         }
-        match (entries.is_empty(), left_out.last()) {
-            (true, Some((system, why))) => Err(anyhow!("no system ran here: {}: {why}", system.name())),
-            _ => Ok(Comparison { rows: rows(entries), left_out }),
+        if let (true, Some((system, why))) = (rows.is_empty(), left_out.last()) {
+            return Err(anyhow!("no system ran here: {}: {why}", system.name()));
         }
+        let first = rows.iter().find(|row| row.system.draws()).map(|row| row.epoch.loss);
+        let gsplit_seconds = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
+        for row in &mut rows {
+            row.equal = first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
+            row.gsplit_seconds = gsplit_seconds;
+        }
+        Ok(Comparison { rows, left_out })
     }
 
-    /// Runs `entry` once more; the seconds of its last epoch.
-    fn run(&self, entry: &mut Entry, presample: Option<&str>, dataset: &Dataset, ui: &Ui) -> anyhow::Result<f64> {
-        let run = train(dataset, &entry.config, &self.setting.around(entry.system, presample), ui)?;
-        let epoch = run.epochs.last().cloned();
-        let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", entry.system.name()))?;
-        let seconds = epoch.seconds;
-        entry.runs.push((epoch, run));
-        Ok(seconds)
+    /// Runs `system` with its `map`. What other rows decide is left open.
+    fn run(
+        &self,
+        system: System,
+        map: Option<&PartitionMap>,
+        presample: Option<&str>,
+        dataset: &Dataset,
+        ui: &Ui,
+    ) -> anyhow::Result<SystemRow> {
+        let map = map.map(|map| map.key().to_string());
+        let config = TrainConfig { partition: map.clone(), ..self.config(system) };
+        let RunResult { epochs, cache, peak_rss_mb } =
+            train(dataset, &config, &self.setting.around(system, presample), ui)?;
+        let epoch = epochs.into_iter().last();
+        let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name()))?;
+        Ok(SystemRow { system, equal: None, map, epoch, gsplit_seconds: None, cache, peak_rss_mb })
     }
-}
-
-/// A line for each of `entries`.
-fn rows(entries: Vec<Entry>) -> Vec<SystemRow> {
-    let mut rows: Vec<SystemRow> = Vec::new();
-    for Entry { system, config, mut runs } in entries {
-        let round_seconds = runs.iter().map(|(epoch, _)| epoch.seconds).collect();
-        runs.sort_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
-        let (epoch, run) = runs.swap_remove((runs.len() - 1) / 2);
-        let first = rows.iter().find(|row| row.system.draws()).map_or(epoch.loss, |row| row.epoch.loss);
-        let equal = system.draws().then(|| is_equal(epoch.loss, first));
-        let RunResult { cache, peak_rss_mb, .. } = run;
-        let (map, gsplit_seconds) = (config.partition, None);
-        rows.push(SystemRow { system, equal, map, epoch, round_seconds, gsplit_seconds, cache, peak_rss_mb });
-    }
-    let gsplit_seconds = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
-    rows.iter_mut().for_each(|row| row.gsplit_seconds = gsplit_seconds);
-    rows
 }
 
 /// Whether `loss` is `first` up to rounding.
@@ -184,7 +159,6 @@ impl SystemRow {
             "loss_is_equal": self.equal,
             "cache": self.cache,
             "seconds": seconds,
-            "round_seconds": self.round_seconds,
             "times_gsplit": self.times_gsplit(),
             "timings": timings,
             "work": work,

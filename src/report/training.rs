@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gsplit::chart::{Axis, Bars, Colour, Line, Lines, PHASES, Scale, Series, phases};
+use gsplit::chart::{Axis, Bars, Colour, Line, Lines, Scale, Series};
 use gsplit::ui::bytes;
 
 use gsplit_store::{EpochReport, Work, shell_path};
@@ -14,6 +14,8 @@ use super::page::Page;
 const BARS: usize = 60;
 /// Runs whose epochs are drawn; of the others the table has the means.
 const RUNS_DRAWN: usize = 8;
+/// Parts of an epoch, from the bottom of a bar upwards.
+const PHASES: [&str; 5] = ["sample", "load", "compute", "exchange", "wait"];
 
 /// Adds the sections.
 pub fn show(page: &mut Page, found: &Found) {
@@ -147,8 +149,11 @@ fn by_epoch<const N: usize>(
     }
 }
 
+/// Seconds of each of [`PHASES`]. Waiting, which a log counts as a part of the exchange, is separate.
 fn of_phases(epoch: &EpochReport) -> [f64; 5] {
-    phases(&epoch.timings)
+    let t = &epoch.timings;
+    let wait = t.wait_s.min(t.exchange_s);
+    [t.sample_s, t.load_s, t.compute_s, t.exchange_s - wait, wait]
 }
 
 fn phase_bars(run: &TrainingRun) -> Bars {

@@ -18,7 +18,6 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
 use super::complain;
-use crate::capture;
 
 /// Version of the objects that `--json` prints: it grows where a key goes or means something else (docs/json.md).
 pub(super) const SCHEMA: u64 = 1;
@@ -78,7 +77,6 @@ pub(super) fn tell_interrupt(line: &str) {
     if !std::mem::replace(&mut *told, true) {
         complain(line);
         if JSON.load(Ordering::SeqCst) {
-            capture::give_back();
             let _ = writeln!(std::io::stdout(), "{}", failure(line, SIGNAL.load(Ordering::SeqCst)));
         }
     }
@@ -185,7 +183,6 @@ pub fn interrupted() -> ! {
 pub fn give_up(error: &str) -> ! {
     complain(&format!("error: {error}"));
     if JSON.load(Ordering::SeqCst) {
-        capture::give_back();
         let _ = writeln!(std::io::stdout(), "{}", failure(error, 1));
     }
     let _ = std::io::stdout().flush();

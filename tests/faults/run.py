@@ -87,8 +87,6 @@ COMMANDS = {
     "evaluate --force": Command("evaluate base --partition p --fanouts 5,5 --batches 4 --svg made.svg --force", ["made.svg"], [PRECIOUS],
                                 is_killed=False),
     "report --force": Command("report model --dataset base --out made.html --force", ["made.html"], [PRECIOUS], is_killed=False),
-    "compare --force": Command("compare base --systems dgl --ranks 2 --fanouts 5 --hidden 8 --epochs 1 --svg made.svg --force",
-                               ["made.svg"], [PRECIOUS], is_killed=False),
     "train with a log": Command(f"{TRAIN} --epochs 2 --checkpoint made --resume --log made.jsonl",
                                ["made", "made.jsonl"], [f"{TRAIN} --epochs 3 --log made.jsonl"], is_killed=False, is_series=True),
     "run": Command("run edges.csv --nodes nodes.csv --label-column class --out made --directed -- --epochs 1", ["made"], is_killed=False, is_series=True),

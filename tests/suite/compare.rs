@@ -43,7 +43,6 @@ fn systems_train_the_same_model_with_their_own_loads() {
     assert_eq!(number(gsplit, "times_gsplit"), 1.0);
     assert!((number(dgl, "times_gsplit") - number(dgl, "seconds") / number(gsplit, "seconds")).abs() < 1e-9);
     for (name, row) in &found {
-        assert_eq!(row["round_seconds"], serde_json::json!([row["seconds"]]));
         // Split, each row is loaded once and each vertex computed once, whatever the map.
         let repeats = ["rows_loaded", "edges"].map(|what| number(&row["work"], what) > number(&gsplit["work"], what));
         let expected = match name.as_str() {
@@ -59,11 +58,7 @@ fn systems_train_the_same_model_with_their_own_loads() {
     assert!(exchanged(rand) > exchanged(gsplit), "random parts exchange more");
 
     let before = content(&folder.join("ds"));
-    for (name, row) in rows(folder, "--rounds 3 --systems gsplit") {
-        let mut rounds: Vec<f64> = serde_json::from_value(row["round_seconds"].clone()).unwrap();
-        rounds.sort_by(f64::total_cmp);
-        assert!(rounds.len() == 3 && rounds[1] == number(&row, "seconds"), "{name}: {row}");
-    }
+    assert_eq!(rows(folder, "--systems gsplit").len(), 1);
     assert_eq!(content(&folder.join("ds")), before, "everything was found");
     // Maps for other mini-batches lie beside those.
     let other = json(folder, small("compare ds --ranks 2 --systems gsplit").replace("256", "200"));
@@ -75,15 +70,13 @@ fn systems_train_the_same_model_with_their_own_loads() {
 fn systems_are_compared_on_the_same_mini_batches() {
     let folder = &*scratch();
     community(folder, 1500);
-    let table = json(folder, small("compare ds --ranks 2 --svg seconds.svg"));
+    let table = json(folder, small("compare ds --ranks 2"));
     let rows = table["systems"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["system"].as_str().unwrap()).collect();
     assert_eq!(names, ["DGL", "P3", "Intel", "GraNNDis", "Owned", "Rand", "Edge", "Node", "GSplit"]);
     let left_out: Vec<&str> =
         table["left_out"].as_array().unwrap().iter().map(|left| left["system"].as_str().unwrap()).collect();
     assert_eq!(left_out, ["Quiver", "Song & Jiang"]);
-    let picture = std::fs::read_to_string(folder.join("seconds.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
     for row in rows {
         let (name, work) = (row["system"].as_str().unwrap(), &row["work"]);
         // Exact methods have the loss of the first; GraNNDis trains on other mini-batches.
@@ -92,9 +85,6 @@ fn systems_are_compared_on_the_same_mini_batches() {
         let routes = ["memory", "peer", "host", "network"].map(|route| number(&row["bytes"], route));
         assert_eq!((routes[0], routes.iter().sum()), (sent, sent), "ranks are threads: {row}");
         assert!(sent > 0.0 && number(row, "peak_rss_mb") > 1.0 && number(&row["timings"], "compute_s") > 0.0, "{row}");
-        for phase in ["sample", "load", "compute", "exchange", "wait"] {
-            assert!(picture.contains(&format!("<title>{phase}, {name}: ")), "{name}, {phase}");
-        }
     }
     // The run of a row is that of `gsplit train` with its options, and a map of the dataset's own.
     let presample = "presample ds --fanouts 5,5 --batch-size 256 --epochs 2";
@@ -108,7 +98,7 @@ fn systems_are_compared_on_the_same_mini_batches() {
     assert!(number(&run, "peak_rss_mb") > 1.0);
     assert!((number(trained, "loss") - number(row, "loss")).abs() < 1e-6);
 
-    let line = "compare ds --ranks 4 --groups 2 --systems gsplit,granndis --batches-per-epoch 3 --svg seconds.svg";
+    let line = "compare ds --ranks 4 --groups 2 --systems gsplit,granndis --batches-per-epoch 3";
     let text = ok(folder, small(line));
     let expected = ["equal", "not comparable", "4 ranks in 2 groups"];
     assert!(expected.iter().all(|words| text.contains(words)), "{text}");
@@ -145,14 +135,11 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
     for (line, words) in [
         ("compare ds ds", "name one dataset, or logs alone"),
         ("compare run.jsonl --ranks 2", "--ranks is for a dataset"),
-        ("compare run.jsonl --svg x.svg", "--svg is for a dataset"),
         ("compare ds --systems p3 --model sage-pool", "P3 cannot run here: --parallelism push-pull: --model sage-pool"),
         ("compare ds --systems dgl --batches-per-epoch 2", "--expansion-hops and --expansion-fanout are GraNNDis's"),
         ("compare ds --batches-per-epoch 0 --systems granndis", "--batches-per-epoch 0: expected 1 or more"),
         ("compare ds --fanouts 5 --layers 2", "--layers 2 needs 2 fanouts"),
-        ("compare ds --svg ds/x.svg", "lies in"),
         ("compare ds --over ranks=0", "--over ranks=0: --ranks 0"),
-        ("compare ds --over ranks=1 --svg x.svg", "--svg draws one table"),
         ("compare ds --over seeds=1", "expected an option and its values, as ranks=1,2,4"),
         ("compare ds --systems dgl,quiver", "Quiver cannot run here"),
         ("compare ds --cache 1GiB", "--cache is for --device cuda"),

@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{command, community, errors, fails, json, ok, refused, scratch};
+use crate::support::{command, community, errors, fails, gsplit, json, ok, refused, scratch};
 
 fn partition(folder: &std::path::Path, more: &str) -> Value {
     json(folder, format!("partition ds {more}"))
@@ -104,6 +104,19 @@ fn a_terminated_metis_ends_as_interrupted() {
         assert!(started.elapsed() < Duration::from_secs(30));
         assert!(!folder.join("ds/partition/metis_t1000-unit-k64").exists());
     }
+}
+
+#[test]
+fn lines_that_metis_prints_do_not_mix_with_results() {
+    let folder = &*scratch();
+    let star: String = (1..60).map(|leaf| format!("0 {leaf}\n")).collect();
+    fs::write(folder.join("star.txt"), star).unwrap();
+    ok(folder, "convert star.txt --out ds --symmetrise");
+    // METIS runs out of vertices for the small parts, says so on its standard output, and goes on.
+    let made = gsplit(folder, "partition ds --targets 100,1,1 --partitioner metis --weights unit --json");
+    assert!(made.status.success() && errors(&made).contains("Cannot bisect"), "{}", errors(&made));
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(made["parts"], 3);
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn completions_and_man_pages_have_the_options_of_both_programs() {
         assert!(!script.contains("outline"), "{shell} shows what is hidden");
     }
     ok(folder, "man pages");
-    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-compare", "rounds")] {
+    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-compare", "epochs")] {
         let text = fs::read_to_string(folder.join(format!("pages/{page}.1"))).unwrap();
         assert!(text.contains(option), "{page}.1 has no {option}");
     }
