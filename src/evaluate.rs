@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
-use gsplit_partition::evaluate::{
-    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, Volume, evaluate,
-};
+use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Volume, evaluate};
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
 use serde_json::json;
@@ -143,8 +141,8 @@ pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
     ui.say(format_args!("{}: {setting}", dataset.name()));
     ui.say(format_args!(
-        "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over mini-batches, ± standard deviation",
-        batch.edges.mean, batch.input_rows.mean
+        "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over mini-batches",
+        batch.edges, batch.input_rows
     ));
     let maps = &evaluation.maps;
     let names: Vec<String> = maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into())).collect();
@@ -228,32 +226,24 @@ fn expectations(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let row = |label: &str, cell: &dyn Fn(&Expectation) -> String| -> LabelledRow {
         (label.into(), found.iter().map(|expectation| cell(expectation)).collect())
     };
-    let error =
-        |error: Option<f64>, digits: usize| error.map(|error| format!(" ±{error:.digits$}")).unwrap_or_default();
     vec![
-        row("expected cross edges", &|e| format!("{:.0}", e.expected_cross_edges)),
-        row("measured, ± std. error", &|e| format!("{:.0}{}", e.measured_cross_edges, error(e.standard_error, 0))),
+        row("expected cross edges", &|e| count(e.expected_cross_edges)),
+        row("measured cross edges", &|e| count(e.measured_cross_edges)),
         row("expected share", &|e| format!("{:.2} %", 100.0 * e.expected_cross_share)),
-        row("measured, ± std. error", &|e| {
-            let share_error = e.share_standard_error.map(|error| 100.0 * error);
-            format!("{:.2} %{}", 100.0 * e.measured_cross_share, error(share_error, 2))
-        }),
-        row("  standard errors apart", &|e| {
-            e.errors_apart.map_or_else(|| "-".into(), |errors| format!("{errors:+.1}"))
-        }),
+        row("measured share", &|e| format!("{:.2} %", 100.0 * e.measured_cross_share)),
         row("expected work balance", &|e| format!("{:.3}", e.expected_work_balance)),
         row("measured work balance", &|e| format!("{:.3}", e.measured_work_balance)),
     ]
 }
 
-fn percent(share: Spread) -> String {
-    format!("{:.1} % ±{:.1}", 100.0 * share.mean, 100.0 * share.std)
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
 }
 
-fn factor(spread: Spread) -> String {
-    format!("{:.3} ±{:.3}", spread.mean, spread.std)
+fn factor(value: f64) -> String {
+    format!("{value:.3}")
 }
 
-fn count(spread: Spread) -> String {
-    format!("{:.0} ±{:.0}", spread.mean, spread.std)
+fn count(value: f64) -> String {
+    format!("{value:.0}")
 }

@@ -127,8 +127,8 @@ def gsplit_figure5():
         named = [word for key in keys for word in ("--partition", key)]
         said = table.run("evaluate", name, *named, "--presample", key, "--batches", 50)[0]
         for label, found in zip([*maps, "Rand"], said["maps"], strict=True):
-            layers = [layer["edge_imbalance"]["mean"] for layer in [*found["layers"], found["all"]]]
-            table.add(name, label, 100 * found["all"]["cross_share"]["mean"], *layers)
+            layers = [layer["edge_imbalance"] for layer in [*found["layers"], found["all"]]]
+            table.add(name, label, 100 * found["all"]["cross_share"], *layers)
 
     return each(table, ("arxiv", "rmat"), rows)
 

@@ -33,28 +33,13 @@ pub struct Series {
     /// Its colour.
     pub colour: Colour,
     /// One for each group.
-    pub bars: Vec<Bar>,
-}
-
-/// A value.
-#[derive(Clone, Copy, Debug)]
-pub struct Bar {
-    /// Height.
-    pub value: f64,
-    /// 5th and 95th percentile, where it is a mean.
-    pub spread: Option<[f64; 2]>,
-}
-
-impl From<f64> for Bar {
-    fn from(value: f64) -> Self {
-        Self { value, spread: None }
-    }
+    pub bars: Vec<f64>,
 }
 
 impl Series {
     /// A series of plain values, the `i`-th of its chart.
     pub fn new(name: &str, i: usize, values: impl IntoIterator<Item = f64>) -> Self {
-        Self { name: name.into(), colour: Colour::Series(i), bars: values.into_iter().map(Bar::from).collect() }
+        Self { name: name.into(), colour: Colour::Series(i), bars: values.into_iter().collect() }
     }
 }
 
@@ -67,19 +52,11 @@ impl Bars {
 
     fn highest(&self) -> f64 {
         let bars = |group: usize| self.series.iter().filter_map(move |series| series.bars.get(group));
-        let top = |bar: &Bar| bar.spread.map_or(bar.value, |[_, high]| high.max(bar.value));
         let of_group = |group| match self.stacked {
-            true => bars(group).map(|bar| bar.value).sum::<f64>(),
-            false => bars(group).map(top).fold(self.floor, f64::max),
+            true => bars(group).sum::<f64>(),
+            false => bars(group).copied().fold(self.floor, f64::max),
         };
         (0..self.groups.len()).map(of_group).filter(|height| height.is_finite()).fold(self.floor, f64::max)
-    }
-
-    fn hint(&self, series: &Series, group: &str, bar: &Bar) -> String {
-        let shown = trimmed(bar.value, 3);
-        let spread = bar.spread.map(|spread| spread.map(|value| trimmed(value, 3)));
-        let spread = spread.map(|[low, high]| format!(", 5th to 95th percentile {low} to {high}"));
-        format!("{}, {group}: {shown}{}", series.name, spread.unwrap_or_default())
     }
 }
 
@@ -101,15 +78,12 @@ impl Chart for Bars {
             }
             let mut foot = self.floor;
             for (i, series) in self.series.iter().enumerate() {
-                let Some(bar) = series.bars.get(group).filter(|bar| bar.value.is_finite()) else { continue };
+                let Some(&bar) = series.bars.get(group).filter(|bar| bar.is_finite()) else { continue };
                 let at = if self.stacked { 0.5 } else { i as f64 + 0.5 };
                 let x = centre + (at - beside as f64 / 2.0) * step;
-                let (width, top) = (step * 19.0 / 22.0, foot + bar.value - self.floor);
+                let (width, top) = (step * 19.0 / 22.0, foot + bar - self.floor);
                 let place = [x - width / 2.0, y(top), width, (y(foot) - y(top)).max(0.0)];
-                svg.rectangle(place, series.colour, &self.hint(series, name, bar));
-                if let Some([low, high]) = bar.spread {
-                    whisker(svg, x, y(low), y(high));
-                }
+                svg.rectangle(place, series.colour, &format!("{}, {name}: {}", series.name, trimmed(bar, 3)));
                 foot = if self.stacked { top } else { self.floor };
             }
         }
@@ -128,18 +102,11 @@ impl Chart for Bars {
 
     fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let head = [self.label.clone()].into_iter().chain(self.series.iter().map(|series| series.name.clone()));
-        let cell = |series: &Series, group: usize| series.bars.get(group).map(|bar| trimmed(bar.value, 3));
+        let cell = |series: &Series, group: usize| series.bars.get(group).map(|&bar| trimmed(bar, 3));
         let row = |(group, name): (usize, &String)| {
             let cells = self.series.iter().map(|series| cell(series, group).unwrap_or_default());
             [name.clone()].into_iter().chain(cells).collect()
         };
         (head.collect(), self.groups.iter().enumerate().map(row).collect())
-    }
-}
-
-fn whisker(svg: &mut Svg, x: f64, low: f64, high: f64) {
-    svg.line([x, low, x, high], Colour::Ink);
-    for y in [low, high] {
-        svg.line([x - 3.0, y, x + 3.0, y], Colour::Ink);
     }
 }

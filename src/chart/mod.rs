@@ -12,7 +12,7 @@ mod lines;
 mod svg;
 
 pub use axis::{Axis, Scale, number, trimmed};
-pub use bars::{Bar, Bars, Series};
+pub use bars::{Bars, Series};
 pub use lines::{Line, Lines};
 pub use svg::{Anchor, COLOURS, Colour, LEGEND_LINE, Svg, escape};
 

@@ -1,10 +1,10 @@
 //! The evaluation as charts: GSplit's Figure 5 for the maps at hand.
 //!
 //! Two panels of bars, cross-edge share and edge imbalance. A group of bars is a layer, the last group all layers; a bar is a map, its
-//! height the mean over mini-batches, its whisker the 5th to the 95th percentile.
+//! height the mean over mini-batches.
 
-use crate::chart::{Anchor, Area, Bar, Bars, Chart, Colour, LEGEND_LINE, Series, Svg};
-use gsplit_partition::evaluate::{Evaluation, LayerEvaluation, MapEvaluation, Spread};
+use crate::chart::{Anchor, Area, Bars, Chart, Colour, LEGEND_LINE, Series, Svg};
+use gsplit_partition::evaluate::{Evaluation, LayerEvaluation, MapEvaluation};
 
 /// Stands in the first line of every picture.
 pub const MAKER: &str = "gsplit evaluate";
@@ -32,7 +32,7 @@ pub fn plot(evaluation: &Evaluation, dataset: &str) -> String {
     let mut svg = Svg::file(MAKER, LEFT + width + MARGIN, legend + maps * LEGEND_LINE + MARGIN);
     svg.text((LEFT, 24.0), Anchor::Start, &format!("{dataset}: partitions on fresh mini-batches"));
     svg.text((LEFT, 42.0), Anchor::Start, &evaluation.setting.to_string());
-    svg.text((LEFT, 60.0), Anchor::Start, "bars: means over mini-batches; whiskers: 5th to 95th percentile");
+    svg.text((LEFT, 60.0), Anchor::Start, "means over mini-batches");
     for (i, panel) in panels.iter().enumerate() {
         panel.draw(&mut svg, Area { left: LEFT, top: top(i), width, height: PANEL_HEIGHT });
     }
@@ -42,7 +42,7 @@ pub fn plot(evaluation: &Evaluation, dataset: &str) -> String {
 
 /// The two panels: cross edges, and imbalance.
 pub fn panels(evaluation: &Evaluation) -> [Bars; 2] {
-    let panel = |label: &str, floor: f64, of: &dyn Fn(&LayerEvaluation) -> Bar| Bars {
+    let panel = |label: &str, floor: f64, of: &dyn Fn(&LayerEvaluation) -> f64| Bars {
         label: label.into(),
         floor,
         groups: group_names(evaluation.setting.fanouts.len()),
@@ -50,12 +50,12 @@ pub fn panels(evaluation: &Evaluation) -> [Bars; 2] {
         stacked: false,
     };
     [
-        panel("cross edges, % of the sampled", 0.0, &|layer| bar(layer.cross_share, 100.0)),
-        panel("sampled edges, heaviest rank / mean", 1.0, &|layer| bar(layer.edge_imbalance, 1.0)),
+        panel("cross edges, % of the sampled", 0.0, &|layer| 100.0 * layer.cross_share),
+        panel("sampled edges, heaviest rank / mean", 1.0, &|layer| layer.edge_imbalance),
     ]
 }
 
-fn series(map: &MapEvaluation, i: usize, of: &dyn Fn(&LayerEvaluation) -> Bar) -> Series {
+fn series(map: &MapEvaluation, i: usize, of: &dyn Fn(&LayerEvaluation) -> f64) -> Series {
     let parts = if map.parts == 1 { "1 part".into() } else { format!("{} parts", map.parts) };
     let (key, colour) = match &map.key {
         Some(key) => (key.as_str(), Colour::Series(i)),
@@ -63,10 +63,6 @@ fn series(map: &MapEvaluation, i: usize, of: &dyn Fn(&LayerEvaluation) -> Bar) -
     };
     let bars = map.layers.iter().chain([&map.all]).map(of).collect();
     Series { name: format!("{key}, {parts}"), colour, bars }
-}
-
-fn bar(spread: Spread, unit: f64) -> Bar {
-    Bar { value: spread.mean * unit, spread: Some([spread.p5 * unit, spread.p95 * unit]) }
 }
 
 /// The layers from the seeds' downwards, and all of them.

@@ -221,13 +221,13 @@ impl Counting<'_> {
 /// Work of a mini-batch on one rank.
 fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
     let layer = |layer: &evaluate::LayerSize| LayerWork {
-        vertices: layer.vertices.mean,
-        edges: layer.edges.mean,
+        vertices: layer.vertices,
+        edges: layer.edges,
         ..LayerWork::default()
     };
     Work {
         layers: evaluation.batch.layers.iter().map(layer).collect(),
-        rows_loaded: evaluation.batch.input_rows.mean,
+        rows_loaded: evaluation.batch.input_rows,
         edge_imbalance: 1.0,
         row_imbalance: 1.0,
     }

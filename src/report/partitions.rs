@@ -166,7 +166,7 @@ fn share_cut(map: &PartitionMap) -> f64 {
 /// Shows the numbers of `evaluate`.
 fn by_layer(page: &mut Page, found: &Evaluation, presample: &Presample) {
     page.text(&format!(
-        "Measured on {}, as of presample {}; bars are means over mini-batches, whiskers the 5th to the 95th percentile.",
+        "Measured on {}, as of presample {}; numbers are means over mini-batches.",
         found.setting,
         presample.key()
     ));

@@ -10,8 +10,8 @@ use gsplit_store::{Presample, Progress, Topology, Unit};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::schedule::Measured;
-use super::{MeasuredMap, Spread, imbalance, ratio};
+use super::schedule::{Measured, Record};
+use super::{MeasuredMap, imbalance, ratio};
 
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
@@ -23,18 +23,10 @@ pub struct Expectation {
     pub expected_cross_edges: f64,
     /// Mean of the cross edges measured.
     pub measured_cross_edges: f64,
-    /// Standard error of that mean, taking mini-batches for independent; `None` of a single one.
-    pub standard_error: Option<f64>,
     /// Share of the pre-sampled edges between parts.
     pub expected_cross_share: f64,
     /// Share of all sampled edges between parts.
     pub measured_cross_share: f64,
-    /// Standard error of that share, as the ratio of two sums over mini-batches: unlike a number of edges it does not
-    /// suffer from short mini-batches at the end of an epoch.
-    pub share_standard_error: Option<f64>,
-    /// Measured share less expected, in standard errors of the difference: both are estimates, from the mini-batches
-    /// measured and from those pre-sampled. A little too small, for the mini-batches of an epoch are not independent.
-    pub errors_apart: Option<f64>,
     /// Heaviest part over the mean, by pre-sampled work.
     pub expected_work_balance: f64,
     /// Heaviest part over the mean, by the sampled edges of all mini-batches together. A single mini-batch is less even.
@@ -113,24 +105,13 @@ fn balance(loads: &[u64]) -> f64 {
 impl Expected {
     /// Map `i`, expected beside measured.
     pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
-        let records = &measured.records;
-        let counts: Vec<(u64, u64)> = records.iter().map(|record| (record.cross(i), record.edges())).collect();
-        let (crossing, edges) = counts.iter().fold((0, 0), |sum, &(cross, edges)| (sum.0 + cross, sum.1 + edges));
-        let (expected_share, share) = (ratio(self.cross[i], self.total, 0.0), ratio(crossing, edges, 0.0));
-        let cross = Spread::of(counts.iter().map(|&(cross, _)| cross as f64));
-        // What a mini-batch of that many edges crosses too often.
-        let excess = Spread::of(counts.iter().map(|&(cross, edges)| cross as f64 - share * edges as f64));
-        let batches = records.len() as f64;
-        let error = (records.len() > 1).then(|| excess.std * batches.sqrt() / edges.max(1) as f64);
-        let difference_error = error.map(|error| error * (1.0 + batches / self.num_batches as f64).sqrt());
+        let sum = |of: &dyn Fn(&Record) -> u64| measured.records.iter().map(of).sum::<u64>();
+        let (cross, edges) = (sum(&|record| record.cross(i)), sum(&Record::edges));
         Expectation {
             expected_cross_edges: self.cross[i] as f64 / self.num_batches as f64,
-            measured_cross_edges: cross.mean,
-            standard_error: (records.len() > 1).then(|| cross.std / batches.sqrt()),
-            expected_cross_share: expected_share,
-            measured_cross_share: share,
-            share_standard_error: error,
-            errors_apart: difference_error.filter(|&error| error > 0.0).map(|error| (share - expected_share) / error),
+            measured_cross_edges: ratio(cross, measured.records.len() as u64, 0.0),
+            expected_cross_share: ratio(self.cross[i], self.total, 0.0),
+            measured_cross_share: ratio(cross, edges, 0.0),
             expected_work_balance: self.work_balance[i],
             measured_work_balance: balance(&measured.work[i]),
         }

@@ -27,7 +27,6 @@ mod report;
 mod sample;
 mod schedule;
 mod split;
-mod spread;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -45,7 +44,6 @@ pub use expectation::Expectation;
 pub use locality::{Local, locality};
 pub use options::{Options, Setting};
 pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Volume, Work};
-pub use spread::Spread;
 
 /// A partition to be measured.
 struct MeasuredMap<'a> {
@@ -115,6 +113,12 @@ fn random_assignment(n: usize, parts: u32, seed: u64) -> Vec<u16> {
 /// `part / whole`, and `otherwise` of nothing.
 fn ratio(part: u64, whole: u64, otherwise: f64) -> f64 {
     if whole == 0 { otherwise } else { part as f64 / whole as f64 }
+}
+
+/// Mean of `values`; 0 of none.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
+    if count == 0.0 { 0.0 } else { sum / count }
 }
 
 /// The heaviest of `parts` parts over their mean; 1 when there is nothing to share.

@@ -7,7 +7,7 @@ use super::expectation::Expected;
 use super::schedule::{Measured, Record, Size};
 use super::split::SplitLayer;
 use super::volume::Counts;
-use super::{Expectation, MeasuredMap, Setting, Spread, imbalance, ratio};
+use super::{Expectation, MeasuredMap, Setting, imbalance, mean, ratio};
 use crate::Layout;
 
 /// Several maps, measured on the same mini-batches.
@@ -24,26 +24,26 @@ pub struct Evaluation {
     pub maps: Vec<MapEvaluation>,
 }
 
-/// Size of a mini-batch.
+/// Size of a mini-batch, as means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchSize {
     /// Seeds.
-    pub seeds: Spread,
+    pub seeds: f64,
     /// Sampled edges over all layers.
-    pub edges: Spread,
+    pub edges: f64,
     /// Distinct vertices whose features are loaded.
-    pub input_rows: Spread,
+    pub input_rows: f64,
     /// Layers from the seeds' downwards.
     pub layers: Vec<LayerSize>,
 }
 
-/// Size of one layer of a mini-batch.
+/// Size of one layer of a mini-batch, as means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSize {
     /// Vertices that it computes.
-    pub vertices: Spread,
+    pub vertices: f64,
     /// Sampled edges.
-    pub edges: Spread,
+    pub edges: f64,
 }
 
 /// One map.
@@ -60,7 +60,7 @@ pub struct MapEvaluation {
     /// Layers from the seeds' downwards. What the last one exchanges are feature rows.
     pub layers: Vec<LayerEvaluation>,
     /// Most feature rows that a rank loads over the mean.
-    pub input_imbalance: Spread,
+    pub input_imbalance: f64,
     /// Work of split parallelism in a mini-batch, all ranks together: everything once.
     pub split: Volume,
     /// Work of data parallelism on as many ranks.
@@ -75,20 +75,20 @@ pub struct MapEvaluation {
     pub expectation: Option<Expectation>,
 }
 
-/// Effect of a map on one layer, or on all together (GSplit's Figure 5).
+/// Effect of a map on one layer, or on all together, as means over mini-batches (GSplit's Figure 5).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerEvaluation {
     /// Share of the sampled edges whose ends lie in different parts; 0 of a layer without edges.
-    pub cross_share: Spread,
+    pub cross_share: f64,
     /// Share of those whose ends lie on different servers, where the map has several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cross_server_share: Option<Spread>,
+    pub cross_server_share: Option<f64>,
     /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its destination.
-    pub edge_imbalance: Spread,
+    pub edge_imbalance: f64,
     /// Most vertices that a rank computes over the mean.
-    pub vertex_imbalance: Spread,
+    pub vertex_imbalance: f64,
     /// Rows that ranks receive from others in one forward pass.
-    pub rows_exchanged: Spread,
+    pub rows_exchanged: f64,
 }
 
 /// Work of a mini-batch over all ranks, as means; or a ratio of two.
@@ -168,7 +168,7 @@ pub(super) fn report(
     expected: Option<&Expected>,
     measured: &Measured,
 ) -> Evaluation {
-    let over = |of: &dyn Fn(&Record) -> u64| Spread::of(measured.records.iter().map(|record| of(record) as f64));
+    let over = |of: &dyn Fn(&Record) -> u64| mean(measured.records.iter().map(|record| of(record) as f64));
     let layers = (0..setting.fanouts.len()).map(|layer| LayerSize {
         vertices: over(&|record| record.layers[layer].vertices),
         edges: over(&|record| record.layers[layer].edges),
@@ -193,14 +193,13 @@ pub(super) fn report(
 /// Map `i`, without its expectation.
 fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: usize) -> MapEvaluation {
     let (parts, servers) = (candidate.layout.parts(), candidate.layout.servers());
-    let over = |of: &dyn Fn(&Record) -> f64| Spread::of(records.iter().map(of));
     let sum = |of: &dyn Fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
     let volume = |[rows, edges]: [f64; 2]| Volume { rows_loaded: rows, edges };
     let (split, data) = (
         [sum(&|record| record.input), sum(&Record::edges)],
         [sum(&|record| record.data[i].rows), sum(&|record| record.data[i].edges())],
     );
-    let mean = |sum: u64| ratio(sum, records.len() as u64, 0.0);
+    let of_batch = |sum: u64| ratio(sum, records.len() as u64, 0.0);
     MapEvaluation {
         key: candidate.key.map(str::to_string),
         parts,
@@ -224,13 +223,13 @@ fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: us
                 })
             })
             .collect(),
-        input_imbalance: over(&|record| imbalance(record.split[i].max_input, record.input, parts)),
-        split: volume(split.map(mean)),
-        data: volume(data.map(mean)),
+        input_imbalance: mean(records.iter().map(|record| imbalance(record.split[i].max_input, record.input, parts))),
+        split: volume(split.map(of_batch)),
+        data: volume(data.map(of_batch)),
         data_work: Work::of(records.iter().map(|record| &record.data[i]), parts),
         split_layers: (0..=setting.fanouts.len())
             .map(|layers| {
-                let mean_of = |of: &dyn Fn(&Counts) -> u64| mean(sum(&|record| of(&record.in_part[i][layers])));
+                let mean_of = |of: &dyn Fn(&Counts) -> u64| of_batch(sum(&|record| of(&record.in_part[i][layers])));
                 InPart {
                     volume: volume([mean_of(&|counts| counts.rows), mean_of(&Counts::edges)]),
                     rows_exchanged: mean_of(&Counts::exchanged),
@@ -247,7 +246,7 @@ impl LayerEvaluation {
     /// `of` tells a layer's counts and its size.
     fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
         let over = |measure: &dyn Fn(SplitLayer, Size) -> f64| {
-            Spread::of(records.iter().map(|record| {
+            mean(records.iter().map(|record| {
                 let (counts, size) = of(record);
                 measure(counts, size)
             }))
