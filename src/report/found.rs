@@ -51,11 +51,8 @@ pub struct Checkpoint {
     pub config: Value,
     pub changed: Vec<String>,
     pub history: Vec<EpochReport>,
-    #[serde(default)]
     pub scores: Option<ModelScores>,
-    #[serde(default)]
     pub class_names: Option<Vec<String>>,
-    #[serde(default)]
     pub recipe: Option<Recipe>,
     pub tool_version: String,
 }
@@ -94,8 +91,8 @@ impl TrainingRun {
 }
 
 impl Document for Checkpoint {
-    const FORMAT: &'static str = "gsplit-checkpoint";
-    const VERSION: u32 = 3;
+    const FORMAT: &'static str = document::CHECKPOINT;
+    const VERSION: u32 = document::CHECKPOINT_VERSION;
 }
 
 impl Found {

@@ -28,7 +28,6 @@ const ASKED: &str = "run";
 #[derive(Default, Serialize, Deserialize)]
 pub struct Record {
     /// The words of each step that was begun here, if what it makes was not there before: it is of this run's making.
-    #[serde(default)]
     begun: BTreeMap<String, Vec<String>>,
     /// The words of each step that has finished here.
     #[serde(flatten)]

@@ -16,7 +16,6 @@ pub struct Timings {
     pub exchange_s: f64,
     /// Waiting while a mini-batch was computed, nearly all of it in `exchange_s`: for ranks that are threads until they came, for
     /// processes until their messages had.
-    #[serde(default)]
     pub wait_s: f64,
 }
 
@@ -58,30 +57,22 @@ pub struct Work<S = Vec<SentRecord>> {
     /// Feature rows loaded.
     pub rows_loaded: u64,
     /// Loaded rows that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
-    #[serde(default)]
     pub rows_cached: u64,
     /// Loaded rows that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
-    #[serde(default)]
     pub rows_from_peers: u64,
     /// Loaded rows that were read from the dataset's file, where rows are read so.
-    #[serde(default)]
     pub rows_from_disk: u64,
     /// Bytes that were read for them: whole blocks, each as often as it was read.
-    #[serde(default)]
     pub bytes_from_disk: u64,
     /// Loaded rows that the host keeps in memory, where the others are read from the file.
-    #[serde(default)]
     pub rows_kept: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
     /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.
-    #[serde(default)]
     pub exchanged: Vec<LayerRows>,
     /// Bytes that crossed from one rank to another, over all ranks together.
-    #[serde(default)]
     pub bytes_sent: u64,
     /// The same by phase and route, with messages.
-    #[serde(default)]
     pub sent: S,
 }
 
@@ -96,7 +87,6 @@ pub struct GpuMemory {
 
 /// One epoch over all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(bound(deserialize = "S: Default + Deserialize<'de>"))]
 pub struct EpochReport<S = Vec<SentRecord>> {
     /// From 1.
     pub epoch: u32,
@@ -104,19 +94,14 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     /// before the update. With weights of classes the weighted mean: the sum of weights times losses over the sum of weights.
     pub loss: f64,
     /// Mean of the mini-batches' gradients' norms, before clipping.
-    #[serde(default)]
     pub gradient_norm: f64,
     /// Learning rate of the last update.
-    #[serde(default)]
     pub learning_rate: f64,
     /// Scale of the next loss, where gradients are f16.
-    #[serde(default)]
     pub loss_scale: Option<f64>,
     /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
-    #[serde(default)]
     pub skipped: u64,
     /// How many times more often ranks drew what they keep, where they did.
-    #[serde(default)]
     pub draw_factor: Option<f64>,
     /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
     /// where seeds can have several, one a pair where links are learnt. `None` for numbers.
@@ -124,7 +109,6 @@ pub struct EpochReport<S = Vec<SentRecord>> {
     /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
     /// Mean loss of the valid split, weighted as the training's, when evaluated; `None` where links are learnt.
-    #[serde(default)]
     pub valid_loss: Option<f64>,
     /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,

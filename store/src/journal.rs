@@ -44,23 +44,16 @@ pub(crate) struct Staged {
     pub(crate) num_edges: u64,
     pub(crate) features: Option<FeatureInfo>,
     pub(crate) num_classes: Option<u32>,
-    #[serde(default)]
     pub(crate) class_names: Option<Vec<String>>,
     pub(crate) multi_label: bool,
-    #[serde(default)]
     pub(crate) numeric_label: bool,
-    #[serde(default)]
     pub(crate) recipe: Option<Recipe>,
     pub(crate) columns: Columns,
     pub(crate) edge_columns: Columns,
-    #[serde(default)]
     pub(crate) vertex_weights: Vec<String>,
     pub(crate) string_ids: bool,
-    #[serde(default)]
     pub(crate) first_id: u64,
-    #[serde(default)]
     pub(crate) links: Option<LinkInfo>,
-    #[serde(default)]
     pub(crate) shard: Option<ShardInfo>,
     pub(crate) files: Files,
 }

@@ -233,8 +233,6 @@ fn new_tables_are_nobody_elses_to_read() {
     ok(folder, "train ds --layers 1 --fanouts 5 --hidden 4 --epochs 1 --checkpoint ck");
     let shared = folder.join("tmp");
     fs::create_dir(&shared).unwrap();
-    // The name that earlier versions used, by somebody else.
-    fs::create_dir(shared.join("..gsplit-infer.tables.partial")).unwrap();
     let infer = || {
         let mut command = command(folder, "infer --nodes old.csv --edges old_edges.csv --checkpoint ck");
         command.env("TMPDIR", &shared);
@@ -245,10 +243,7 @@ fn new_tables_are_nobody_elses_to_read() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", errors(&output));
     }
-    let left = || {
-        let paths = fs::read_dir(&shared).unwrap().map(|entry| entry.unwrap().path());
-        paths.filter(|path| !path.ends_with("..gsplit-infer.tables.partial"))
-    };
+    let left = || fs::read_dir(&shared).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(left().count(), 0, "all is removed");
     // Killed half-way, whatever is left is closed to others; interrupted, nothing is.
     for (signal, expected) in [(rustix::process::Signal::KILL, false), (rustix::process::Signal::INT, true)] {

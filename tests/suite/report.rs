@@ -88,7 +88,8 @@ fn logged(epoch: u32, valid: Option<f64>) -> Value {
     json!({
         "epoch": epoch, "loss": 2.0 / f64::from(epoch), "gradient_norm": 1.0, "learning_rate": 0.01, "train": 0.5, "valid": valid,
         "test": valid, "sample_s": 0.1, "load_s": 0.2, "compute_s": 0.3, "exchange_s": 0.2, "wait_s": 0.1, "seconds": 0.9,
-        "evaluate_s": 0.1, "edges": 1000, "rows_loaded": 500, "rows_cached": 100, "rows_from_peers": 50, "rows_exchanged": 20,
+        "evaluate_s": 0.1, "edges": 1000, "rows_loaded": 500, "rows_cached": 100, "rows_from_peers": 50, "rows_exchanged": 20, "skipped": 0,
+        "rows_from_disk": 0, "bytes_from_disk": 0, "rows_kept": 0,
         "exchanged": [], "bytes_sent": 4096,
         "sent": [{"phase": "load", "route": "memory", "bytes": 4096, "messages": 2}],
     })

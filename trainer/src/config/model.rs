@@ -177,8 +177,7 @@ impl ModelConfig {
 
     /// This shape with what is left open filled in, and the heads at their default where nothing attends.
     pub(super) fn effective(&self) -> Self {
-        let heads = if self.kind.attends() { self.heads } else { DEFAULT_HEADS };
-        Self { norm: Some(self.norm()), heads, ..self.clone() }
+        Self { norm: Some(self.norm()), ..self.clone() }
     }
 
     /// The problem with an option for attention where there is none, if any.

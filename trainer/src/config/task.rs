@@ -170,9 +170,7 @@ impl TaskConfig {
     /// These options with what is left open filled in, and those of links at their defaults where none are learnt.
     pub(super) fn effective(&self) -> Self {
         let loss = self.is_regression().then(|| self.loss.unwrap_or_default());
-        let of_links = if self.is_link() { self.clone() } else { Self::default() };
-        let Self { kind, metric, class_weights, .. } = self.clone();
-        Self { kind, metric, loss, class_weights, ..of_links }
+        Self { loss, ..self.clone() }
     }
 
     /// Choice of the edges that are held out.

@@ -119,9 +119,7 @@ impl Trained {
             return Err(Error::Data { path: weights, problem });
         }
         let (names, classes) = (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
-        // Older checkpoints of links have those of the dataset.
-        let predicts = !checkpoint.config.task.is_link();
-        if let Some(names) = names.filter(|&names| predicts && names != classes) {
+        if let Some(names) = names.filter(|&names| names != classes) {
             let problem = format!("{names} names for {classes} classes: name an older checkpoint, or train again");
             return Err(Error::Data { path: path.join("checkpoint.json"), problem });
         }

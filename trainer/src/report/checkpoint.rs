@@ -144,8 +144,7 @@ impl Inputs {
         if (&self.features, &self.labels) != (&then.features, &then.labels) {
             return Some("the dataset's features or labels have changed since: start another --checkpoint".into());
         }
-        // Older checkpoints do not say.
-        if then.edges.is_some() && self.edges != then.edges {
+        if self.edges != then.edges {
             let problem = "the columns of the edges that it draws or sums by have changed since";
             return Some(format!("{problem}: start another --checkpoint"));
         }
