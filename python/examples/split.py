@@ -54,6 +54,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--cache", help="feature rows that the device keeps, as 20%% or bytes")
+    parser.add_argument(
+        "--topology",
+        default="host",
+        choices=["host", "device", "pinned"],
+        help="where the graph is: `host` is sampled by the CPU",
+    )
     parser.add_argument("--backend", help="of torch.distributed [gloo on CPUs, nccl on GPUs]")
     args = parser.parse_args()
 
@@ -63,7 +69,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group(args.backend or ("gloo" if args.device == "cpu" else "nccl"))
-    options = {"parallelism": args.parallelism, "device": device, "cache": args.cache}
+    options = {"parallelism": args.parallelism, "device": device, "cache": args.cache, "topology": args.topology}
     loader = SplitLoader(args.dataset, args.fanouts, args.batch_size, **options)
     torch.manual_seed(0)  # the same parameters on all ranks
     ds = loader.dataset

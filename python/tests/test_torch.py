@@ -248,6 +248,24 @@ def counts_of_the_trainer(binary: Path, ds: Path, options: str) -> list[list[int
     return [[epoch["edges"], epoch["rows_loaded"], epoch["rows_exchanged"]] for epoch in epochs]
 
 
+def test_a_topology_that_no_gpu_samples_from_is_refused(data: Path) -> None:
+    import torch
+
+    from gsplit.torch import SplitLoader
+    from gsplit.torch._gpu import sampling
+
+    gpu: dict[str, Any] = {"device": "cuda", "topology": "pinned"}
+    for options, line in (
+        ({**gpu, "topology": "part"}, "topology 'part', expected host, device or pinned"),
+        ({**gpu, "device": "cpu"}, "topology 'pinned': a GPU samples, the device is cpu: pass device='cuda', or leave"),
+        ({**gpu, "draw_by": "kind"}, "topology 'pinned': only the CPU draws with draw_by: leave one of the two out"),
+    ):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            SplitLoader(data / "ds", [2], **options)
+    with pytest.raises(ValueError, match="only the CPU samples under 'split': pass parallelism='owned' or 'data'"):
+        sampling("device", torch.device("cuda"), "split", None)
+
+
 @pytest.fixture(scope="module")
 def single_links(data: Path) -> dict[str, Any]:
     return run(data, 1, "links")[0]

@@ -121,6 +121,8 @@ memcheck() {
         echo "= ${#names[@]} tests"
 }
 pytorch() { VERTICES=50000 GSPLIT=$PROGRAMS/gsplit WORK=$WORK/torch "$here/torch.sh" "$here/python" && echo '= losses of the CPU'; }
+# Tensors of mini-batches that the GPU samples for Python, and how long they take.
+loader() { PYTHONPATH=$here/python "$PYTHON" "$bench/loader.py" "$products" 15,15,15 1024 40 "$DEVICE"; }
 counters() {
     ncu --clock-control none --target-processes all -k 'regex:sum_|epilogue|sample_few|gather' --launch-skip 120 --launch-count 14 \
         --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy "$PROGRAMS/gsplit" train "$products" --fanouts 15,15,15 \
@@ -153,7 +155,7 @@ ratio = first[1]["seconds"] / runs["growth"][1]["seconds"]
 print(f"= {ratio:.2f} of an epoch on an empty GPU")
 check(ratio <= 1.5 and abs(first[1]["loss"] / runs["growth"][1]["loss"] - 1) < 1e-5)' full growth
 }
-export -f train log growth losses speed peer pyg memcheck pytorch counters four full
+export -f train log growth losses speed peer pyg memcheck pytorch loader counters four full
 export here
 
 generate() {
@@ -188,6 +190,7 @@ done
 step pyg 70 'at least 5 times as long' bash -c pyg
 needs_cuda memcheck 70 'no error' bash -c memcheck
 needs_cuda pytorch 60 "the CPU's losses" bash -c pytorch
+needs_cuda loader 60 "the CPU's mini-batches" bash -c loader
 needs_cuda counters 55 'sums read 16 bytes a load' bash -c counters
 step four 30 '1e-5 of one rank' bash -c four
 needs_cuda full 40 'at most 1.5 times as long, same losses' bash -c full

@@ -6,7 +6,7 @@
 #                       GSPLIT names the program
 #
 # Runs: one process on the CPU, one on GPU 0, two that share GPU 0 (over Gloo, since NCCL refuses that), without
-# and with a cache of feature rows there, and with two GPUs or more two over
+# and with a cache of feature rows there, one that samples on the GPU, and with two GPUs or more two over
 # NCCL. Each prints its epochs. It ends with `ok`, or with the first run whose losses are others by more than 1 in 1,000. Variables:
 #
 #   PYTHON=path    the Python that has PyTorch [python3]
@@ -54,6 +54,9 @@ losses cpu 1 --device cpu
 losses one 1 --device "$device" && agree one
 losses shared 2 --device "$device" --backend gloo && agree shared
 losses cached 2 --device "$device" --backend gloo --cache 20% && agree cached
+if [ "$device" = cuda ]; then
+    losses sampled 1 --device cuda --topology device && agree sampled
+fi
 if [ "$device" = cuda ] && [ "$("$python" -c 'import torch; print(torch.cuda.device_count())')" -gt 1 ]; then
     losses two 2 --device cuda && agree two
 fi

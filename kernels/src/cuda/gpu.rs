@@ -122,6 +122,14 @@ impl Gpu {
         }
     }
 
+    /// A copy of `values` in host memory, which the GPU reads over the bus: pinned until what this returns is dropped.
+    ///
+    /// # Errors
+    /// Errors of the system and the driver, if there is no such memory or it cannot be pinned.
+    pub fn pinned_copy<T: Pod>(&self, values: &[T]) -> Result<MappedHost<'static, T>, GpuError> {
+        MappedHost::of_copy(self, values)
+    }
+
     /// Each of `parts`, on the host. Waits once for what was launched before: several counts cost what one does.
     ///
     /// # Errors

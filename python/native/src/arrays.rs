@@ -1,4 +1,5 @@
-//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled. Nothing is copied here, but the sizes.
+//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled, or arrays in a GPU's memory. Nothing is copied here,
+//! but the sizes.
 
 use std::sync::Arc;
 
@@ -6,9 +7,10 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use crate::batch::{Block, Edges, Made, MovedRows, Plan};
+use crate::batch::{Block, Edges, Made, MovedRows, Plan, Problem};
 use crate::links::EdgePairs;
 use crate::memory::{Memory, Pool};
+use crate::on_gpu::{Elsewhere, GpuArray, GpuLayers};
 use crate::rows::{Classes, Features, Hits, Kind, Rows};
 
 /// A mini-batch.
@@ -18,8 +20,8 @@ pub struct Batch {
     step: u32,
     /// Seeds of all ranks that sample together.
     num_seeds: usize,
-    /// int64: the vertex of each feature row; of a rank alone all vertices, the seeds first.
-    n_id: Py<PyArray1<i64>>,
+    /// int64: the vertex of each feature row; of a rank alone all vertices, the seeds first. Of a GPU that samples the bits of uint32.
+    n_id: Py<PyAny>,
     /// int64: where each seed lies in the list of seeds; empty of ranks that sample together.
     input_id: Py<PyArray1<i64>>,
     /// int64 [2, edges] of a subgraph.
@@ -44,19 +46,19 @@ pub struct Batch {
     y: Option<Py<PyAny>>,
 }
 
-/// A layer, and the rows that move below it.
+/// A layer, and the rows that move below it: arrays of NumPy's, or [`GpuArray`]s.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Layer {
     /// int32 [targets + 1].
-    indptr: Py<PyArray1<i32>>,
+    indptr: Py<PyAny>,
     /// int32 [edges]: positions in `src`.
-    indices: Py<PyArray1<i32>>,
+    indices: Py<PyAny>,
     /// int64 [edges], if asked for.
-    e_id: Option<Py<PyArray1<i64>>>,
+    e_id: Option<Py<PyAny>>,
     /// float32 [edges]: factors of edges that were drawn by weight.
     factors: Option<Py<PyArray1<f32>>>,
-    /// int64: the vertex of each row that it reads.
-    src: Py<PyArray1<i64>>,
+    /// int64: the vertex of each row that it reads. Of a GPU the bits of uint32.
+    src: Py<PyAny>,
     /// Rows that it computes: the first of those that it reads.
     num_dst: usize,
     /// Rows of the layer below that move; `None` where nothing does.
@@ -94,7 +96,7 @@ impl Batch {
             step,
             num_seeds,
             num_sampled_nodes: vec![inputs.len()],
-            n_id: array(vertices),
+            n_id: array(vertices).into_any(),
             input_id: array(inputs),
             edge_index: None,
             e_id: None,
@@ -117,6 +119,11 @@ impl Batch {
                 let layers = blocks.into_iter().rev().map(|block| Py::new(py, Layer::new(py, block, plan.edge_ids)?));
                 batch.layers = layers.collect::<PyResult<_>>()?;
             }
+            Edges::OnGpu(layers) => {
+                batch.n_id = GpuArray::shown(py, layers.vertices.slice(), &layers)?;
+                let made = (0..layers.layers.len()).rev().map(|depth| Py::new(py, Layer::on_gpu(py, &layers, depth)?));
+                batch.layers = made.collect::<PyResult<_>>()?;
+            }
         }
         Ok(batch)
     }
@@ -125,15 +132,29 @@ impl Batch {
 impl Layer {
     fn new(py: Python<'_>, block: Block, edge_ids: bool) -> PyResult<Self> {
         // Fewer than 2^31, as `batch` has checked.
-        let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind();
+        let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any();
         Ok(Self {
             indptr: of_i32(block.indptr),
             indices: of_i32(block.indices),
-            e_id: edge_ids.then(|| signed(py, block.edge_ids)),
+            e_id: edge_ids.then(|| signed(py, block.edge_ids).into_any()),
             factors: (!block.factors.is_empty()).then(|| block.factors.into_pyarray(py).unbind()),
-            src: block.src.into_pyarray(py).unbind(),
+            src: block.src.into_pyarray(py).unbind().into_any(),
             num_dst: block.num_dst,
             moved: Moved::new(py, block.moved)?,
+        })
+    }
+
+    fn on_gpu(py: Python<'_>, of: &Arc<Elsewhere<GpuLayers>>, depth: usize) -> PyResult<Self> {
+        let layer = &of.layers[depth];
+        let src = of.vertices.slice().part(0, of.num_src(depth)).map_err(Problem::from)?;
+        Ok(Self {
+            indptr: GpuArray::shown(py, layer.indptr.slice(), of)?,
+            indices: GpuArray::shown(py, layer.local.slice(), of)?,
+            e_id: layer.edges.as_ref().map(|edges| GpuArray::shown(py, edges.slice(), of)).transpose()?,
+            factors: None,
+            src: GpuArray::shown(py, src, of)?,
+            num_dst: layer.num_vertices(),
+            moved: None,
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Communicator, Graph, KernelError, Sampler};
+use gsplit_kernels::{Communicator, GpuError, Graph, KernelError, Sampler};
 use gsplit_sample::links::{EdgeBatch, HostPairs};
 use gsplit_sample::{
     Frontiers, HostExchange, HostLayer, HostSample, HostSampler, Ownership, RowCounts, SampleError, Seeds,
@@ -21,6 +21,7 @@ use pyo3::{Py, PyAny, PyErr};
 use crate::carried::Place;
 use crate::links::{EdgePairs, LinkPlan};
 use crate::memory::Pool;
+use crate::on_gpu::{Elsewhere, GpuGraph, GpuLayers, GpuSampler};
 use crate::rows::{Cached, Classes, Labels, Rows, gather};
 use crate::subgraph::{Numbering, Subgraph};
 
@@ -48,6 +49,8 @@ pub struct Plan {
     pub links: Option<LinkPlan>,
     /// Weights of the graph's edges.
     pub weights: Option<EdgeWeights>,
+    /// The graph for a GPU that samples layers, where no frontier is split and nothing is held out or has weights.
+    pub gpu: Option<Elsewhere<GpuGraph>>,
     pub features: Option<FeatureTable>,
     /// Whether rows become f32, whatever they are stored in.
     pub widen: bool,
@@ -120,6 +123,8 @@ pub enum Problem {
     Options(String),
     /// Between the ranks.
     Ranks(String),
+    /// A GPU, and what to do about it.
+    Gpu(String, &'static str),
 }
 
 impl From<KernelError> for Problem {
@@ -144,12 +149,25 @@ impl From<SampleError> for Problem {
     }
 }
 
+impl From<GpuError> for Problem {
+    fn from(error: GpuError) -> Self {
+        match error {
+            GpuError::Input(error) => error.into(),
+            GpuError::OutOfMemory { .. } => {
+                Self::Gpu(error.to_string(), "pass topology='pinned' or 'host', or a smaller batch_size")
+            }
+            error => Self::Gpu(error.to_string(), "pass topology='host', with which the CPU samples"),
+        }
+    }
+}
+
 impl From<Problem> for PyErr {
     fn from(problem: Problem) -> Self {
         match problem {
             Problem::Data(line) => PyRuntimeError::new_err(line),
             Problem::Options(line) => PyValueError::new_err(line),
             Problem::Ranks(line) => PyConnectionError::new_err(line),
+            Problem::Gpu(line, remedy) => PyRuntimeError::new_err((line, remedy)),
         }
     }
 }
@@ -159,7 +177,7 @@ pub struct Made {
     pub step: u32,
     /// Seeds of all ranks that sample together.
     pub num_seeds: usize,
-    /// Vertices whose rows it has; of a rank alone all vertices, the seeds first.
+    /// Vertices whose rows it has; of a rank alone all vertices, the seeds first. None where a GPU has them.
     pub vertices: Vec<i64>,
     /// Position of each seed in the list of seeds; none of ranks that sample together.
     pub inputs: Vec<i64>,
@@ -178,6 +196,8 @@ pub enum Edges {
     Subgraph(Subgraph),
     /// A bipartite graph for each layer, from the seeds down.
     Blocks(Vec<Block>),
+    /// As `Blocks`, in a GPU's memory, with all vertices.
+    OnGpu(Arc<Elsewhere<GpuLayers>>),
 }
 
 /// A layer.
@@ -257,15 +277,17 @@ struct Maker<'p> {
 enum Drawn<'p> {
     Blocks(HostSampler<'p>),
     Subgraph(Graph<'p>, Box<Sampler>, Numbering),
+    OnGpu(Box<GpuSampler<'p>>),
 }
 
 impl<'p> Maker<'p> {
     fn new(plan: &'p Plan, comm: &'p dyn Communicator) -> Result<Self, Problem> {
         let (graph, sampler) = (plan.graph()?, Sampler::new(plan.threads));
-        let drawn = match (plan.blocks, plan.edge_ids) {
-            (true, true) => Drawn::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
-            (true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
-            (false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
+        let drawn = match (&plan.gpu, plan.blocks, plan.edge_ids) {
+            (Some(gpu), ..) => Drawn::OnGpu(Box::new(gpu.sampler()?)),
+            (_, true, true) => Drawn::Blocks(HostSampler::new(sampler, graph).keep_edge_ids()),
+            (_, true, false) => Drawn::Blocks(HostSampler::new(sampler, graph)),
+            (_, false, _) => Drawn::Subgraph(graph, Box::new(sampler), Numbering::default()),
         };
         Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, drawn })
     }
@@ -305,13 +327,18 @@ impl<'p> Maker<'p> {
                 let labels = plan.labels.as_ref().map(|labels| labels.of(&vertices));
                 (vertices, labels, Edges::Subgraph(subgraph))
             }
+            Drawn::OnGpu(sampler) => {
+                let (vertices, layers) = sampler.sample(&seeds.local, &plan.fanouts, step)?;
+                let labels = plan.labels.as_ref().map(|labels| labels.of(&seeds.local));
+                (vertices, labels, Edges::OnGpu(layers))
+            }
         };
         let gathered = |table| gather(table, plan.widen, plan.cached.as_ref(), &vertices, &plan.pool);
         let rows = table.as_ref().map(gathered);
         Ok(Made {
             step: step.step,
             num_seeds: batch.len(),
-            vertices: wide(&vertices),
+            vertices: if plan.gpu.is_some() { Vec::new() } else { wide(&vertices) },
             inputs: wide(&inputs),
             edges,
             pairs,
@@ -326,9 +353,7 @@ fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, V
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
     let block = |(layer, src): (HostLayer, Vec<i64>)| {
         let HostLayer { frontier, edges, factors, edge_ids, exchange, .. } = layer;
-        if i32::try_from(edges.num_edges().max(src.len())).is_err() {
-            return Err(Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into()));
-        }
+        check_size(edges.num_edges().max(src.len()))?;
         let (indptr, indices) = edges.into_lists();
         let edge_ids = match links {
             Some(links) => links.in_dataset(edge_ids),
@@ -337,7 +362,13 @@ fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, V
         let moved = exchange.map(MovedRows::from);
         Ok(Block { indptr, indices, edge_ids, factors, src, num_dst: frontier.len(), moved })
     };
-    Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, _>>()?, sample.input))
+    Ok((sample.layers.into_iter().zip(read).map(block).collect::<Result<_, Problem>>()?, sample.input))
+}
+
+/// Refuses a layer whose positions are not int32.
+pub fn check_size(most: usize) -> Result<(), Problem> {
+    let large = |_| Problem::Data("a layer of 2^31 edges or more: ask for smaller mini-batches".into());
+    i32::try_from(most).map(drop).map_err(large)
 }
 
 pub fn wide(numbers: &[u32]) -> Vec<i64> {

@@ -5,7 +5,7 @@
 //! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
 //! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
-//! links.rs    edges held out, and pairs
+//! links.rs    edges held out, and pairs        on_gpu.rs    layers that a GPU samples
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -17,6 +17,7 @@ mod carried;
 mod links;
 mod loader;
 mod memory;
+mod on_gpu;
 mod rows;
 mod subgraph;
 
@@ -29,4 +30,6 @@ mod _native {
     use crate::arrays::{Batch, Layer, Moved, Pairs};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use crate::on_gpu::GpuArray;
 }

@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gsplit_kernels::{Communicator, KernelError, Solo};
+use gsplit_kernels::{Communicator, Graph, KernelError, Solo};
 use gsplit_store::Dataset;
 use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -25,6 +25,7 @@ use crate::batch::{Made, Plan, Problem, Split, draw};
 use crate::carried::{Carried, Place};
 use crate::links::{HeldOutEdges, LinkPlan};
 use crate::memory::Pool;
+use crate::on_gpu::{Elsewhere, GpuGraph};
 use crate::rows::{Cached, Kind, Labels, Rows, gather};
 
 /// How long Python waits for a mini-batch before it looks for Ctrl-C.
@@ -73,9 +74,12 @@ impl Loader {
     /// With `held_out` the graph is without these edges. With `negatives` too, mini-batches are of the other edges, each with so many
     /// pairs that are none, in place of `seeds`.
     ///
+    /// GPU `gpu` samples, from the graph in its memory or in `pinned` host memory: layers that are not split, of the whole graph, without
+    /// weights.
+    ///
     /// `allocate` makes the arrays that feature rows are gathered into: float32, of a number of values, for nobody else.
     #[new]
-    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None, allocate = None))]
+    #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None, gpu = None, pinned = false, allocate = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
         py: Python<'_>,
@@ -104,6 +108,8 @@ impl Loader {
         cached: Option<PyReadonlyArray1<'_, u32>>,
         held_out: Option<HeldOutEdges>,
         negatives: Option<usize>,
+        gpu: Option<usize>,
+        pinned: bool,
         allocate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let fanouts = fanouts.parse().map_err(|error: KernelError| PyValueError::new_err(error.to_string()))?;
@@ -128,6 +134,10 @@ impl Loader {
                     let problem = |error| gsplit_store::Error::Invalid(format!("load_features: {error}; leave it out"));
                     table = Some(mapped.in_memory().map_err(problem)?);
                 }
+                let gpu = gpu.map(|ordinal| {
+                    let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
+                    GpuGraph::new(ordinal, pinned, &graph).map(Elsewhere::new)
+                });
                 let labels = match (labels, dataset.manifest().multi_label) {
                     (false, _) => None,
                     (true, false) if dataset.manifest().numeric_label => {
@@ -150,6 +160,7 @@ impl Loader {
                     edge_ids,
                     links,
                     weights,
+                    gpu: gpu.transpose()?,
                     features: table,
                     widen,
                     from_disk,

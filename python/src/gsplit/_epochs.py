@@ -145,4 +145,5 @@ def rows_as_tensor(torch: Any, rows: Any, bf16: bool) -> Any:
 
 
 def _refused(ds: Dataset, error: RuntimeError) -> DatasetError:
-    return DatasetError(ds.path, str(error), "`gsplit verify` tells whether the dataset is damaged")
+    problem, remedy = (*error.args, "`gsplit verify` tells whether the dataset is damaged")[:2]
+    return DatasetError(ds.path, problem, remedy)

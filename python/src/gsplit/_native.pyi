@@ -24,14 +24,25 @@ class Pairs:
     moved: Moved | None
 
 @final
-class Layer:
-    """A layer: an int32 CSC whose columns are the first `num_dst` rows of `src`; and the rows that move below it."""
+class GpuArray:
+    """An array that a GPU has sampled, in its memory: int32, the bits of uint32 for vertices, or int64."""
 
-    indptr: npt.NDArray[np.int32]
-    indices: npt.NDArray[np.int32]
-    e_id: npt.NDArray[np.int64] | None
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+@final
+class Layer:
+    """A layer: an int32 CSC whose columns are the first `num_dst` rows of `src`; and the rows that move below it.
+
+    Where a GPU samples, its arrays but for `factors`, and `n_id` of its mini-batch, are `GpuArray`s.
+    """
+
+    indptr: Any
+    indices: Any
+    e_id: Any
     factors: npt.NDArray[np.float32] | None
-    src: npt.NDArray[np.int64]
+    src: Any
     num_dst: int
     moved: Moved | None
 
@@ -41,7 +52,7 @@ class Batch:
 
     step: int
     num_seeds: int
-    n_id: npt.NDArray[np.int64]
+    n_id: Any
     input_id: npt.NDArray[np.int64]
     edge_index: npt.NDArray[np.int64] | None
     e_id: npt.NDArray[np.int64] | None
@@ -94,6 +105,8 @@ class Loader:
         cached: npt.NDArray[np.uint32] | None = None,
         held_out: Mapping[str, float] | None = None,
         negatives: int | None = None,
+        gpu: int | None = None,
+        pinned: bool = False,
         allocate: Callable[[int], npt.NDArray[np.float32]] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...

@@ -23,6 +23,7 @@ from .._errors import DatasetError
 from .._loader import Fanouts, _Path, _seeds, _text
 from ._cache import Drawn, best, hottest, num_rows, presample_like
 from ._exchange import Messages, Moved, place, read
+from ._gpu import Topology, sampling, tensor
 
 if TYPE_CHECKING:
     from .. import _native
@@ -56,11 +57,12 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         device: str | torch.device = "cpu",
         cache: str | int | None = None,
         presample: str | None = None,
+        topology: Topology = "host",
         group: Any = None,
         _links: Links | None = None,
     ) -> None:
         """Prepares to draw from `ds`, a dataset or its path, on all ranks of `group` (the default one). Collective:
-        every rank makes the same loader, but for `threads`, `device`, `cache` and `load_features`.
+        every rank makes the same loader, but for `threads`, `device`, `cache`, `topology` and `load_features`.
 
         `fanouts` are in-neighbours for a vertex at each layer, from the seeds downwards; -1 or `"all"` takes every one.
         `partition` names a partition of as many parts as there are ranks, by default the one that was
@@ -77,6 +79,10 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         the partition's cache order; else the hottest of all, by the presample `presample`, by default the
         one that fits `fanouts` and `batch_size` best. With
         `load_features="disk"` only the others are read from disk.
+
+        `topology` is where the graph is that is sampled from. With `"host"` the CPU samples; `device`, a GPU, samples
+        the same from a copy of the graph in its memory (`"device"`) or in pinned host memory (`"pinned"`): 8 bytes a
+        vertex and 4 an edge. It does so without `draw_by`, and not under `"split"` on several ranks.
         """
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
@@ -92,6 +98,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         _epochs.check_draw_by(self.dataset, draw_by)
         self.parallelism = parallelism if self.size > 1 else "data"
         """As it is done: of one rank all are `data`."""
+        sampled = sampling(topology, self.device, self.parallelism, draw_by)
         of_edges = _links is not None and _links.negatives is not None
         self.seeds = _seeds(self.dataset, [] if of_edges else seeds)
         """The vertices that mini-batches are made for, on all ranks: uint32; none where they are of edges."""
@@ -157,6 +164,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
             cached=kept,
             held_out=None if _links is None else _links.held_out,
             negatives=None if _links is None else _links.negatives,
+            **sampled,
             **_epochs.memory_for(torch, self.device),
         )
         self._length = len(self._loader)
@@ -195,17 +203,15 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         return {
             "x": None if batch.x is None else _epochs.rows_as_tensor(torch, batch.x, batch.bf16),
             "layers": [self._layer(layer) for layer in batch.layers],
-            "n_id": torch.from_numpy(batch.n_id),
+            "n_id": tensor(batch.n_id, ids=True),
             "step": batch.step,
             "_hits": None if batch.hits is None else [torch.from_numpy(positions) for positions in batch.hits],
         }
 
     def _layer(self, layer: _native.Layer) -> SplitLayer:
-        indptr, indices, edge_ids, factors, src = (
-            None if array is None else torch.from_numpy(array)
-            for array in (layer.indptr, layer.indices, layer.e_id, layer.factors, layer.src)
-        )
-        moved = Moved.of(layer.moved, self._group)
+        indptr, indices, edge_ids = map(tensor, (layer.indptr, layer.indices, layer.e_id))
+        factors = None if layer.factors is None else tensor(layer.factors)
+        src, moved = tensor(layer.src, ids=True), Moved.of(layer.moved, self._group)
         return SplitLayer(indptr, indices, edge_ids, factors, src, len(layer.src), layer.num_dst, moved)
 
     def _with_kept(self, batch: _Batch) -> _Batch:
