@@ -75,17 +75,18 @@ OTHERWISE = "; pass topology='host', with which the CPU samples"
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "line"),
+    ("variable", "value", "asked", "line"),
     [
         # Not for the graph, and not for a mini-batch.
-        ("FAKE_CUDA_MEMORY_MIB", "0", MEMORY),
-        ("FAKE_CUDA_MEMORY_MIB", "1", MEMORY),
-        ("FAKE_CUDA_POOLS", "0", f"GPU 0 has no memory pools: .*{OTHERWISE}"),
-        ("FAKE_CUDA_DEVICES", "0", f".*{OTHERWISE}"),
+        ("FAKE_CUDA_MEMORY_MIB", "0", True, MEMORY),
+        ("FAKE_CUDA_MEMORY_MIB", "1", True, MEMORY),
+        ("FAKE_CUDA_POOLS", "0", False, f"GPU 0 has no memory pools: .*{OTHERWISE}"),
+        ("FAKE_CUDA_DEVICES", "0", False, f".*{OTHERWISE}"),
     ],
 )
 def test_a_gpu_that_cannot_sample_is_one_line(
-    ds: Path, fake: dict[str, str], variable: str, value: str, line: str
+    ds: Path, fake: dict[str, str], variable: str, value: str, asked: bool, line: str
 ) -> None:
     done = run(ds, "native", {**fake, variable: value})
+    assert ("torch gives back" in done.stdout) == asked
     assert done.returncode == 1 and re.fullmatch(f"refused: {re.escape(str(ds))}: .*{line}\n", done.stderr), done.stderr

@@ -18,7 +18,7 @@ use bytemuck::Pod;
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
     DeviceBuffer, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSlice, Gpu, GpuError,
-    Graph, MappedHost,
+    Graph, MappedHost, before_out_of_memory,
 };
 use gsplit_store::memory::{Memory, shown};
 use pyo3::prelude::*;
@@ -70,6 +70,14 @@ impl<T: Pod> Kept<T> {
     }
 }
 
+/// Lets torch give back the memory of GPUs that it keeps for later tensors. Nobody who has Python's lock waits for a thread that asks.
+fn ask_torch() {
+    Python::attach(|py| {
+        let torch = py.import("sys").and_then(|sys| sys.getattr("modules")?.get_item("torch"));
+        let _ = torch.and_then(|torch| torch.getattr("cuda")?.call_method0("empty_cache"));
+    });
+}
+
 /// The graph where a GPU reads it, and the stream that samples.
 pub struct GpuGraph {
     gpu: Gpu,
@@ -85,6 +93,7 @@ impl GpuGraph {
             let line = format!("the graph takes {} of pinned memory, {} are free", shown(bytes), shown(free));
             return Err(Problem::Gpu(line, "pass topology='host', with which the CPU samples"));
         }
+        before_out_of_memory(ask_torch);
         let gpu = Gpu::open(ordinal)?.side_stream()?;
         let (indptr, indices) = (Kept::new(&gpu, graph.indptr, pinned)?, Kept::new(&gpu, graph.indices, pinned)?);
         gpu.synchronise()?;
