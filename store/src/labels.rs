@@ -13,12 +13,11 @@ use crate::{Column, ColumnFile, Element, Error, FileRecord, NpyWriter, Result, R
 pub struct LabelWriter {
     out: NpyWriter<i32>,
     largest: i32,
-    unlabelled: u64,
 }
 
 impl LabelWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        Ok(Self { out: NpyWriter::create(path)?, largest: -1, unlabelled: 0 })
+        Ok(Self { out: NpyWriter::create(path)?, largest: -1 })
     }
 
     /// Appends the classes of the next vertices; one below -1 is refused.
@@ -28,7 +27,6 @@ impl LabelWriter {
             return Err(Error::Invalid(format!("label {label} of vertex {v}: expected a class, or -1 for unlabelled")));
         }
         self.largest = labels.iter().copied().fold(self.largest, i32::max);
-        self.unlabelled += labels.iter().filter(|&&label| label < 0).count() as u64;
         self.out.push(labels)
     }
 
@@ -44,11 +42,6 @@ impl LabelWriter {
     /// The largest class pushed so far, -1 when there is none.
     pub fn largest(&self) -> i32 {
         self.largest
-    }
-
-    /// Vertices without a class pushed so far.
-    pub fn num_unlabelled(&self) -> u64 {
-        self.unlabelled
     }
 
     pub(crate) fn finish(self) -> Result<FileRecord> {
