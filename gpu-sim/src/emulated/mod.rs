@@ -365,11 +365,6 @@ impl Backend for Emulated {
         Ok(())
     }
 
-    fn is_done(&self) -> Result<bool, GpuError> {
-        self.completed();
-        Ok(true)
-    }
-
     fn multiprocessors(&self) -> u32 {
         2
     }

@@ -41,15 +41,6 @@ int cuCtxSynchronize() {
     return current->failed;
 }
 
-int cuStreamQuery(void *handle) {
-    CALL("cuStreamQuery", CONTEXT);
-    STREAM(handle);
-    pass_waits(*on);
-    if (on->done < on->queued && (++on->asked <= state.asks || !run(on, on->queued))) return NOT_READY;
-    on->asked = 0;
-    return current->failed;
-}
-
 int cuStreamWaitEvent(void *handle, void *event_handle, unsigned flags) {
     CALL("cuStreamWaitEvent", CONTEXT);
     STREAM(handle);

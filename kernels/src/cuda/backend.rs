@@ -62,8 +62,6 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn synchronise_all(&self) -> Result<(), GpuError> {
         Ok(())
     }
-    /// Whether everything that was launched has ended.
-    fn is_done(&self) -> Result<bool, GpuError>;
     /// How many multiprocessors the device has.
     fn multiprocessors(&self) -> u32;
     /// Bytes that are free, and that there are.

@@ -95,7 +95,8 @@ impl Driver {
     unsafe fn copy_down(&self, parts: &[(u64, usize)], mut to: *mut u8) -> Result<(), GpuError> {
         for &(mut address, mut bytes) in parts {
             while bytes > 0 {
-                let piece = at_once(to as usize, bytes);
+                // Either may be pinned host memory.
+                let piece = at_once(to as usize, at_once(address as usize, bytes));
                 // SAFETY: as the caller says; the slice on the device is as long.
                 unsafe {
                     let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), address, piece, self.stream).result();
@@ -322,15 +323,6 @@ impl Backend for Driver {
         unsafe { result::stream::synchronize(self.stream) }.map_err(refused("cuStreamSynchronize"))
     }
 
-    fn is_done(&self) -> Result<bool, GpuError> {
-        self.enter()?;
-        // SAFETY: the stream is alive.
-        match unsafe { sys::cuStreamQuery(self.stream) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            outcome => outcome.result().map(|()| true).map_err(refused("cuStreamQuery")),
-        }
-    }
-
     fn multiprocessors(&self) -> u32 {
         self.device.multiprocessors
     }
@@ -424,8 +416,8 @@ fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// How many of `bytes` from the host's `start` on a copy may take: those of one registration, or all where they are not pinned. The driver
-/// refuses a copy of several registrations (seen with driver 580).
+/// How many of `bytes` from `start` on a copy may take: those of one registration or allocation, or all where they are not pinned. The
+/// driver refuses a copy of several registrations (seen with driver 580).
 fn at_once(start: usize, bytes: usize) -> usize {
     use sys::CUpointer_attribute::{CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
     let ask = |which| {

@@ -179,14 +179,6 @@ impl Gpu {
         self.0.synchronise()
     }
 
-    /// Whether everything that was launched has ended, without waiting for it.
-    ///
-    /// # Errors
-    /// Errors of the GPU, of earlier launches too.
-    pub fn is_done(&self) -> Result<bool, GpuError> {
-        self.0.is_done()
-    }
-
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors()

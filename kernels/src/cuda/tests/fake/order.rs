@@ -152,10 +152,8 @@ fn much_memory_is_registered_piece_by_piece() {
     let gpu = Gpu::open(0).unwrap();
     let values: Vec<u32> = (0..1_000_000).collect();
     let pinned = gpu.map_host(&values[3..]).unwrap();
-    for from in [0, 262_000, 999_000] {
-        let part = pinned.slice().part(from, from + 100).unwrap();
-        assert_eq!(part.to_vec(&gpu).unwrap(), values[3 + from..][..100]);
-    }
+    // A copy to the host takes one registration at a time.
+    assert_eq!(pinned.slice().to_vec(&gpu).unwrap(), values[3..]);
     // 4 MB that start within a page.
     assert_eq!(happened("registering"), 4);
 }
