@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
-use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Volume, evaluate};
+use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate};
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
 use serde_json::json;
@@ -17,13 +17,12 @@ use plot::{MAKER, plot};
 
 pub mod plot;
 
-/// Tell whether partitions are good: measure them on fresh mini-batches
+/// Measure how good partitions are, on fresh mini-batches
 ///
-/// Draws mini-batches as training will, with a seed that the pre-sampling has not seen, and counts for every map what
-/// split-parallel training with it does: edges whose ends lie in different parts, how evenly the ranks share the work, rows
-/// exchanged between ranks; rows loaded and edges computed, beside those with fewer layers split (`train --split-layers`), with
-/// none (`--parallelism owned`) and under data parallelism; and what the presample lets expect.
-/// A random partition with as many parts stands beside them.
+/// Draws mini-batches as training does, with a seed that the pre-sampling has not used. For every partition it counts the sampled
+/// edges between parts, how evenly the ranks share the work, and the rows that ranks exchange. Rows loaded and edges computed are
+/// compared with fewer layers split (`train --split-layers`), with none split (`--parallelism owned`) and with data parallelism, and
+/// the cross edges and the balance with the expectation of the presample. A random partition with as many parts is measured too.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +45,7 @@ pub struct Args {
     /// Draw cross edges and imbalance of every map and layer into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Replace what is at --svg, whoever made it
+    /// Replace the file at --svg, even if gsplit did not make it
     #[arg(long)]
     force: bool,
 }
@@ -71,7 +70,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     };
     let presample = named_or_best(&dataset, args.presample.as_deref(), fit, without, ui)?;
     let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
-    // What stands in the way of writing the picture is better known before the work is done.
+    // Fail on an unwritable output before the expensive work.
     let picture = args.svg.as_deref().map(|path| {
         let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
         outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
@@ -173,10 +172,10 @@ pub fn table(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let layers = maps.first().map_or(0, |map| map.layers.len());
     rows.extend((1..layers).rev().map(|split| {
         let label = format!("  of {layers} layers {split} split");
-        row(&label, &|map| format!("{:.0}", map.split_layers[split].rows_exchanged))
+        row(&label, &|map| format!("{:.0}", map.split_layers[split].rows_exchanged()))
     }));
-    rows.extend(by_sharing("rows loaded", maps, &|volume| volume.rows_loaded));
-    rows.extend(by_sharing("edges computed", maps, &|volume| volume.edges));
+    rows.extend(by_sharing("rows loaded", maps, &|work| work.rows_loaded));
+    rows.extend(by_sharing("edges computed", maps, &Work::edges));
     rows.extend(expectations(maps));
     rows
 }
@@ -197,27 +196,27 @@ fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation)
     rows
 }
 
-/// Rows of what all ranks together do: split, with fewer layers split down to none, and under data parallelism; each with its
-/// multiple of split's.
-fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Volume) -> f64) -> Vec<LabelledRow> {
+/// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and under data parallelism; each with
+/// its multiple of split parallelism's.
+fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Work) -> f64) -> Vec<LabelledRow> {
     let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> LabelledRow {
         (format!("{label}, {sharing}"), maps.iter().map(cell).collect())
     };
-    let times = |volume: &Volume, map: &MapEvaluation| {
-        let (found, split) = (of(volume), of(&map.split));
+    let times = |work: &Work, map: &MapEvaluation| {
+        let (found, split) = (of(work), of(map.split()));
         format!("{found:.0} ({:.2}x)", if split > 0.0 { found / split } else { 1.0 })
     };
     let layers = maps.first().map_or(0, |map| map.layers.len());
-    let mut rows = vec![row("split".into(), &|map| format!("{:.0}", of(&map.split)))];
+    let mut rows = vec![row("split".into(), &|map| count(of(map.split())))];
     rows.extend((0..layers).rev().map(|split| {
         let sharing = if split == 0 { "owned".to_string() } else { format!("{split} split") };
-        row(sharing, &|map| times(&map.split_layers[split].volume, map))
+        row(sharing, &|map| times(&map.split_layers[split], map))
     }));
     rows.push(row("data".into(), &|map| times(&map.data, map)));
     rows
 }
 
-/// Expected beside measured; nothing where there is no presample.
+/// The expectation and the measurement; no rows without a presample.
 fn expectations(maps: &[MapEvaluation]) -> Vec<LabelledRow> {
     let found: Vec<_> = maps.iter().filter_map(|map| map.expectation.as_ref()).collect();
     if found.is_empty() {

@@ -108,8 +108,10 @@ def gsplit_table1():
         partition(table, name, "reproduce-random", "--partitioner", "random", show=False)
         shape = ["--partition", "reproduce-random", "--fanouts", "15,15,15", "--batch-size", 1024, "--batches", 20]
         said = table.run("evaluate", name, *shape)[0]["maps"][0]
-        cells = [(said["data"][what], said["split"][what], said["redundancy"][what]) for what in ("edges", "rows_loaded")]
-        table.add(name, *cells[0], *cells[1])
+        data, split = said["data"], said["split_layers"][-1]
+        edges = [sum(layer["edges"] for layer in work["layers"]) for work in (data, split)]
+        loaded = [data["rows_loaded"], split["rows_loaded"]]
+        table.add(name, *edges, edges[0] / edges[1], *loaded, loaded[0] / loaded[1])
 
     return each(table, ("arxiv", "rmat", "products-like"), rows)
 

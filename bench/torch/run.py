@@ -95,7 +95,9 @@ def promised(gsplit, folder, parts, batches):
     options = ["--partition", f"{KEY}-{parts}", "--presample", KEY, "--batches", batches, "--seed", 0, "--json"]
     maps = json.loads(measure.run([gsplit, "evaluate", folder, *options]).output)["maps"]
     (found,) = (one for one in maps if one["key"] == f"{KEY}-{parts}")
-    means = found["split"]["edges"], found["split"]["rows_loaded"], found["all"]["rows_exchanged"]
+    split = found["split_layers"][-1]
+    edges = sum(layer["edges"] for layer in split["layers"])
+    means = edges, split["rows_loaded"], found["all"]["rows_exchanged"]
     return tuple(round(mean * batches) for mean in means)
 
 

@@ -21,7 +21,7 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// Series with a bar in each group, from left to right or from the bottom up.
     pub series: Vec<Series>,
-    /// Whether the bars of a group stand one on the other.
+    /// Whether the bars of a group are stacked.
     pub stacked: bool,
 }
 

@@ -4,7 +4,7 @@
 //! numbers ─▶ Bars or Lines ─▶ draw in an Area of an Svg ─▶ file, or a figure on a page
 //! ```
 //!
-//! A chart knows its numbers as a table too, for those who cannot see it.
+//! A chart has its numbers as a table too, for readers who cannot see it.
 
 mod axis;
 mod bars;
@@ -45,7 +45,7 @@ pub trait Chart {
     fn draw(&self, svg: &mut Svg, area: Area);
     /// Width that it needs.
     fn width(&self) -> f64;
-    /// Colours, and what each stands for.
+    /// Colours and their meanings.
     fn legend(&self) -> Vec<(Colour, String)>;
     /// Its numbers: the names of the columns, and the rows.
     fn table(&self) -> (Vec<String>, Vec<Vec<String>>);

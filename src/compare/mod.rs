@@ -28,16 +28,16 @@ pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs
 ///
-/// Of a dataset directory: trains every system that this machine can run on the same mini-batches, each in a process of its own, and
-/// prints one row a system, of its last epoch: the loss, whether it is the first row's up to rounding (a thousandth), edges computed,
-/// feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over the
-/// network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the most memory that the
-/// process had, mapped files included. GraNNDis makes mini-batches of its own: its loss is not comparable. Systems that cannot be run
-/// are listed with the reason.
-/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. Presamples and maps that are needed are
-/// kept in a cache of the dataset (`tried/`), which gsplit clean empties.
+/// With a dataset directory: trains every system that this machine can run on the same mini-batches, each in its own process, and
+/// prints one row per system about its last epoch: the loss, whether it equals the first row's up to rounding (a thousandth), edges
+/// computed, feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over
+/// the network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the peak memory of the
+/// process, mapped files included. GraNNDis makes its own mini-batches: its loss is not comparable. Systems that cannot run here are
+/// listed with the reason.
+/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. The presamples and maps that the systems
+/// need are kept in a cache of the dataset (`tried/`), which gsplit clean empties.
 ///
-/// Of logs: prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
+/// With logs: prints one row per log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
 /// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -64,7 +64,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     match (&args.inputs[..], args.inputs.iter().find(|input| input.is_dir())) {
         ([dataset], Some(_)) => args.on(dataset, ui),
         (_, Some(folder)) => {
-            Err(usage(format!("{}: is a directory: name one dataset, or logs alone", folder.display())))
+            Err(usage(format!("{}: is a directory: name one dataset, or only logs", folder.display())))
         }
         (logs, None) => match given.and_then(option_given) {
             Some(option) => Err(usage(format!("--{option} is for a dataset: logs are compared as they are"))),

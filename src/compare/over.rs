@@ -16,7 +16,7 @@ pub struct Over {
     pub values: Vec<usize>,
 }
 
-/// The options that can grow: those of GSplit's Figure 6.
+/// The options that can grow, as in GSplit's Figure 6.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Growing {
     Ranks,
@@ -63,7 +63,7 @@ impl Over {
     }
 }
 
-/// `fanouts` of so many layers, at least one: the last one is repeated, or the last ones are left out.
+/// `fanouts` for this number of `layers`, at least one: repeats the last fanout, or leaves out the last ones.
 fn of_layers(fanouts: &Fanouts, layers: usize) -> anyhow::Result<Fanouts> {
     let text = fanouts.to_string();
     let given: Vec<&str> = text.split(',').collect();

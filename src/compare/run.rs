@@ -15,7 +15,7 @@ pub struct RunResult {
     pub epochs: Vec<EpochReport>,
     /// Feature rows that GPUs kept.
     pub cache: Value,
-    /// Most memory that the process had at once, what it mapped of files included.
+    /// Peak memory of the process, mapped files included.
     pub peak_rss_mb: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui
     Ok(RunResult { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
 }
 
-/// The options that stand for `config`.
+/// The options of `gsplit train` for `config`.
 fn arguments(config: &TrainConfig) -> Vec<String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
     let argument = |(flag, value): (String, Value)| match &value {

@@ -1,4 +1,4 @@
-//! Setting that the systems of a comparison have in common: model, mini-batches, ranks and device; and what each of them needs.
+//! Setting that the systems of a comparison have in common: model, mini-batches, ranks and device; and the artifacts that they need.
 
 use clap::ValueEnum;
 use gsplit_kernels::Gpu;
@@ -57,7 +57,7 @@ pub struct Setting {
     seed: u64,
 }
 
-/// The systems of a comparison: those to run, and those that cannot be, with the reason.
+/// The systems of a comparison that can run here, and the others with the reason.
 pub type Chosen = (Vec<System>, Vec<(System, String)>);
 
 /// Artifacts that the systems of a comparison need.
@@ -98,7 +98,7 @@ impl Setting {
         if self.ranks == 0 || self.ranks > 256 {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
         }
-        // What is wrong with one of these is wrong with the options.
+        // A problem with one of these systems is a problem with the options.
         for system in [System::Dgl, System::Gsplit] {
             self.config(system, 1).check().map_err(as_usage)?;
         }
@@ -118,7 +118,7 @@ impl Setting {
         Ok((runs, left_out))
     }
 
-    /// A run of `system` of so many epochs; its partition map is still open.
+    /// A run of `system` for `epochs` epochs, without a partition map yet.
     pub fn config(&self, system: System, epochs: u32) -> TrainConfig {
         let Choices { parallelism, split_layers, .. } = system.choices();
         TrainConfig {
@@ -153,7 +153,7 @@ impl Setting {
         let caches = placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
         let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
         [
-            // One phase after the other, each with what it launched.
+            // Phases follow one another, each with its own launches.
             option("prefetch", Some("0".to_string())),
             option("load-features", Some(value_name(self.load_features))),
             option("gpus", self.gpus.as_ref().map(GpuList::to_string)),
@@ -191,7 +191,7 @@ impl Setting {
             }
         };
         let caches = |system: &System| system.placement(self.device).is_some_and(|rows| rows != RowPlacement::Host);
-        // What is made once goes by in-edges, not by draws.
+        // GraNNDis prepares its mini-batches from in-edges, without draws.
         let needs = |system: &System| system.draws() && (system.choices().parallelism.needs_map() || caches(system));
         let presample = systems.iter().any(needs).then(|| self.presample(dataset, gpu.as_ref(), ui)).transpose()?;
         let with_map = |&system: &System| {
@@ -205,7 +205,7 @@ impl Setting {
         Ok(Prepared { systems, presample: presample.map(|presample| presample.key().to_string()) })
     }
 
-    /// For people, what stands above a table.
+    /// Line above a table, for people.
     pub fn line(&self, dataset: &Dataset) -> String {
         let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
         format!(
@@ -223,7 +223,7 @@ impl Setting {
         )
     }
 
-    /// For scripts, with `more`.
+    /// JSON object of a table, with the fields of `more`.
     pub fn json(&self, dataset: &Dataset, left_out: &[(System, String)], more: Value) -> Value {
         let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name(), "why": why }));
         let mut said = json!({

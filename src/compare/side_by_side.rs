@@ -1,4 +1,4 @@
-//! Systems side by side: what each computes, loads, sends, waits for and takes, of one epoch.
+//! Systems side by side: the work, the bytes, the seconds and the memory of one epoch.
 
 use anyhow::anyhow;
 use gsplit_kernels::Route;
@@ -11,10 +11,10 @@ use super::setting::{Chosen, Prepared, Setting};
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 
-/// Losses of the same mini-batches differ by rounding alone, no more than this part of them.
+/// Losses of the same mini-batches differ only by rounding, by at most this fraction.
 const ROUNDING: f64 = 1e-3;
 
-/// How systems are run.
+/// Options of a comparison of systems.
 #[derive(clap::Args, Clone)]
 #[group(skip)]
 pub struct SideBySide {
@@ -28,28 +28,28 @@ pub struct SideBySide {
     epochs: u32,
 }
 
-/// A table.
+/// Table of systems.
 pub struct Comparison {
     pub rows: Vec<SystemRow>,
     pub left_out: Vec<(System, String)>,
 }
 
-/// A line of it.
+/// Row of the table.
 pub struct SystemRow {
     pub system: System,
-    /// Whether its loss is that of the first that trains on the same mini-batches; nothing to say where it trains on others.
+    /// True if its loss equals the loss of the first row with the same mini-batches; `None` if it has mini-batches of its own.
     equal: Option<bool>,
     map: Option<String>,
-    /// The epoch that counts.
+    /// The last epoch.
     epoch: EpochReport,
-    /// Seconds of [`System::Gsplit`], if it ran.
-    gsplit_seconds: Option<f64>,
+    /// Its seconds divided by those of [`System::Gsplit`], if that ran.
+    times_gsplit: Option<f64>,
     cache: Value,
     peak_rss_mb: Option<f64>,
 }
 
 impl SideBySide {
-    /// The systems to run, and those that cannot be.
+    /// The systems to run, and the systems that cannot run here.
     pub fn choose(&self) -> anyhow::Result<Chosen> {
         let (runs, left_out) = self.setting.choose(|system| self.config(system))?;
         if self.cooperative != CooperativeConfig::default() && runs.iter().all(|system| system.draws()) {
@@ -68,7 +68,7 @@ impl SideBySide {
         config
     }
 
-    /// Runs all on `dataset`. What fails is left out, unless all do.
+    /// Runs all systems on `dataset`. Leaves out systems that fail; fails if all do.
     pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Comparison> {
         let (systems, mut left_out) = self.choose()?;
         let Prepared { systems, presample } = self.setting.prepare(dataset, &systems, ui)?;
@@ -87,15 +87,15 @@ impl SideBySide {
             return Err(anyhow!("no system ran here: {}: {why}", system.name()));
         }
         let first = rows.iter().find(|row| row.system.draws()).map(|row| row.epoch.loss);
-        let gsplit_seconds = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
+        let gsplit = rows.iter().find(|row| row.system == System::Gsplit).map(|row| row.epoch.seconds);
         for row in &mut rows {
             row.equal = first.filter(|_| row.system.draws()).map(|first| is_equal(row.epoch.loss, first));
-            row.gsplit_seconds = gsplit_seconds;
+            row.times_gsplit = gsplit.map(|gsplit| row.epoch.seconds / gsplit);
         }
         Ok(Comparison { rows, left_out })
     }
 
-    /// Runs `system` with its `map`. What other rows decide is left open.
+    /// Runs `system` with its `map`. The row is not yet compared with others.
     fn run(
         &self,
         system: System,
@@ -110,21 +110,16 @@ impl SideBySide {
             train(dataset, &config, &self.setting.around(system, presample), ui)?;
         let epoch = epochs.into_iter().last();
         let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name()))?;
-        Ok(SystemRow { system, equal: None, map, epoch, gsplit_seconds: None, cache, peak_rss_mb })
+        Ok(SystemRow { system, equal: None, map, epoch, times_gsplit: None, cache, peak_rss_mb })
     }
 }
 
-/// Whether `loss` is `first` up to rounding.
+/// True if `loss` equals `first` up to rounding.
 fn is_equal(loss: f64, first: f64) -> bool {
     (loss - first).abs() <= ROUNDING * first.abs()
 }
 
 impl SystemRow {
-    /// Its seconds in those of GSplit.
-    fn times_gsplit(&self) -> Option<f64> {
-        self.gsplit_seconds.map(|gsplit| self.epoch.seconds / gsplit)
-    }
-
     /// For people.
     pub fn line(&self) -> String {
         let EpochReport { loss, work, timings: t, seconds, .. } = &self.epoch;
@@ -140,7 +135,7 @@ impl SystemRow {
             t.compute_s,
             t.exchange_s,
             t.wait_s,
-            self.times_gsplit().map_or("-".to_string(), |times| format!("{times:.2}x")),
+            self.times_gsplit.map_or("-".to_string(), |times| format!("{times:.2}x")),
             self.peak_rss_mb.map_or("-".to_string(), |mb| format!("{mb:.0}")),
         )
     }
@@ -159,7 +154,7 @@ impl SystemRow {
             "loss_is_equal": self.equal,
             "cache": self.cache,
             "seconds": seconds,
-            "times_gsplit": self.times_gsplit(),
+            "times_gsplit": self.times_gsplit,
             "timings": timings,
             "work": work,
             "bytes": { "memory": memory, "peer": peer, "host": host, "network": network },

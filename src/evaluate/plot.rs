@@ -6,7 +6,7 @@
 use crate::chart::{Anchor, Area, Bars, Chart, Colour, LEGEND_LINE, Series, Svg};
 use gsplit_partition::evaluate::{Evaluation, LayerEvaluation, MapEvaluation};
 
-/// Stands in the first line of every picture.
+/// Text in the first line of every picture.
 pub const MAKER: &str = "gsplit evaluate";
 
 const BAR_WIDTH: f64 = 22.0;

@@ -5,7 +5,7 @@ use gsplit::chart::{Anchor, Area, Bars, Chart, LEGEND_LINE, Series, Svg};
 use super::cost::Phase;
 use super::found::Ranked;
 
-/// Stands in the first line of every picture.
+/// Text in the first line of every picture.
 pub const MAKER: &str = "gsplit plan";
 
 const HEIGHT: f64 = 260.0;

@@ -104,8 +104,8 @@ impl Counting<'_> {
         let parallelism = choices.parallelism;
         let split_layers = if parallelism.splits() { choices.split_layers.unwrap_or(layers).min(layers) } else { 0 };
         let work = match parallelism.needs_map() {
-            true => &evaluated.split_layers[split_layers].work,
-            false => &evaluated.data_work,
+            true => &evaluated.split_layers[split_layers],
+            false => &evaluated.data,
         };
         let way = Choice { parallelism, split_layers };
         let map = map.map(|map| (map.key(), evaluated.servers));
@@ -126,7 +126,7 @@ impl Counting<'_> {
         let of = |split_layers: usize| {
             let name = format!("split {split_layers} of {}", self.question.model.layers);
             let way = Choice { parallelism: Parallelism::Split, split_layers };
-            let work = &map.split_layers[split_layers].work;
+            let work = &map.split_layers[split_layers];
             let map = (map.key.as_deref().unwrap_or_default(), map.servers);
             self.candidate(&name, way, &RowPlacement::Partitioned, Some(map), work)
         };

@@ -133,7 +133,7 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
     community(folder, 600);
     std::fs::write(folder.join("run.jsonl"), "").unwrap();
     for (line, words) in [
-        ("compare ds ds", "name one dataset, or logs alone"),
+        ("compare ds ds", "name one dataset, or only logs"),
         ("compare run.jsonl --ranks 2", "--ranks is for a dataset"),
         ("compare ds --systems p3 --model sage-pool", "P3 cannot run here: --parallelism push-pull: --model sage-pool"),
         ("compare ds --systems dgl --batches-per-epoch 2", "--expansion-hops and --expansion-fanout are GraNNDis's"),

@@ -1,4 +1,4 @@
-//! Expectations of a mini-batch, made from the presample, beside what was measured.
+//! Expectations of a mini-batch, computed from the presample, and compared with the measurement.
 //!
 //! GSplit, section 4: a mini-batch has as many cross edges on average as the pre-sampled counts of the edges between parts,
 //! divided by the number of pre-sampled mini-batches. That holds for a map chosen without looking at these counters. A map
@@ -38,7 +38,7 @@ pub(super) struct Expected {
     num_batches: u64,
     /// Pre-sampled counts of all edges.
     total: u64,
-    /// For each candidate, those of the edges between parts.
+    /// For each candidate, the pre-sampled counts of the edges between parts.
     cross: Vec<u64>,
     /// For each candidate, the heaviest part's pre-sampled work over the mean.
     work_balance: Vec<f64>,
@@ -74,7 +74,7 @@ pub(super) fn expect(
     Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance: work_balance.collect() }
 }
 
-/// Counts of the edges between parts, for each candidate, and after them those of all edges, over the in-edges of
+/// Counts of the edges between parts, for each candidate, and after them the count of all edges, over the in-edges of
 /// `vertices`.
 fn weigh(
     topology: &Topology,
@@ -103,7 +103,7 @@ fn balance(loads: &[u64]) -> f64 {
 }
 
 impl Expected {
-    /// Map `i`, expected beside measured.
+    /// Expectation of map `i`, compared with the measurement.
     pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
         let sum = |of: &dyn Fn(&Record) -> u64| measured.records.iter().map(of).sum::<u64>();
         let (cross, edges) = (sum(&|record| record.cross(i)), sum(&Record::edges));

@@ -43,7 +43,7 @@ pub use cooperative::{Cooperative, cooperative};
 pub use expectation::Expectation;
 pub use locality::{Local, locality};
 pub use options::{Options, Setting};
-pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Volume, Work};
+pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Work};
 
 /// A partition to be measured.
 struct MeasuredMap<'a> {
@@ -54,8 +54,8 @@ struct MeasuredMap<'a> {
 }
 
 /// Measures `maps`, and after them a random partition for every number of parts they have, on the mini-batches of
-/// `setting`. Where `presample` was made with the same fanouts and batch size, what it lets expect stands beside what was
-/// measured.
+/// `setting`. Where `presample` was made with the same fanouts and batch size, its expectations are compared with the
+/// measurements.
 ///
 /// Fails on a dataset without training vertices, on a setting without sense, and on a damaged topology.
 pub fn evaluate(

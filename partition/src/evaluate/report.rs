@@ -53,34 +53,35 @@ pub struct MapEvaluation {
     pub key: Option<String>,
     /// Number of parts, and so of ranks.
     pub parts: u32,
-    /// Number of servers that the parts lie on.
+    /// Number of servers that the parts are on.
     pub servers: u32,
     /// Over all layers.
     pub all: LayerEvaluation,
-    /// Layers from the seeds' downwards. What the last one exchanges are feature rows.
+    /// Layers from the seeds' downwards. The last one exchanges feature rows.
     pub layers: Vec<LayerEvaluation>,
     /// Most feature rows that a rank loads over the mean.
     pub input_imbalance: f64,
-    /// Work of split parallelism in a mini-batch, all ranks together: everything once.
-    pub split: Volume,
     /// Work of data parallelism on as many ranks.
-    pub data: Volume,
-    /// The same by layer.
-    pub data_work: Work,
-    /// Data parallelism over split parallelism (GSplit's Table 1).
-    pub redundancy: Volume,
-    /// Work of `--split-layers` in a mini-batch, all ranks together: of 0 (`--parallelism owned`) to all layers.
-    pub split_layers: Vec<InPart>,
-    /// Expected beside measured, where there is a presample of such mini-batches.
+    pub data: Work,
+    /// Work of `--split-layers`, from 0 (`--parallelism owned`) to all layers (split parallelism, which does everything once).
+    pub split_layers: Vec<Work>,
+    /// Expectation compared with the measurement, where there is a presample of such mini-batches.
     pub expectation: Option<Expectation>,
+}
+
+impl MapEvaluation {
+    /// Work of split parallelism.
+    pub fn split(&self) -> &Work {
+        &self.split_layers[self.layers.len()]
+    }
 }
 
 /// Effect of a map on one layer, or on all together, as means over mini-batches (GSplit's Figure 5).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerEvaluation {
-    /// Share of the sampled edges whose ends lie in different parts; 0 of a layer without edges.
+    /// Share of the sampled edges whose ends are in different parts; 0 of a layer without edges.
     pub cross_share: f64,
-    /// Share of those whose ends lie on different servers, where the map has several.
+    /// Share of the sampled edges whose ends are on different servers, where the map has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_server_share: Option<f64>,
     /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its destination.
@@ -89,27 +90,6 @@ pub struct LayerEvaluation {
     pub vertex_imbalance: f64,
     /// Rows that ranks receive from others in one forward pass.
     pub rows_exchanged: f64,
-}
-
-/// Work of a mini-batch over all ranks, as means; or a ratio of two.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Volume {
-    /// Feature rows loaded.
-    pub rows_loaded: f64,
-    /// Sampled edges computed.
-    pub edges: f64,
-}
-
-/// Work of a mini-batch over all ranks with some layers split, as means.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct InPart {
-    /// Work done, some of it several times.
-    #[serde(flatten)]
-    pub volume: Volume,
-    /// Rows that ranks receive from others in one forward pass.
-    pub rows_exchanged: f64,
-    /// The same by layer.
-    pub work: Work,
 }
 
 /// Work of a mini-batch over all ranks by layer, as means.
@@ -139,7 +119,17 @@ pub struct LayerWork {
 }
 
 impl Work {
-    /// Means over mini-batches, of which all ranks, so many as `parts`, do what `counts` say.
+    /// Edges computed over all layers.
+    pub fn edges(&self) -> f64 {
+        self.layers.iter().map(|layer| layer.edges).sum()
+    }
+
+    /// Rows that ranks receive from others in one forward pass, over all layers.
+    pub fn rows_exchanged(&self) -> f64 {
+        self.layers.iter().map(|layer| layer.rows_exchanged).sum()
+    }
+
+    /// Means over the mini-batches of `counts`, each the work of `parts` ranks.
     pub(super) fn of<'a>(counts: impl Iterator<Item = &'a Counts> + Clone, parts: u32) -> Self {
         let batches = counts.clone().count() as u64;
         let mean = |each: &dyn Fn(&Counts) -> u64| ratio(counts.clone().map(each).sum(), batches, 0.0);
@@ -193,13 +183,7 @@ pub(super) fn report(
 /// Map `i`, without its expectation.
 fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: usize) -> MapEvaluation {
     let (parts, servers) = (candidate.layout.parts(), candidate.layout.servers());
-    let sum = |of: &dyn Fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
-    let volume = |[rows, edges]: [f64; 2]| Volume { rows_loaded: rows, edges };
-    let (split, data) = (
-        [sum(&|record| record.input), sum(&Record::edges)],
-        [sum(&|record| record.data[i].rows), sum(&|record| record.data[i].edges())],
-    );
-    let of_batch = |sum: u64| ratio(sum, records.len() as u64, 0.0);
+    let work = |of: &dyn Fn(&Record) -> &Counts| Work::of(records.iter().map(of), parts);
     MapEvaluation {
         key: candidate.key.map(str::to_string),
         parts,
@@ -224,26 +208,14 @@ fn map(setting: &Setting, candidate: &MeasuredMap<'_>, records: &[Record], i: us
             })
             .collect(),
         input_imbalance: mean(records.iter().map(|record| imbalance(record.split[i].max_input, record.input, parts))),
-        split: volume(split.map(of_batch)),
-        data: volume(data.map(of_batch)),
-        data_work: Work::of(records.iter().map(|record| &record.data[i]), parts),
-        split_layers: (0..=setting.fanouts.len())
-            .map(|layers| {
-                let mean_of = |of: &dyn Fn(&Counts) -> u64| of_batch(sum(&|record| of(&record.in_part[i][layers])));
-                InPart {
-                    volume: volume([mean_of(&|counts| counts.rows), mean_of(&Counts::edges)]),
-                    rows_exchanged: mean_of(&Counts::exchanged),
-                    work: Work::of(records.iter().map(|record| &record.in_part[i][layers]), parts),
-                }
-            })
-            .collect(),
-        redundancy: volume([0, 1].map(|kind| ratio(data[kind], split[kind], 1.0))),
+        data: work(&|record| &record.data[i]),
+        split_layers: (0..=setting.fanouts.len()).map(|layers| work(&|record| &record.in_part[i][layers])).collect(),
         expectation: None,
     }
 }
 
 impl LayerEvaluation {
-    /// `of` tells a layer's counts and its size.
+    /// `of` returns a layer's counts and its size.
     fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
         let over = |measure: &dyn Fn(SplitLayer, Size) -> f64| {
             mean(records.iter().map(|record| {

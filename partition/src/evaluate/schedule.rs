@@ -1,8 +1,8 @@
 //! Schedule of the mini-batches that are drawn; their counts are put in order.
 //!
-//! Mini-batches are those of training: consecutive runs of the batch size in each epoch's order, epochs numbered from 1.
-//! Epochs and mini-batches are spread over threads; records come back in their order, and what is summed in between is
-//! integers.
+//! The mini-batches are the same as in training: consecutive runs of the batch size in each epoch's order, epochs numbered
+//! from 1. Epochs and mini-batches are spread over threads. Records come back in their order, and only integers are summed
+//! in between.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -52,11 +52,6 @@ impl Counts {
     pub fn edges(&self) -> u64 {
         self.layers.iter().map(|layer| layer.edges).sum()
     }
-
-    /// Rows that ranks receive from others in one forward pass, over all layers.
-    pub fn exchanged(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.exchanged).sum()
-    }
 }
 
 /// The positions of the bits of `word`.
