@@ -23,7 +23,7 @@ pub use memory::{Buffer, Pool, most_values_held};
 pub use raw::{
     TensorValue, adopt, adopt_on_device, bytes_held, device_values, device_values_mut, device_values_mut_of,
     device_values_of, extended, forget_gradient, gemm, give_back_memory, round_to_tf32, rounds_to_tf32, share_memory,
-    upload, values, values_mut, values_of,
+    update, upload, values, values_mut, values_of,
 };
 
 /// Arguments of a backward function.
@@ -44,6 +44,23 @@ impl Gradient {
             |found: Vec<&Tensor>| Error::Torch(TchError::Torch(format!("{} tensors were saved, not {N}", found.len())));
         found.try_into().map_err(wrong)
     }
+}
+
+/// torch's fused optimizers. Lists are in the parameters' order, one tensor of a parameter's shape for each.
+pub enum UpdateBy<'a> {
+    /// `torch.optim.Adam`, or `AdamW` if `decoupled`.
+    Adam {
+        decoupled: bool,
+        moments: [&'a [&'a Tensor]; 2],
+        /// Number of updates, this one included: one f32 where the parameters are.
+        step: &'a Tensor,
+        rate: f64,
+        betas: [f64; 2],
+        decay: f64,
+        epsilon: f64,
+    },
+    /// `torch.optim.SGD` without dampening; `momenta` unless `momentum` is 0.
+    Sgd { momenta: Option<&'a [&'a Tensor]>, rate: f64, momentum: f64, decay: f64, nesterov: bool },
 }
 
 /// From the gradient of an output to those of the inputs, in their order. `None` is zero, and the right answer where the

@@ -33,7 +33,7 @@ use gsplit_kernels::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, MatrixView,
 use half::{bf16, f16};
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::{BackwardFn, Gradient};
+use super::{BackwardFn, Gradient, UpdateBy};
 use crate::{Error, Result};
 
 /// Room for a message, its closing zero included; `shim.cpp` says the same.
@@ -66,6 +66,33 @@ unsafe extern "C" {
     ) -> c_int;
     fn gsplit_forget_gradient(leaf: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
+    fn gsplit_adam(
+        decoupled: bool,
+        count: usize,
+        parameters: *const *const c_void,
+        gradients: *const *const c_void,
+        first: *const *const c_void,
+        second: *const *const c_void,
+        step: *const c_void,
+        rate: f64,
+        beta1: f64,
+        beta2: f64,
+        decay: f64,
+        epsilon: f64,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_sgd(
+        count: usize,
+        parameters: *const *const c_void,
+        gradients: *const *const c_void,
+        momenta: *const *const c_void,
+        count_momenta: usize,
+        rate: f64,
+        momentum: f64,
+        decay: f64,
+        nesterov: bool,
+        error: *mut c_char,
+    ) -> c_int;
     fn gsplit_adopt(
         data: *mut f32,
         room: i64,
@@ -139,6 +166,38 @@ pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: 
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
     checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
+}
+
+/// Updates `parameters` as `by` does.
+///
+/// # Panics
+/// Unless there are as many gradients and moments as parameters.
+pub fn update(parameters: &[&Tensor], gradients: &[&Tensor], by: &UpdateBy<'_>) -> Result<()> {
+    let count = parameters.len();
+    let same = |tensors: &[&Tensor]| {
+        assert_eq!(tensors.len(), count, "a tensor for each parameter");
+        pointers(tensors)
+    };
+    let (parameters, gradients) = (pointers(parameters), same(gradients));
+    let (w, g) = (parameters.as_ptr(), gradients.as_ptr());
+    match *by {
+        UpdateBy::Adam { decoupled, moments: [first, second], step, rate, betas: [beta1, beta2], decay, epsilon } => {
+            let (first, second, step) = (same(first), same(second), step.as_ptr().cast());
+            let (m, v) = (first.as_ptr(), second.as_ptr());
+            // SAFETY: all tensors outlive the call, and each list has `count` of them.
+            checked(|error| unsafe {
+                gsplit_adam(decoupled, count, w, g, m, v, step, rate, beta1, beta2, decay, epsilon, error)
+            })
+        }
+        UpdateBy::Sgd { momenta, rate, momentum, decay, nesterov } => {
+            let momenta = momenta.map(same).unwrap_or_default();
+            let (m, count_momenta) = (momenta.as_ptr(), momenta.len());
+            // SAFETY: all tensors outlive the call, and each list has `count` of them, the momenta perhaps none.
+            checked(|error| unsafe {
+                gsplit_sgd(count, w, g, m, count_momenta, rate, momentum, decay, nesterov, error)
+            })
+        }
+    }
 }
 
 /// Gives the memory that torch keeps for later on GPUs back to them. An error without a GPU that torch has used.

@@ -11,6 +11,9 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <ATen/Context.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -73,6 +76,12 @@ struct Memory {
   size_t used;
 };
 
+std::vector<Tensor> list(Tensor* const* tensors, size_t count) {
+  std::vector<Tensor> made;
+  for (size_t i = 0; i < count; i++) made.push_back(*tensors[i]);
+  return made;
+}
+
 void free_memory(void* memory) { delete static_cast<Memory*>(memory); }
 
 struct RustNode : torch::autograd::Node {
@@ -126,8 +135,7 @@ int gsplit_attach(
   return guarded(error, [&] {
     auto owned = std::unique_ptr<Owned>(new Owned{state, drop});
     TORCH_CHECK(!output->requires_grad(), "an operator's output must be a new tensor without history");
-    variable_list tensors;
-    for (size_t i = 0; i < num_inputs; i++) tensors.push_back(*inputs[i]);
+    const variable_list tensors = list(inputs, num_inputs);
     if (!torch::autograd::compute_requires_grad(tensors)) return;
     auto node = std::shared_ptr<RustNode>(new RustNode(), torch::autograd::deleteNode);
     node->state = std::move(owned);
@@ -148,6 +156,32 @@ int gsplit_forget_gradient(const Tensor* leaf, char* error) {
 
 int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {
   return guarded(error, [&] { torch::autograd::backward({*output}, {*gradient}); });
+}
+
+// One update by Adam or, if `decoupled`, AdamW of `count` parameters. `step` counts the updates, this one included.
+int gsplit_adam(
+    bool decoupled, size_t count, Tensor* const* parameters, Tensor* const* gradients, Tensor* const* first,
+    Tensor* const* second, const Tensor* step, double rate, double beta1, double beta2, double decay, double epsilon,
+    char* error) {
+  return guarded(error, [&] {
+    at::NoGradGuard no_grad;
+    const auto w = list(parameters, count), g = list(gradients, count), m = list(first, count), v = list(second, count);
+    const std::vector<Tensor> steps(count, *step);
+    if (decoupled) at::_fused_adamw_(w, g, m, v, {}, steps, rate, beta1, beta2, decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
+    else at::_fused_adam_(w, g, m, v, {}, steps, rate, beta1, beta2, decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  });
+}
+
+// One update by SGD of `count` parameters, with `count_momenta` momenta: as many or none.
+int gsplit_sgd(
+    size_t count, Tensor* const* parameters, Tensor* const* gradients, Tensor* const* momenta, size_t count_momenta,
+    double rate, double momentum, double decay, bool nesterov, char* error) {
+  return guarded(error, [&] {
+    at::NoGradGuard no_grad;
+    at::_fused_sgd_(
+        list(parameters, count), list(gradients, count), list(momenta, count_momenta), decay, momentum, rate,
+        /*dampening=*/0, nesterov, /*maximize=*/false, /*is_first_step=*/false);
+  });
 }
 
 // Takes ownership of `owner`, whatever it returns: it is dropped with the tensor's storage, which has `room` values.

@@ -1,8 +1,8 @@
 //! Updates of the parameters, and the state that a resumed run needs to continue exactly.
 //!
 //! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
-//! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the
-//! same names; they are written with tensor operations, because `tch` cannot save the state of its own. On a GPU the host waits for none of
+//! is clipped, and the optimizer's state is a few vectors like it. torch's fused optimizers of the same names make the update in one or two
+//! launches; the state is kept here, because `tch` cannot save that of its own. On a GPU the host waits for none of
 //! them, unless losses are scaled (`scale.rs`): then it reads the norm, and where that is not finite nothing is updated. Every rank makes
 //! the same update from the same bits, and no number depends on how many threads there are.
 //!
@@ -14,12 +14,13 @@
 use std::collections::VecDeque;
 
 use gsplit_kernels::{Communicator, device_all_reduce_sum};
-use tch::{Kind, TchError, Tensor};
+use tch::{Kind, Tensor};
 
+use crate::Result;
+use crate::autograd::{self, UpdateBy};
 use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::model::Parameters;
 use crate::operator::Place;
-use crate::{Result, autograd};
 
 mod rate;
 mod scale;
@@ -37,15 +38,23 @@ const CHUNK: usize = 4096;
 pub struct Optimizer {
     config: OptimizerConfig,
     rate: LearningRate,
-    /// f32, one value for each parameter value in the parameters' order: `first_moment` and `second_moment` of Adam and
-    /// AdamW, the `momentum` of SGD, none without it.
-    state: Vec<(&'static str, Tensor)>,
+    /// `first_moment` and `second_moment` of Adam and AdamW, the `momentum` of SGD, nothing without it.
+    state: Vec<State>,
     /// Updates made, and those that [`Optimizer::scaling`] left out: after [`Optimizer::catch_up`], the mini-batches seen.
     pub steps: u64,
     /// Gradients of all ranks whose updates are due, the oldest first.
     waiting: VecDeque<Tensor>,
     /// Scale of the loss, where gradients are f16.
     scaling: Option<LossScale>,
+}
+
+/// A vector of the optimizer's state: f32, one value for each parameter value in the parameters' order.
+#[derive(Debug)]
+struct State {
+    name: &'static str,
+    values: Tensor,
+    /// `values` in the shapes of the parameters.
+    parts: Vec<Tensor>,
 }
 
 /// Result of an update.
@@ -65,8 +74,8 @@ pub struct Update {
 pub enum GradientNorm {
     /// On the host.
     Here(f64),
-    /// Its square, one f64 on a GPU.
-    Squared(Tensor),
+    /// One f64 on a GPU.
+    There(Tensor),
 }
 
 impl GradientNorm {
@@ -74,7 +83,7 @@ impl GradientNorm {
     fn of(place: &Place, gradient: &Tensor) -> Result<Self> {
         Ok(match place {
             Place::Host(_) => Self::Here(norm(autograd::values(gradient)?)),
-            Place::Device(..) => Self::Squared(gradient.f_to_kind(Kind::Double)?.f_square()?.f_sum(Kind::Double)?),
+            Place::Device(..) => Self::There(gradient.f_norm_scalaropt_dtype(2, Kind::Double)?),
         })
     }
 
@@ -83,10 +92,9 @@ impl GradientNorm {
         match self {
             Self::Here(norm) if *norm > most => drop(gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?),
             Self::Here(_) => {}
-            Self::Squared(squared) => {
-                let mut norm = squared.f_sqrt()?;
+            Self::There(norm) => {
                 let short = norm.f_le(most)?;
-                let mut factor = norm.f_add_scalar_(CLIP_EPSILON)?.f_reciprocal()?.f_mul_scalar_(most)?;
+                let mut factor = norm.f_add_scalar(CLIP_EPSILON)?.f_reciprocal()?.f_mul_scalar_(most)?;
                 drop(gradient.f_mul_(&factor.f_masked_fill_(&short, 1.0)?)?);
             }
         }
@@ -100,7 +108,7 @@ impl GradientNorm {
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),
-            Self::Squared(squared) => Ok(squared.f_double_value(&[])?.sqrt()),
+            Self::There(norm) => Ok(norm.f_double_value(&[])?),
         }
     }
 }
@@ -119,9 +127,12 @@ impl Optimizer {
             OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
             OptimizerKind::Sgd => &[],
         };
-        let zeros = || Tensor::f_zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
+        let zeros = |name| -> Result<State> {
+            let values = Tensor::f_zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()))?;
+            Ok(State { name, parts: parts(parameters, &values)?, values })
+        };
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
-        let state = names.iter().map(|name| Ok((*name, zeros()?))).collect::<Result<_>>()?;
+        let state = names.iter().map(|name| zeros(name)).collect::<Result<_>>()?;
         Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
@@ -143,7 +154,7 @@ impl Optimizer {
 
     /// The state's vectors by name.
     pub fn state(&self) -> Vec<(&'static str, &Tensor)> {
-        self.state.iter().map(|(name, tensor)| (*name, tensor)).collect()
+        self.state.iter().map(|state| (state.name, &state.values)).collect()
     }
 
     /// Takes in what the valid metric has been at every evaluation so far: the plateau schedule goes by it.
@@ -195,82 +206,49 @@ impl Optimizer {
 
     fn apply_oldest(&mut self, parameters: &Parameters) -> Result<()> {
         let Some(gradient) = self.waiting.pop_front() else { return Ok(()) };
-        let learning_rate = self.rate.at(self.steps);
+        let rate = self.rate.at(self.steps);
         self.steps += 1;
-        tch::no_grad(|| -> Result<(), TchError> {
-            let change = self.change(parameters, gradient, learning_rate)?;
-            subtract(parameters, &change)
-        })?;
-        Ok(())
-    }
-
-    /// The change to subtract from the flat parameters; moves the state on.
-    fn change(&mut self, parameters: &Parameters, mut gradient: Tensor, rate: f64) -> Result<Tensor, TchError> {
-        let decay = self.config.weight_decay;
-        let decoupled = self.config.kind == OptimizerKind::AdamW;
-        let weights = match decay > 0.0 {
-            true => Some(flat(parameters)?.f_mul_scalar(decay)?),
-            false => None,
+        let gradients = parts(parameters, &gradient)?;
+        let moments: Vec<Vec<&Tensor>> = self.state.iter().map(|state| state.parts.iter().collect()).collect();
+        let OptimizerConfig { kind, beta1, beta2, adam_epsilon, momentum, nesterov, weight_decay: decay, .. } =
+            self.config;
+        let step;
+        let by = match &moments[..] {
+            [first, second] => {
+                let made = self.steps - self.scaling.map_or(0, |scaling| scaling.skipped);
+                step = Tensor::f_full([], made as f64, (Kind::Float, parameters.place().device()))?;
+                UpdateBy::Adam {
+                    decoupled: kind == OptimizerKind::AdamW,
+                    moments: [first, second],
+                    step: &step,
+                    rate,
+                    betas: [beta1.unwrap_or_default(), beta2.unwrap_or_default()],
+                    decay,
+                    epsilon: adam_epsilon.unwrap_or_default(),
+                }
+            }
+            momenta => UpdateBy::Sgd {
+                momenta: momenta.first().map(Vec::as_slice),
+                rate,
+                momentum: momentum.unwrap_or_default(),
+                decay,
+                nesterov,
+            },
         };
-        if let (Some(weights), false) = (&weights, decoupled) {
-            let _ = gradient.f_add_(weights)?;
-        }
-        let steps = self.steps - self.scaling.map_or(0, |scaling| scaling.skipped);
-        let mut change = match &mut self.state[..] {
-            [(_, first), (_, second)] => adam(&self.config, steps, first, second, &gradient)?,
-            [(_, momentum)] => sgd(&self.config, momentum, gradient)?,
-            _ => gradient,
-        };
-        if let (Some(weights), true) = (&weights, decoupled) {
-            let _ = change.f_add_(weights)?;
-        }
-        change.f_mul_scalar_(rate)
+        let weights: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
+        autograd::update(&weights, &gradients.iter().collect::<Vec<_>>(), &by)
     }
 }
 
-/// torch.optim.Adam's direction: the first moment over the root of the second, both without their bias towards zero.
-fn adam(
-    config: &OptimizerConfig,
-    steps: u64,
-    first: &mut Tensor,
-    second: &mut Tensor,
-    gradient: &Tensor,
-) -> Result<Tensor, TchError> {
-    let (beta1, beta2) = (config.beta1.unwrap_or_default(), config.beta2.unwrap_or_default());
-    let unbiased = |beta: f64| 1.0 - beta.powf(steps as f64);
-    let _ = first.f_lerp_(gradient, 1.0 - beta1)?;
-    let _ = second.f_mul_scalar_(beta2)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
-    let mut root = second.f_sqrt()?.f_div_scalar_(unbiased(beta2).sqrt())?;
-    let root = root.f_add_scalar_(config.adam_epsilon.unwrap_or_default())?;
-    first.f_div(&root)?.f_div_scalar_(unbiased(beta1))
-}
-
-/// torch.optim.SGD's direction, without dampening.
-fn sgd(config: &OptimizerConfig, momentum: &mut Tensor, mut gradient: Tensor) -> Result<Tensor, TchError> {
-    let kept = config.momentum.unwrap_or_default();
-    let _ = momentum.f_mul_scalar_(kept)?.f_add_(&gradient)?;
-    match config.nesterov {
-        true => gradient.f_add_(&momentum.f_mul_scalar(kept)?),
-        false => Ok(momentum.copy()),
-    }
-}
-
-/// All parameters in one vector.
-fn flat(parameters: &Parameters) -> Result<Tensor, TchError> {
-    let parts: Vec<Tensor> = parameters.iter().map(|(_, tensor)| tensor.detach().flatten(0, -1)).collect();
-    Tensor::f_cat(&parts, 0)
-}
-
-/// Subtracts `change` from the parameters.
-fn subtract(parameters: &Parameters, change: &Tensor) -> Result<(), TchError> {
-    let mut start = 0;
-    for (_, tensor) in parameters.iter() {
-        let length = tensor.numel() as i64;
-        let mut tensor = tensor.shallow_clone();
-        let _ = tensor.f_sub_(&change.f_narrow(0, start, length)?.f_view_as(&tensor)?)?;
-        start += length;
-    }
-    Ok(())
+/// The parts of `flat`, all values in one vector, in the shapes of the parameters.
+fn parts(parameters: &Parameters, flat: &Tensor) -> Result<Vec<Tensor>> {
+    let lengths: Vec<i64> = parameters.iter().map(|(_, tensor)| tensor.numel() as i64).collect();
+    let parts = flat.f_split_with_sizes(lengths, 0)?;
+    Ok(parts
+        .iter()
+        .zip(parameters.iter())
+        .map(|(part, (_, tensor))| part.f_view_as(tensor))
+        .collect::<Result<_, _>>()?)
 }
 
 /// The Euclidean norm, summed in f64 in a fixed order.

@@ -57,7 +57,7 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
 #[must_use]
 pub struct Launched {
     report: StepReport,
-    /// Numbers of the loss, the squared norm of the gradient, and hits in caches.
+    /// Numbers of the loss, the norm of the gradient, and hits in caches.
     coming: Option<LateBytes<3>>,
 }
 
@@ -71,14 +71,14 @@ impl Launched {
         (mut report, clock): (StepReport, Clock<'_>),
     ) -> Result<Self> {
         let coming = match (place, &update.gradient_norm) {
-            (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
+            (Place::Device(gpu, device, _), GradientNorm::There(norm)) => {
                 let nothing = gpu.alloc::<u8>(0)?;
                 let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
-                let squared = device_values_of::<f64>(*device, squared)?;
+                let norm = device_values_of::<f64>(*device, norm)?;
                 let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
                 Some(gpu.read_later([
                     numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
-                    squared.as_bytes(),
+                    norm.as_bytes(),
                     hits.map_or(nothing.slice(), DeviceHits::bytes),
                 ])?)
             }
@@ -113,11 +113,11 @@ impl Launched {
     pub fn finish(self) -> Result<StepReport> {
         let Self { mut report, coming } = self;
         if let Some(coming) = coming {
-            let [numbers, squared, hits] = coming.wait()?;
+            let [numbers, norm, hits] = coming.wait()?;
             if let &[loss, correct, ..] = &numbers.values::<f64>()[..] {
                 (report.loss, report.correct) = (loss, correct as u64);
             }
-            report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
+            report.gradient_norm = norm.values::<f64>().iter().sum();
             let CacheHits { own, peer } = DeviceHits::of(&hits);
             // Those of rows that the host dealt to stores were counted there.
             report.work.rows_cached += own as u64;
