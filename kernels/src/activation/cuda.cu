@@ -113,10 +113,9 @@ static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_
     at.store(out + at.row * dim, to);
 }
 
-// Without dropout but for ReLU, whose derivative is 0 where the value is, dropped or not; `keep` is what dropout multiplied with.
+// Without dropout except for ReLU; `keep` is the factor of dropout.
 static __device__ __forceinline__ float backward(float value, float gradient, u32 activation, float keep) {
-    // A NaN passes, as it did forwards.
-    if (activation == RELU) return value <= 0.0f ? 0.0f : __fmul_rn(keep, gradient);
+    if (activation == RELU) return relu_backward(value, gradient, keep);
     // Below zero the derivative is e^x: the value before dropout, and 1.
     const float slope = activation == ELU && value < 0.0f ? __fadd_rn(__fdiv_rn(value, keep), 1.0f) : 1.0f;
     return __fmul_rn(slope, gradient);

@@ -190,7 +190,7 @@ impl DeviceAttention<'_> {
     fn factors(&self, weights: DeviceSlice<'_, f32>, keep: f32) -> Factors {
         let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
         let num_own = self.edges.num_targets();
-        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false, keep }
+        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false, keep, relu: None }
     }
 
     fn check(&self, rows: usize, [from_source, from_target]: [usize; 2]) -> Result<(), KernelError> {

@@ -215,6 +215,12 @@ template <int PART, typename T, int W> __device__ __forceinline__ void store_par
     }
 }
 
+// The gradient of what ReLU was given. Its derivative is 0 where the value that it made is, dropped or not; `keep` is the factor of dropout.
+// A NaN passes, as it did forwards.
+__device__ __forceinline__ float relu_backward(float made, float gradient, float keep) {
+    return made <= 0.0f ? 0.0f : __fmul_rn(keep, gradient);
+}
+
 // A stored value as one of another type, times a factor; of the same type it stays as it is.
 template <typename T, typename O> struct Converted {
     static __device__ __forceinline__ O of(T value) { return narrow<O>(widen(value)); }

@@ -94,6 +94,34 @@ impl DeviceAggregation<'_> {
         dim: usize,
         out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
+        self.backward_of(gpu, gradient, None, dim, out)
+    }
+
+    /// As [`DeviceAggregation::backward`] where ReLU made the source rows, `rows`, and dropout multiplied those that it kept by `keep`:
+    /// `out` becomes the gradient of the input of ReLU.
+    ///
+    /// # Errors
+    /// As [`DeviceAggregation::forward`].
+    pub fn backward_through_relu<T: DeviceRow, O: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        gradient: DeviceSlice<'_, T>,
+        (rows, keep): (DeviceSlice<'_, O>, f32),
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, O>,
+    ) -> Result<(), GpuError> {
+        KernelError::check_len("rows of the sources", out.len(), rows.len())?;
+        self.backward_of(gpu, gradient, Some((rows.address(), keep)), dim, out)
+    }
+
+    fn backward_of<T: DeviceRow, O: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        gradient: DeviceSlice<'_, T>,
+        relu: Option<(u64, f32)>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, O>,
+    ) -> Result<(), GpuError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
         KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
@@ -105,7 +133,7 @@ impl DeviceAggregation<'_> {
             over: Over::Sources(edges.by_source(gpu)?, edges.indptr()),
             kernel: O::of(T::SUM_BY_SOURCE),
             table: RowTable { offset: self.own_dim(dim), ..RowTable::matrix(gradient, edges.num_targets(), stride) },
-            factors: self.factors(edges.num_targets()),
+            factors: Factors { relu, ..self.factors(edges.num_targets()) },
             dim,
         };
         sum.launch(gpu, out, [dim, 0])

@@ -19,14 +19,15 @@ constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
 
 // Factors of an edge's row: a weight for each edge and head, and with `mean` one over the target's edges. With
 // self-loops a weight of the target's own row comes before the weights of its edges. `edges` has the edge of each place. With `keep`
-// weights come from attention, after dropout.
+// weights come from attention, after dropout. `relu` are rows of the output's shape and type that ReLU made, and dropout that multiplied
+// with `relu_keep`: sums by source, their gradients, become those of what ReLU was given.
 struct Factors {
     const float *weights;
     const u32 *edges, *indptr;
     u64 num_own;
     u32 heads, head_dim, own, mean;
-    float keep;
-    u32 unused[3];
+    float keep, relu_keep;
+    const void *relu;
 };
 
 // W values as they are stored, in words of 32 bits. As values of 16 bits they would take a register each.
@@ -163,7 +164,14 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
     __device__ __forceinline__ void finish(const Acc &acc) const {
         if (untouched()) return;
         O *to = out + row * out_stride + column;
-        store_parts<PART>(to + out_offset, narrowed<O>(acc), columns);
+        Acc sum = acc;
+        if (BY_SOURCE && factors.relu) {
+            Packed<O, W> made = {};
+            load_parts<PART>(made, (const O *)factors.relu + row * table.dim + column, columns);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum.value[k] = relu_backward(widen(made.value[k]), sum.value[k], factors.relu_keep);
+        }
+        store_parts<PART>(to + out_offset, narrowed<O>(sum), columns);
         if (factors.own == BESIDE && !BY_SOURCE) store_parts<PART>(to, narrowed<O>(read(row, table.offset + column)), columns);
     }
 };

@@ -66,6 +66,9 @@ pub(crate) struct Factors {
     pub mean: bool,
     /// Factor of weights that come from attention, of which those below zero are dropped; else 0.
     pub keep: f32,
+    /// Address of rows that ReLU made, and the factor of the dropout after it, where sums by source are to become the gradient of the
+    /// input of ReLU.
+    pub relu: Option<(u64, f32)>,
 }
 
 /// Edges that are summed over.
@@ -107,13 +110,15 @@ impl SumRows<'_> {
         // Columns of a chunk, which has one head. Rows of a multiple of four 16-bit values alone are loaded in parts of that many.
         let wide = if value_bytes < size_of::<f32>() { 8 } else { 4 };
         let columns = [dim, table.stride, table.offset, stride, offset];
+        let (relu, relu_keep) = factors.relu.unwrap_or_default();
+        let to = (out.address(), size_of::<O>());
         let part = match heads == 1 || head_dim.is_multiple_of(wide) {
-            true => values_at_once(&columns, &[(table.values, value_bytes)], &[(out.address(), size_of::<O>())]),
+            true => values_at_once(&columns, &[(table.values, value_bytes)], &[to, (relu, size_of::<O>())]),
             false => 1,
         };
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
-        let keep = u64::from(factors.keep.to_bits());
-        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, 0];
+        let keep = u64::from(factors.keep.to_bits()) | u64::from(relu_keep.to_bits()) << 32;
+        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, relu];
         let place = [(stride as u64).into(), (offset as u64).into()];
         let matrices = [table.words(dim).into(), words.into(), list.into(), out.into()];
         let rest = [&matrices[..], &place, &[(part as u32).into()]].concat();

@@ -66,13 +66,14 @@ use crate::Result;
 use crate::config::Dtype;
 use crate::operator::Ids;
 use crate::operator::Place;
-use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
+use crate::operator::{Activation, Dropout, Finish, Moments, ReluAbove, Rows};
 use block::{Block, Residual};
 pub use build::check_size;
 pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;
 pub use input::Input;
+use norm::Norm;
 pub use order::{Order, order_of_layer};
 pub use parameters::{Named, Parameters};
 #[cfg(test)]
@@ -154,11 +155,13 @@ pub struct Frontier {
     pub vertices: Ids,
     /// Rows that the next exchange brings, for which to leave room behind theirs ([`Finish::room`]).
     pub room: usize,
+    /// As [`Finish::above`].
+    pub above: Option<Arc<ReluAbove>>,
 }
 
 impl<T: Into<Ids>> From<T> for Frontier {
     fn from(vertices: T) -> Self {
-        Self { vertices: vertices.into(), room: 0 }
+        Self { vertices: vertices.into(), room: 0, above: None }
     }
 }
 
@@ -210,6 +213,17 @@ impl Model {
     /// Whether what layers compute inside is computed again in the backward pass instead of kept.
     pub fn checkpoints_activations(&self) -> bool {
         self.checkpoint_activations
+    }
+
+    /// Agreement about the gradient of the rows of layer `index`, where ReLU and dropout make them of a sum or product, and where the layer
+    /// above, which a residual would read too, is the only one to read them.
+    pub fn relu_above(&self, index: usize, dropout: Option<DropoutKey>) -> Option<Arc<ReluAbove>> {
+        let (block, above) = (&self.blocks[index], self.blocks.get(index + 1)?);
+        let is_relu = block.activation == Activation::Relu && matches!(block.norm, Norm::None) && !block.tail;
+        let read_once = matches!(above.residual, Residual::None) && !self.logits_of().contains(&index);
+        let probability = dropout.filter(|_| block.dropout).map_or(0.0, |dropout| dropout.probability as f32);
+        let may = is_relu && read_once && self.place.gpu().is_some();
+        may.then(|| Arc::new(ReluAbove::new(probability)))
     }
 
     /// Whether [`Model::tail`] is to follow the [`Model::body`] of layer `index`.
@@ -332,6 +346,12 @@ impl Model {
             let key = dropout.step.key(Stream::Dropout, index as u8);
             Dropout { ids: frontier.vertices, probability: dropout.probability as f32, key }
         });
-        Finish { activation: block.activation, dropout, dtype: self.dtype_of(index), room: frontier.room }
+        Finish {
+            activation: block.activation,
+            dropout,
+            dtype: self.dtype_of(index),
+            room: frontier.room,
+            above: frontier.above,
+        }
     }
 }

@@ -56,7 +56,7 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         (None, own) => own.as_ref().map(Tensor::shallow_clone),
     };
     let in_place = match stored {
-        Rows::Hidden(_) => false,
+        Rows::Hidden(_) | Rows::AfterRelu(..) => false,
         Rows::Stored { features, .. } => features.read_by().is_none() && read_about_once(edges),
         Rows::Kept(kept) => kept.kind() == how.to,
     };
@@ -67,22 +67,26 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
     let x = rows.detach().contiguous();
     let output = how.forward(edges, Rows::Hidden(&x), w.as_ref())?;
     let inputs: Vec<&Tensor> = [&rows].into_iter().chain(weights).collect();
-    // Rows are needed for the gradient of the weights alone.
-    let saved: Vec<&Tensor> = match &w {
-        Some(w) if weights.is_some_and(Tensor::requires_grad) => vec![w, &x],
-        Some(w) => vec![w],
-        None => Vec::new(),
+    let relu = match stored {
+        Rows::AfterRelu(_, above) if edges.on_device().is_some() => Some(above.take()),
+        _ => None,
     };
+    // Rows are needed for the gradient of the weights, and for that of ReLU.
+    let trains_weights = weights.is_some_and(Tensor::requires_grad);
+    let x = (relu.is_some() || trains_weights).then_some(&x);
+    let saved: Vec<&Tensor> = x.into_iter().chain(&w).collect();
+    let is_weighted = w.is_some();
     let (edges, kind) = (edges.clone(), rows.kind());
     attach(&inputs, &saved, output, move |gradient| {
         let given = gradient.output.contiguous();
-        let weights = gradient.saved.first();
+        let weights = gradient.saved.last().filter(|_| is_weighted);
+        let relu = gradient.saved.first().zip(relu);
         let needed = |input: usize| gradient.needed.get(input) == Some(&true);
-        let of_rows = || how.rows_backward(&edges, weights, &given, (dim, kind));
+        let of_rows = || how.rows_backward(&edges, weights, &given, relu, (dim, kind));
         let mut gradients = vec![needed(0).then(of_rows).transpose()?];
         if gradient.needed.len() > 1 {
             let of_weights = || {
-                let [w, x] = gradient.saved()?;
+                let [x, w] = gradient.saved()?;
                 let of_products = how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)?;
                 Ok::<_, Error>(match own_factors(&edges)? {
                     Some(own) => of_products.f_mul(&own)?,
@@ -135,12 +139,14 @@ impl Aggregating {
         })))
     }
 
-    /// The gradient of rows of `dim` values, of the type `kind`.
+    /// The gradient of rows of `dim` values, of the type `kind`; or that of what ReLU was given, with the rows that it made and the factor
+    /// of those values that dropout kept.
     fn rows_backward(
         self,
         edges: &Edges,
         weights: Option<&Tensor>,
         given: &Tensor,
+        relu: Option<(&Tensor, f32)>,
         (dim, kind): (usize, Kind),
     ) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
@@ -150,7 +156,14 @@ impl Aggregating {
         };
         let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
-            Ok(op.backward(gpu, device_values_of::<T>(device, given)?, dim, out)?)
+            let given = device_values_of::<T>(device, given)?;
+            Ok(match relu {
+                None => op.backward(gpu, given, dim, out)?,
+                Some((rows, keep)) => {
+                    let made_by = (device_values_of::<O>(device, rows)?, keep);
+                    op.backward_through_relu(gpu, given, made_by, dim, out)?
+                }
+            })
         })))
     }
 

@@ -1,5 +1,8 @@
 //! Activation and dropout, which an operator applies to its rows while they are at hand.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gsplit_kernels::{
     Activation, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
     column_sums_on_device,
@@ -23,6 +26,29 @@ pub struct Finish {
     pub dtype: Dtype,
     /// Rows that the next exchange brings, for which room is left behind the finished ones, on the host.
     pub room: usize,
+    /// The layer above, where it may make the gradient of the unfinished rows.
+    pub above: Option<Arc<ReluAbove>>,
+}
+
+/// Agreement of a layer that ends with ReLU and perhaps dropout with the layer above, which alone reads its rows as they are: sums over
+/// edges make the gradient of the unfinished rows at once, so that of the finished ones is neither written nor read.
+#[derive(Debug)]
+pub struct ReluAbove {
+    keep: f32,
+    taken: AtomicBool,
+}
+
+impl ReluAbove {
+    /// For a layer with dropout of the probability `dropout`.
+    pub fn new(dropout: f32) -> Self {
+        Self { keep: 1.0 / (1.0 - dropout), taken: AtomicBool::new(false) }
+    }
+
+    /// Lets the layer below pass the gradient that it is given on. Returns the factor of the values that dropout kept.
+    pub(super) fn take(&self) -> f32 {
+        self.taken.store(true, Ordering::Relaxed);
+        self.keep
+    }
 }
 
 /// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or an attention weight.
@@ -100,16 +126,21 @@ impl Finish {
         DeviceEpilogue { bias, activation: self.activation, dropout }
     }
 
+    /// Whether the gradient of finished rows is that of the unfinished ones, except for its type.
+    pub(super) fn passes_gradients(&self) -> bool {
+        self.only_rounds() || self.above.as_ref().is_some_and(|above| above.taken.load(Ordering::Relaxed))
+    }
+
     /// From the gradient of finished rows, `rows`, to that of the unfinished ones, f32.
     pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+        if self.passes_gradients() {
+            return widened(&gradient.contiguous());
+        }
         self.backward_as(place, rows, gradient, false)
     }
 
     /// The same as a factor of products, `rounded` to the type of the finished rows.
     pub(super) fn backward_as(&self, place: &Place, rows: &Tensor, gradient: &Tensor, rounded: bool) -> Result<Tensor> {
-        if self.is_none() {
-            return Ok(gradient.contiguous());
-        }
         let given = gradient.contiguous();
         let (count, dim) = super::shape("finished rows", rows)?;
         let shape = [count, dim];

@@ -125,7 +125,7 @@ fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradie
 /// As [`in_tiles`], by torch; that of the input is of its type, `kind`.
 fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
-    let of_product = match finish.only_rounds() {
+    let of_product = match finish.passes_gradients() {
         true => gradient.output.contiguous(),
         false => finish.backward_as(place, y, &gradient.output, true)?,
     };

@@ -36,7 +36,7 @@ pub use dynamic::dynamic_attention;
 pub use edges::Edges;
 pub(crate) use engine::set_torch_threads;
 pub use engine::{Engine, Products};
-pub use finish::{Dropout, Finish, biased, finished};
+pub use finish::{Dropout, Finish, ReluAbove, biased, finished};
 pub use floor::{Product, recorded_products, time_products};
 pub use ids::Ids;
 pub use linear::linear;

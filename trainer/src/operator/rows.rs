@@ -6,7 +6,7 @@ use gsplit_store::{FeatureDtype, FeatureTable, RowsRead};
 use half::{bf16, f16};
 use tch::{Kind, Tensor};
 
-use super::{filled, shape, widened};
+use super::{ReluAbove, filled, shape, widened};
 use crate::Result;
 use crate::autograd::values;
 
@@ -15,6 +15,8 @@ use crate::autograd::values;
 pub enum Rows<'a> {
     /// `[rows, width]`, f32, or as the place keeps rows ([`Place::row_dtype`](super::Place::row_dtype)).
     Hidden(&'a Tensor),
+    /// The same, which nothing else reads.
+    AfterRelu(&'a Tensor, &'a ReluAbove),
     /// Rows of `features`, which have no gradient and are not copied before they are used.
     Stored {
         /// The table.
@@ -84,7 +86,7 @@ impl Rows<'_> {
     /// [`Error::Torch`](crate::Error::Torch) if the hidden rows are no matrix.
     pub fn shape(&self) -> Result<(usize, usize)> {
         match self {
-            Self::Hidden(tensor) => shape("rows of a layer", tensor),
+            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => shape("rows of a layer", tensor),
             Self::Stored { features, vertices } => Ok((vertices.len(), features.dim())),
             Self::Kept(kept) => Ok(kept.shape()),
         }
@@ -93,7 +95,7 @@ impl Rows<'_> {
     /// Whether gradients flow back to them.
     pub fn requires_grad(&self) -> bool {
         match self {
-            Self::Hidden(tensor) => tensor.requires_grad(),
+            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => tensor.requires_grad(),
             Self::Stored { .. } | Self::Kept(_) => false,
         }
     }
@@ -113,7 +115,7 @@ impl Rows<'_> {
     /// As [`Rows::tensor`].
     pub fn held(&self) -> Result<Tensor> {
         match *self {
-            Self::Hidden(tensor) => Ok(tensor.shallow_clone()),
+            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => Ok(tensor.shallow_clone()),
             Self::Stored { features, vertices } => {
                 filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out).map(drop))
             }
@@ -127,7 +129,7 @@ impl Rows<'_> {
     /// [`Error::Torch`](crate::Error::Torch) if there are fewer.
     pub fn first(&self, count: usize) -> Result<Tensor> {
         match *self {
-            Self::Hidden(tensor) => widened(&tensor.f_narrow(0, 0, count as i64)?),
+            Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => widened(&tensor.f_narrow(0, 0, count as i64)?),
             Self::Stored { features, vertices } => match vertices.get(..count) {
                 Some(vertices) => Rows::Stored { features, vertices }.tensor(),
                 None => Err(super::mismatch(format!("the first {count} of {} rows", vertices.len()))),

@@ -11,11 +11,13 @@
 //! Steps that a reader may skip: [`LayerTape::residual`] (rows that a residual adds), [`LayerTape::read_again`] (activation
 //! checkpointing), `moments.rs` (batch norm over ranks), and in `body` the bottom layer by columns (P3).
 
+use std::sync::Arc;
+
 use tch::Tensor;
 
 use super::pass::Pass;
 use crate::model::{Frontier, LayerEdges};
-use crate::operator::{Moments, Rows};
+use crate::operator::{Moments, ReluAbove, Rows};
 use crate::ranks::clock::Clock;
 use crate::ranks::comms::Ranks;
 use crate::residence::source::InputRows;
@@ -31,6 +33,8 @@ pub(super) struct Taped {
     /// Result of the body, unless it is to be computed again.
     body: Option<Tensor>,
     tail: Option<Tail>,
+    /// Agreement with the layer above about the gradient of the rows.
+    above: Option<Arc<ReluAbove>>,
 }
 
 /// The part of a layer behind its pre-activation, where that stands apart.
@@ -73,7 +77,9 @@ impl LayerTape<'_, '_> {
         let model = self.pass.model;
         let keep = !model.checkpoints_activations();
         let residual = self.residual(comm)?;
-        let body = recorded(keep, || self.body(read.as_ref(), residual.as_ref()))?;
+        let above = self.above().filter(|above| above.sampled().exchange.is_identity());
+        let above = above.and_then(|_| model.relu_above(self.index, self.pass.dropout));
+        let body = recorded(keep, || self.body(read.as_ref(), residual.as_ref(), above.clone()))?;
         let mut rows = body.detach();
         let mut tail = None;
         if model.has_tail(self.index) {
@@ -84,7 +90,7 @@ impl LayerTape<'_, '_> {
             tail = Some(Tail { pre_activation, moments, rows: keep.then_some(result) });
         }
         let read = read.filter(|_| keep || !self.follows_from_tape());
-        Ok((rows, Taped { read, residual, body: keep.then_some(body), tail }))
+        Ok((rows, Taped { read, residual, body: keep.then_some(body), tail, above }))
     }
 
     /// Brings the gradient of its rows to those that it read, and to the parameters. `of_pre_activation` is what the residual of the
@@ -97,7 +103,7 @@ impl LayerTape<'_, '_> {
         comm: Ranks<'_>,
         clock: &mut Clock<'_>,
     ) -> Result<Below> {
-        let Taped { read, residual, body, tail } = taped;
+        let Taped { read, residual, body, tail, above } = taped;
         let of_body = match &tail {
             Some(tail) => {
                 let of_tail = self.tail_backward(tail, of_rows, comm, clock)?;
@@ -112,7 +118,7 @@ impl LayerTape<'_, '_> {
         if of_body.defined() && self.shape()[0] > 0 {
             let body = match body {
                 Some(body) => body,
-                None => self.body(read.as_ref(), residual.as_ref())?,
+                None => self.body(read.as_ref(), residual.as_ref(), above)?,
             };
             if body.requires_grad() {
                 autograd::backward(&body, &of_body)?;
@@ -142,22 +148,27 @@ impl LayerTape<'_, '_> {
         layer.exchange.backward_at(place, comm.group, gradient, dim)
     }
 
-    fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
+    fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>, above: Option<Arc<ReluAbove>>) -> Result<Tensor> {
         let (pass, layer) = (self.pass, self.sampled());
         let on_gpu = pass.batch.sampled.on_gpu.as_ref().map(|on_gpu| on_gpu.graph);
         let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone());
+        let frontier = Frontier { above, ..self.frontier() };
         let rows = match read {
             // P3 only: the bottom layer starts from sums over the columns of all ranks.
             Some(sums) if self.index == 0 && pass.push_pull.is_some() => {
-                return pass.model.complete(&edges, sums, self.frontier(), pass.dropout);
+                return pass.model.complete(&edges, sums, frontier, pass.dropout);
             }
-            Some(rows) => Rows::Hidden(rows),
+            Some(rows) => match self.pass.tape.get(self.index.wrapping_sub(1)).and_then(|below| below.above.as_deref())
+            {
+                Some(relu) => Rows::AfterRelu(rows, relu),
+                None => Rows::Hidden(rows),
+            },
             None => match &pass.batch.input_rows {
                 InputRows::Kept(rows) => Rows::Kept(rows.as_ref()),
                 _ => Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? },
             },
         };
-        pass.model.body(self.index, &edges, rows, residual, self.frontier(), pass.dropout)
+        pass.model.body(self.index, &edges, rows, residual, frontier, pass.dropout)
     }
 
     fn tail(&self, pre_activation: &Tensor, moments: Option<&Moments>) -> Result<Tensor> {
@@ -181,10 +192,14 @@ impl LayerTape<'_, '_> {
 
     /// Vertices of its rows, with room for what the exchange above brings.
     fn frontier(&self) -> Frontier {
-        let above = LayerTape { pass: self.pass, index: self.index + 1 };
-        let is_top = above.index == self.pass.model.num_layers();
-        let room = if is_top { 0 } else { above.sampled().exchange.rows_received() };
-        Frontier { vertices: self.sampled().frontier.clone(), room }
+        let room = self.above().map_or(0, |above| above.sampled().exchange.rows_received());
+        Frontier { vertices: self.sampled().frontier.clone(), room, above: None }
+    }
+
+    /// The layer above.
+    fn above(&self) -> Option<Self> {
+        let above = Self { pass: self.pass, index: self.index + 1 };
+        (above.index < self.pass.model.num_layers()).then_some(above)
     }
 
     /// Pre-activation of the layer below, of the rows that this one computes, where a residual adds it: a leaf. Collective where ranks

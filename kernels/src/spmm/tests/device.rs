@@ -131,6 +131,14 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
             assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient of rounded, {name}");
             op.backward(&gpu, wide.slice(), dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient, rounded, {name}");
+
+            // Some of the rows that ReLU made are 0, and dropout has doubled the others.
+            let made: Vec<T> = rounded(&values(4, rows.len()).iter().map(|value| value.max(0.0)).collect::<Vec<_>>());
+            let relu = |(made, &of_wide): (&T, &f32)| T::round(if made.widen() > 0.0 { 2.0 * of_wide } else { 0.0 });
+            let expected: Vec<T> = made.iter().zip(&of_wide.to_vec().unwrap()).map(relu).collect();
+            let (given, made) = (narrow.slice(), gpu.upload(&made).unwrap());
+            op.backward_through_relu(&gpu, given, (made.slice(), 2.0), dim, &mut to_half.slice_mut()).unwrap();
+            assert_eq!(bits(&to_half.to_vec().unwrap()), bits(&expected), "gradient through ReLU, {name}");
         }
     }
 }
