@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 # A mini-batch of three layers of GraphSAGE on one rank, by trainer/src/tests/waits.rs: gsplit's own launches and copies.
-COMPUTING, AHEAD, WAITS = 15, 25, 2
+COMPUTING, AHEAD, WAITS = 13, 25, 2
 # Launches of torch in such a step: an estimate from reading what a step calls.
-TORCH = 180
+TORCH = 155
 # Seconds of the host at least, assumed: a launch on a fast processor, and a round trip over PCIe.
 LAUNCH, WAIT = 2e-6, 5e-6
 # Three layers as run.sh trains them.

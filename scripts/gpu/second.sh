@@ -120,6 +120,18 @@ memcheck() {
     GSPLIT_TEST_GPU=keep RUST_TEST_THREADS=1 compute-sanitizer --tool memcheck --error-exitcode 9 "$PROGRAMS/tests-kernels" --exact "${names[@]}" &&
         echo "= ${#names[@]} tests"
 }
+# Products of rows in bf16 and f16, long sums too, and a rank of NCCL whose other never joins.
+exact() {
+    GSPLIT_TEST_GPU=1 GSPLIT_TEST_LARGE=1 LD_PRELOAD=$torch/lib/libtorch_cuda.so "$PROGRAMS/tests-trainer" products_of_numbers &&
+        GSPLIT_TEST_GPU=1 "$PROGRAMS/tests-kernels" real_gpus_wait_for_no_rank && echo '= exact'
+}
+# torch maps its memory where it otherwise allocates it.
+segments() {
+    PYTORCH_ALLOC_CONF=expandable_segments:True train segments 2 --batch-size 1024 && log '
+off = abs(first[1]["loss"] / runs["growth"][1]["loss"] - 1)
+print(f"= losses within {off:.1e}")
+check(off < 1e-6)' segments growth
+}
 pytorch() { VERTICES=50000 GSPLIT=$PROGRAMS/gsplit WORK=$WORK/torch "$here/torch.sh" "$here/python" && echo '= losses of the CPU'; }
 # Tensors of mini-batches that the GPU samples for Python, and how long they take.
 loader() { PYTHONPATH=$here/python "$PYTHON" "$bench/loader.py" "$products" 15,15,15 1024 40 "$DEVICE"; }
@@ -155,8 +167,8 @@ ratio = first[1]["seconds"] / runs["growth"][1]["seconds"]
 print(f"= {ratio:.2f} of an epoch on an empty GPU")
 check(ratio <= 1.5 and abs(first[1]["loss"] / runs["growth"][1]["loss"] - 1) < 1e-5)' full growth
 }
-export -f train log growth losses speed peer pyg memcheck pytorch loader counters four full
-export here
+export -f train log growth losses speed peer pyg memcheck exact segments pytorch loader counters four full
+export here torch
 
 generate() {
     [ -d "$2" ] || "$PROGRAMS/gsplit" generate community --vertices "$1" --edges $(($1 * 26)) --feature-dim 100 --feature-dtype f16 --classes 47 \
@@ -189,6 +201,8 @@ for dtype in f32 bf16; do
 done
 step pyg 70 'at least 5 times as long' bash -c pyg
 needs_cuda memcheck 70 'no error' bash -c memcheck
+needs_cuda exact 30 'the same numbers; an error after 3 s' bash -c exact
+needs_cuda segments 15 'losses within 1e-6' bash -c segments
 needs_cuda pytorch 60 "the CPU's losses" bash -c pytorch
 needs_cuda loader 60 "the CPU's mini-batches" bash -c loader
 needs_cuda counters 55 'sums read 16 bytes a load' bash -c counters

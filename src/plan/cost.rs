@@ -16,7 +16,8 @@
 //!           from disk        reads / random + bytes beyond blocks / stream  where they do not fit the host, which reads for all its ranks
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
 //!           aggregation      4 E w / rows, as much backwards                one row for each edge; not backwards for features
-//!           element-wise     28 V h / stream                                bias, activation, dropout: 3 passes forwards, 4 backwards
+//!           element-wise     28 V h / stream                                bias, activation, dropout: 3 passes forwards, 4 backwards; 2 of these
+//!                                                                           where the layer above sums the gradient by source on a GPU
 //!           launches         2 layer a layer                                forwards and backwards
 //!           update           28 P / stream                                  Adam reads 4 and writes 3 values a parameter
 //! exchange  rows             4 X w / peer forwards, as much backwards       the bottom layer's are features: forwards alone
@@ -281,7 +282,8 @@ impl Model<'_> {
             };
             sums[0] += operations / profile.dense.of(shape.dtype);
             sums[1] += bytes / profile.rows;
-            sums[2] += 7.0 * self.value() * work.vertices * made / profile.stream;
+            let passes = if layer > 0 && self.sums_through_relu(layer - 1) { 5.0 } else { 7.0 };
+            sums[2] += passes * self.value() * work.vertices * made / profile.stream;
         }
         sums.map(|seconds| self.share(seconds, self.work.edge_imbalance))
     }
@@ -299,6 +301,13 @@ impl Model<'_> {
             && sums
             && self.shape.stored <= self.value()
             && self.order(bottom) == Order::AggregateFirst
+    }
+
+    /// Whether the sums of `layer` by source make the gradient of the input of ReLU in the layer below.
+    fn sums_through_relu(&self, layer: usize) -> bool {
+        let reads_own = layer + self.way.split_layers < self.work.layers.len();
+        let ends_with_relu = matches!(self.shape.kind, ModelKind::Sage | ModelKind::Gcn);
+        !self.profile.shared && reads_own && ends_with_relu && self.order(layer) == Order::AggregateFirst
     }
 
     /// Bytes of a value of a row: GPUs keep rows in the type of products.

@@ -176,6 +176,20 @@ fn rows_of_16_bits_are_half_as_long_on_gpus() {
 }
 
 #[test]
+fn a_gpu_takes_gradients_through_relu_while_it_sums_them() {
+    // Aggregation comes first in both layers, of 10 rows of 64 values and of 30 of 4.
+    let shape = Shape::new(ModelKind::Sage, 2, [4, 4, 64], Dtype::F32, 4);
+    let values = |split_layers, shared| {
+        let way = way(Parallelism::Single, split_layers, 1);
+        piece(&cost(&work([0.0; 2]), way, &shape, &profile(shared, 1)), "element-wise operations") * 28e3 / 4.0
+    };
+    let (all, fewer) = (7.0 * (640.0 + 120.0), 7.0 * 640.0 + 5.0 * 120.0);
+    for (split_layers, shared, expected) in [(0, false, fewer), (0, true, all), (2, false, all * 1.2)] {
+        assert!((values(split_layers, shared) - expected).abs() < 1e-9, "{split_layers} layers split, shared {shared}");
+    }
+}
+
+#[test]
 fn the_disk_is_read_while_others_are_computed() {
     let (shape, work) = (shape(), work([0.0; 2]));
     let rates = |random, stream| DiskRates { by: String::new(), random: [random; 4], stream };

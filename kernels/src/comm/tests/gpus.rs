@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::super::messages::Messages;
 use super::super::nccl::{Transfer, Transport};
 use super::super::*;
 use super::conformance::{addends, message};
 use super::{conformance, run};
 use crate::CudaSurvey;
-use crate::cuda::{Gpu, GpuError};
+use crate::cuda::{Gpu, GpuError, NcclId};
 
 /// A group where all has arrived at once, or nothing ever does.
 #[derive(Debug)]
@@ -188,4 +189,27 @@ fn real_gpus_are_joined_by_nccl() {
         conformance(&comm, 8);
         moves_device_memory(&comm, &gpu);
     });
+}
+
+#[test]
+fn real_gpus_wait_for_no_rank_that_never_joins() {
+    if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
+        return;
+    }
+    let (patience, started) = (Duration::from_secs(3), Instant::now());
+    on_each(Threads::group_within(2, Some(patience)), |host| {
+        if host.rank == 1 {
+            // It hears the id, and does something else.
+            let mut id = [0; NcclId::BYTES];
+            host.all_to_all_bytes(&[], &[0; 2], &mut id, &[NcclId::BYTES, 0]).unwrap();
+            while host.failed().is_none() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        } else {
+            let gpu = Gpu::open(0).unwrap().side_stream().unwrap();
+            let error = Nccl::join(&gpu, Box::new(host)).unwrap_err().to_string();
+            assert!(error.contains("waited 3 s in ncclCommInitRank"), "{error}");
+        }
+    });
+    assert!(started.elapsed() < 3 * patience);
 }

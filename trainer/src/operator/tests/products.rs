@@ -90,7 +90,12 @@ fn eighths(seed: u32, shape: [usize; 2]) -> Tensor {
 /// rows have their type.
 #[test]
 fn products_of_numbers_that_the_type_holds_are_exact() {
-    for (rows, input, output) in [(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)] {
+    let mut sizes = vec![(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)];
+    if std::env::var_os("GSPLIT_TEST_LARGE").is_some() {
+        // Sums that cuBLAS may take in parts.
+        sizes.push((1 << 14, 512, 256));
+    }
+    for (rows, input, output) in sizes {
         let gradient = eighths(4, [rows, output]);
         let run = |place: &Place, kind: Kind, dtype: Dtype| {
             let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
