@@ -45,6 +45,7 @@ mod report;
 mod run;
 mod setup;
 mod shard;
+mod size;
 mod support;
 #[cfg(feature = "train")]
 mod tables;

@@ -1,0 +1,79 @@
+//! The budget: lines of the product and options of the command line, which may only fall.
+//!
+//! Lines are those of Rust, CUDA and C++ files, blank ones and comments included, without tests: folders called `tests`, files called
+//! `tests.rs`, and modules `tests` at the end of a file. Where a crate needs more, another gives as much up in the same commit.
+
+use std::fs;
+use std::path::Path;
+
+use crate::layering::is_test;
+use crate::support::{gsplit, root};
+
+/// Most lines below each folder.
+const LINES: [(&str, usize); 9] = [
+    ("store/src", 10033),
+    ("kernels/src", 18205),
+    ("sample/src", 848),
+    ("preprocess/src", 27344),
+    ("partition/src", 8194),
+    ("trainer/src", 23587),
+    ("gpu-sim/src", 3895),
+    ("python/native/src", 1716),
+    ("src", 13767),
+];
+/// Most options of all subcommands together, without those that every subcommand has. An option that several have counts for each.
+const OPTIONS: usize = 285;
+/// A number is lowered once it is so much too high.
+const SLACK: usize = 100;
+
+fn product_lines(folder: &Path) -> usize {
+    let mut lines = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if is_test(path.strip_prefix(root()).unwrap()) {
+            continue;
+        } else if path.is_dir() {
+            lines += product_lines(&path);
+        } else if ["rs", "cu", "cuh", "cpp", "h"].contains(&extension) {
+            let text = fs::read_to_string(&path).unwrap();
+            lines += text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count();
+        }
+    }
+    lines
+}
+
+/// Compares a number with the most that it may be.
+fn check(what: &str, found: usize, most: usize, problems: &mut Vec<String>) {
+    if found > most {
+        problems.push(format!("{what}: {found}, at most {most}"));
+    } else if found + SLACK < most {
+        problems.push(format!("{what}: {found}, so lower the number from {most}"));
+    }
+}
+
+#[test]
+fn crates_do_not_grow() {
+    let mut problems = Vec::new();
+    for (folder, most) in LINES {
+        check(folder, product_lines(&root().join(folder)), most, &mut problems);
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn options_do_not_become_more() {
+    let help = |line: &str| String::from_utf8(gsplit(&root(), line).stdout).unwrap();
+    let listed = help("--help");
+    let commands = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let mut options = 0;
+    for command in commands.filter_map(|line| line.split_whitespace().next()).filter(|command| *command != "help") {
+        let text = help(&format!("{command} --help"));
+        let own = text.lines().take_while(|line| *line != "Every subcommand:").map(str::trim_start);
+        let long = own.filter(|line| line.starts_with('-')).filter_map(|line| line.split_once("--"));
+        options += long.filter(|(short, name)| short.len() < 5 && !name.starts_with("help")).count();
+    }
+    let mut problems = Vec::new();
+    check("options", options, OPTIONS, &mut problems);
+    assert!(problems.is_empty(), "{problems:#?}");
+}
