@@ -171,7 +171,10 @@ mod tests {
             ("report.html", "old"),
             ("thesis.tex", "mine"),
             ("embeddings.parquet", "mine"),
-            (RECORD, r#"{"convert": [], "train": [], "infer": ["--out=o/predictions.parquet"], "report": ["o"]}"#),
+            (
+                RECORD,
+                r#"{"begun":{},"convert":[],"train":[],"infer": ["--out=o/predictions.parquet"], "report": ["o"]}"#,
+            ),
         ] {
             fs::write(out.join(name), text).unwrap();
         }
@@ -246,7 +249,7 @@ mod tests {
         let record = earlier(&out);
         fs::write(out.join("training.jsonl"), "mine").unwrap();
         assert!(Fresh::begin(&out, &record).is_ok(), "the training of the run made it");
-        let record: Record = serde_json::from_str(r#"{"convert": []}"#).unwrap();
+        let record: Record = serde_json::from_str(r#"{"begun": {}, "convert": []}"#).unwrap();
         let told = Fresh::begin(&out, &record).err().unwrap().to_string();
         assert!(told.contains("is there, and not of gsplit run: move it, or choose another --out"), "{told}");
     }
