@@ -6,16 +6,11 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
 use gsplit_partition::evaluate::{Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Work, evaluate};
-use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path, stored_key};
 use serde_json::json;
 
-use crate::outputs::Outputs;
 use crate::partition::{named_or_best, on_servers};
 use crate::ui::{self, Ui};
-use plot::{MAKER, plot};
-
-pub mod plot;
 
 /// Measure how good partitions are, on fresh mini-batches
 ///
@@ -28,7 +23,7 @@ pub mod plot;
 Examples:
   gsplit evaluate products
   gsplit evaluate products --partition multilevel-presampled-k4 --batches 50
-  gsplit evaluate products --partition multilevel-presampled-k4 --partition multilevel-degree-k4 --svg partitions.svg
+  gsplit evaluate products --partition multilevel-presampled-k4 --partition multilevel-degree-k4
   gsplit evaluate products --fanouts 10,5 --batch-size 512 --seed 7 --json")]
 pub struct Args {
     /// Dataset directory
@@ -42,12 +37,6 @@ pub struct Args {
     /// mini-batches that are asked for, or that most of the partitions were made with]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
-    /// Draw cross edges and imbalance of every map and layer into this SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Replace the file at --svg, even if gsplit did not make it
-    #[arg(long)]
-    force: bool,
 }
 
 /// Runs the subcommand.
@@ -70,13 +59,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     };
     let presample = named_or_best(&dataset, args.presample.as_deref(), fit, without, ui)?;
     let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
-    // Fail on an unwritable output before the expensive work.
-    let picture = args.svg.as_deref().map(|path| {
-        let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
-        outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
-        anyhow::Ok(Staging::begin(Target::file(path), true)?)
-    });
-    let picture = picture.transpose()?;
     if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
         let config = &presample.meta().config;
         ui.note(&format!(
@@ -96,11 +78,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
     ui.json(&all);
     say(&evaluation, &dataset, ui);
-    if let Some(picture) = picture {
-        let file = picture.file();
-        std::fs::write(&file, plot(&evaluation, dataset.name())).map_err(gsplit_store::Error::io(&file))?;
-        ui.say(format_args!("drawn in {}", picture.commit()?.display()));
-    }
     Ok(())
 }
 

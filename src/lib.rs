@@ -1,9 +1,8 @@
-//! Code that gsplit's programs share: how they talk to the user, listen and draw; what is written from their options; and the steps that
+//! Code that gsplit's programs share: how they talk to the user and listen; what is written from their options; and the steps that
 //! `gsplit run` takes.
 #![forbid(unsafe_code)]
 
 pub mod arguments;
-pub mod chart;
 pub mod child;
 pub mod convert;
 pub mod describe;

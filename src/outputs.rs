@@ -193,9 +193,9 @@ mod tests {
         }
         // What is not there yet is compared too, and what lies in another file that is to be.
         let mut outputs = Outputs::new(false);
-        outputs.file("--svg", &at("new/x"), None).unwrap();
+        outputs.file("--out", &at("new/x"), None).unwrap();
         for path in ["new/x", "new/../new/x", "new/x/y"] {
-            assert!(line(&mut outputs, path).contains("is where --svg writes"), "{path}");
+            assert!(line(&mut outputs, path).contains("is where --out writes"), "{path}");
         }
         outputs.folder("--checkpoint", &at("run")).unwrap();
         assert_eq!(line(&mut outputs, "run/log"), "");

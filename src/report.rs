@@ -8,13 +8,15 @@ use gsplit_store::Dataset;
 use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
+use crate::describe::number_of;
 use crate::figures::Figures;
 use found::Found;
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes};
 use page::{MAKER, Page};
 
-mod environment;
+mod chart;
+mod configuration;
 mod found;
 mod graph;
 mod page;
@@ -26,10 +28,10 @@ mod training;
 /// Show a dataset and its training runs on one HTML page
 ///
 /// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows how well each run predicts, beside a
-/// baseline and class by class, from which features, and the classes that were predicted; what the graph is like; its
+/// baseline and class by class, and the classes that were predicted; what the graph is like; its
 /// partitions side by side, those that runs used first; cross edges and balance by layer, measured on fresh mini-batches as by evaluate;
-/// how many of the loads the hottest rows are; of every run the losses, where the time went, where the rows came from and what was sent;
-/// and the options that are not at their defaults, versions and this machine. What there is no data for is listed with the command that makes it.
+/// of every run the losses, the times and the work of the last epoch, and the options that are not at their defaults. What there is no
+/// data for is listed with the command that makes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +71,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let dataset = found.dataset.as_ref().map(Dataset::open).transpose()?;
     let mut page = Page::default();
     let mut figures = None;
-    scores::show(&mut page, dataset.as_ref(), &found);
+    scores::show(&mut page, &found);
     predictions::show(&mut page, &found);
     training::show(&mut page, &found);
     match &dataset {
@@ -81,19 +83,20 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         }
         None => page.leave_out("Graph", "no dataset is here: gsplit report with a folder that has one too"),
     }
-    environment::show(&mut page, dataset.as_ref(), &found)?;
+    configuration::show(&mut page, &found);
 
-    let page = page.finish(&title(dataset.as_ref(), &args.folder), &subtitle(&found, dataset.as_ref()));
+    let (title, subtitle) = (title(dataset.as_ref(), &args.folder), subtitle(&found, dataset.as_ref()));
+    let html = page.finish(&title, &subtitle, &configuration::makers(dataset.as_ref(), &found)?);
     let file = output.file();
-    std::fs::write(&file, &page.html).map_err(gsplit_store::Error::io(&file))?;
+    std::fs::write(&file, &html).map_err(gsplit_store::Error::io(&file))?;
     let path = output.commit()?;
-    ui.say(format_args!("{}: {}, {}", path.display(), bytes(page.html.len() as u64), page.sections.join(", ")));
+    ui.say(format_args!("{}: {}, {}", path.display(), bytes(html.len() as u64), page.sections.join(", ")));
     for (title, why) in &page.left_out {
         ui.say(format_args!("  left out: {title}: {why}"));
     }
     let left_out: Vec<Value> = page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
     ui.json(&json!({
-        "path": path.display().to_string(), "bytes": page.html.len(), "sections": page.sections, "left_out": left_out,
+        "path": path.display().to_string(), "bytes": html.len(), "sections": page.sections, "left_out": left_out,
         "figures": figures, "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
         "seconds": started.elapsed().as_secs_f64(),
     }));
@@ -109,15 +112,10 @@ fn title(dataset: Option<&Dataset>, folder: &Path) -> String {
 }
 
 fn subtitle(found: &Found, dataset: Option<&Dataset>) -> String {
-    let runs = match found.runs.len() {
-        0 => String::new(),
-        1 => "one training run".into(),
-        several => format!("{several} training runs"),
-    };
     let graph = dataset.map(|dataset| {
         let manifest = dataset.manifest();
         format!("{} vertices, {} edges", manifest.num_vertices, manifest.num_edges)
     });
-    let parts = [graph.unwrap_or_default(), runs, format!("gsplit {}", env!("CARGO_PKG_VERSION"))];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    let runs = number_of(found.runs.len() as u64, "training run", "training runs");
+    graph.into_iter().chain((!found.runs.is_empty()).then_some(runs)).collect::<Vec<_>>().join("; ")
 }

@@ -61,7 +61,7 @@ pub fn left_out() -> String {
 }
 
 /// The most frequent classes, the most frequent first.
-pub fn top_classes(classes: &[ClassCount]) -> Vec<ClassCount> {
+fn top_classes(classes: &[ClassCount]) -> Vec<ClassCount> {
     let mut top = classes.to_vec();
     top.sort_by_key(|count| (std::cmp::Reverse(count.vertices), count.class));
     top.truncate(CLASSES_SHOWN);

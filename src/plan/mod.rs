@@ -1,7 +1,7 @@
 //! `gsplit plan`: which system is fastest on given hardware, by how much, and why.
 //!
 //! ```text
-//! dataset ─▶ presample, maps ─▶ simulated mini-batches (evaluate) ─▶ candidates ─┬─▶ cost ─▶ ranking ─▶ table, JSON, SVG
+//! dataset ─▶ presample, maps ─▶ simulated mini-batches (evaluate) ─▶ candidates ─┬─▶ cost ─▶ ranking ─▶ table, JSON
 //! profile: built in, a file, or measured now ────────────────────────────────────┘
 //!
 //! question.rs    what is planned for           profile.rs, measure.rs   what hardware can do
@@ -16,19 +16,16 @@ use std::path::PathBuf;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
-use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, shell_path, stored_key};
 use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
 use crate::system::System;
 use crate::train::as_usage;
-use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes, usage};
 
 mod auto;
 mod candidate;
-mod chart;
 mod commands;
 mod cost;
 mod counting;
@@ -45,7 +42,6 @@ pub use measure::measure;
 use measure::with_disk;
 pub use profile::Profile;
 
-use chart::{MAKER, chart};
 use commands::commands;
 use cost::Phase;
 use question::Question;
@@ -68,7 +64,7 @@ use question::Question;
 Examples:
   gsplit plan products
   gsplit plan products --profile a100-4 --model gat --hidden 128
-  gsplit plan products --profile h100-8 --ranks 4,8 --svg plan.svg --json")]
+  gsplit plan products --profile h100-8 --ranks 4,8 --json")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
@@ -109,12 +105,6 @@ pub struct Args {
     /// Seed of the mini-batches and maps
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Draw seconds by phase of every system into this SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Replace what is at --svg, whoever made it
-    #[arg(long)]
-    force: bool,
 }
 
 /// Runs the subcommand.
@@ -126,12 +116,6 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let question = args.question(&profile);
     question.check().map_err(as_usage)?;
     let dataset = Dataset::open(&args.dataset)?;
-    let picture = args.svg.as_deref().map(|path| {
-        let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
-        outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
-        anyhow::Ok(Staging::begin(Target::file(path), true)?)
-    });
-    let picture = picture.transpose()?;
     let candidates = question.candidates(&dataset, ui)?;
     if args.profile.is_none() {
         profile = with_disk(profile, &candidates, &dataset, ui);
@@ -150,12 +134,6 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         "steps": candidates.steps, "plans": ranked, "apart": apart, "would_change": candidates.what_changes(&profile), "left_out": left_out,
         "commands": commands,
     }));
-    if let Some(picture) = picture {
-        let file = picture.file();
-        std::fs::write(&file, chart(&ranked, &format!("{}: {}", dataset.name(), profile.about)))
-            .map_err(gsplit_store::Error::io(&file))?;
-        ui.say(format_args!("drawn in {}", picture.commit()?.display()));
-    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use gsplit_store::document::{self, Document};
-use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, Recipe, entries};
+use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, entries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,7 +53,6 @@ pub struct Checkpoint {
     pub history: Vec<EpochReport>,
     pub scores: Option<ModelScores>,
     pub class_names: Option<Vec<String>>,
-    pub recipe: Option<Recipe>,
     pub tool_version: String,
 }
 
@@ -61,15 +60,6 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inputs {
     pub partition: Option<(String, Checksum)>,
-    pub threads_per_rank: usize,
-    pub shape: ModelEnds,
-}
-
-/// Part of the model's shape that is shown.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ModelEnds {
-    /// Width of the feature rows.
-    pub features: usize,
 }
 
 impl TrainingRun {
@@ -104,14 +94,13 @@ impl Found {
         let mut scan = Scan::default();
         scan.folder(folder, DEPTH)?;
         let shown = folder.display();
-        let dataset = match &scan.datasets[..] {
-            [] => elsewhere.map(Path::to_path_buf),
-            [own, ..] if elsewhere.is_some() => {
-                let own = own.display();
-                bail!("--dataset: {shown} has a dataset of its own, {own}: leave --dataset out")
+        let dataset = match (&scan.datasets[..], elsewhere) {
+            ([], elsewhere) => elsewhere.map(Path::to_path_buf),
+            ([own, ..], Some(_)) => {
+                bail!("--dataset: {shown} has a dataset of its own, {}: leave --dataset out", own.display())
             }
-            [only] => Some(only.clone()),
-            [first, second, ..] => {
+            ([only], None) => Some(only.clone()),
+            ([first, second, ..], None) => {
                 let (first, second) = (first.display(), second.display());
                 bail!("{shown}: has several datasets, among them {first} and {second}: name one, or a folder with one")
             }

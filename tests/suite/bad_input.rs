@@ -91,7 +91,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
         "inspect DS",
         "verify DS",
         "place DS --cache 20%",
-        "evaluate DS --svg s@.svg --force",
+        "evaluate DS",
         "shard DS --columns --hosts 2 --out s@ --force",
         "export DS --format parquet --out e@ --force",
     ];
@@ -99,7 +99,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
         lines.extend([
             "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c@ --resume --log l@.jsonl",
             "infer DS --checkpoint c@ --out o@.npy --embeddings h@.parquet --force",
-            "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl --svg t@.svg --force",
+            "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl",
         ]);
     }
     lines.push("report DS --out r@.html");

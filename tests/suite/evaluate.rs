@@ -1,12 +1,11 @@
 //! `gsplit evaluate` from outside: the theorem on fresh mini-batches (GSplit, section 4: the expected number of cross edges is the
-//! weighted cut divided by the number of pre-sampled mini-batches), columns side by side, the picture, bad input.
+//! weighted cut divided by the number of pre-sampled mini-batches), columns side by side, bad input.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::markup::elements;
 use crate::support::{community, json, ok, refused, scratch};
 
 /// A dataset with a presample and four maps of it.
@@ -72,30 +71,14 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
 }
 
 #[test]
-fn the_table_and_the_picture_name_every_map() {
+fn the_table_names_every_map() {
     let folder = &*scratch();
     prepare(folder, 1000);
-    let table = ok(folder, "evaluate ds --batches 10 --svg plot.svg");
-    let picture = fs::read_to_string(folder.join("plot.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && !picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
-    let found = elements(&picture);
-    let count = |name: &str| found.iter().filter(|element| element.name == name).count();
-    // 6 maps, each a bar in 2 panels of 2 layers and all of them, and in the legend; and the page.
-    assert_eq!((count("svg"), count("title"), count("rect")), (1, 6 * 7, 6 * 7 + 1));
-    let texts: Vec<&str> =
-        found.iter().filter(|element| element.name == "text").map(|element| &*element.text).collect();
-    for words in ["layer 1 (seeds)", "layer 2 (input)", "all layers"] {
-        assert_eq!(texts.iter().filter(|text| **text == words).count(), 2, "{words}");
-    }
-    for words in ["hash-k2, 2 parts", "random, 4 parts", "cross edges, % of the sampled"] {
-        assert!(texts.contains(&words), "{words}: {texts:?}");
-    }
+    let table = ok(folder, "evaluate ds --batches 10");
     for key in ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4", "random"] {
-        assert!(table.contains(key) && picture.contains(key), "{key}: {table}");
+        assert!(table.contains(key), "{key}: {table}");
     }
-    for row in
-        ["cross edges", "layer 2 (input)", "rows exchanged", "rows loaded, data", "expected cross edges", "plot.svg"]
-    {
+    for row in ["cross edges", "layer 2 (input)", "rows exchanged", "rows loaded, data", "expected cross edges"] {
         assert!(table.contains(row), "{row}: {table}");
     }
 }

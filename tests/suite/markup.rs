@@ -3,11 +3,10 @@
 /// Entities that text is escaped with.
 const ENTITIES: [&str; 4] = ["amp;", "lt;", "gt;", "quot;"];
 
-/// An element: its name, its attributes as they are written, and the text up to the next tag.
+/// An element: its name, and its attributes as they are written.
 pub struct Element {
     pub name: String,
     pub attributes: String,
-    pub text: String,
 }
 
 /// The elements of a document. Panics unless every tag is closed in order, attributes are quoted and text is escaped. What stands
@@ -33,7 +32,7 @@ pub fn elements(document: &str) -> Vec<Element> {
         let quoted: Vec<&str> = attributes.split('"').collect();
         let named = quoted.iter().step_by(2).all(|name| name.trim().is_empty() || name.ends_with('='));
         assert!(quoted.len() % 2 == 1 && named, "{piece}");
-        found.push(Element { name: name.into(), attributes: attributes.into(), text: text.trim().into() });
+        found.push(Element { name: name.into(), attributes: attributes.into() });
         if !closed {
             open.push(name.to_string());
         }

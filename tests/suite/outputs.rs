@@ -20,10 +20,9 @@ fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
     fs::hard_link(folder.join("edges.txt"), folder.join("raw/edges.txt")).unwrap();
     symlink("ds", folder.join("way")).unwrap();
     let before = content(folder);
-    let evaluate = "evaluate ds --fanouts 3 --batch-size 50 --batches 2";
     for (line, problem) in [
-        (&*format!("{evaluate} --svg ds/dataset.json --force"), "lies in"),
-        (&format!("{evaluate} --svg way/plot.svg"), "lies in"),
+        ("report ds --out ds/dataset.json --force", "lies in"),
+        ("report ds --out way/page.html", "lies in"),
         ("export ds --format snap --out ds/topology/indices.npy --force", "lies in"),
         ("export ds --format pyg --out ds/new", "lies in"),
         ("export ds --format pyg --out ds --force", "which is read (DATASET)"),
@@ -41,12 +40,12 @@ fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
 }
 
 #[test]
-fn pictures_and_exports_replace_no_file_of_the_users() {
+fn pages_and_exports_replace_no_file_of_the_users() {
     let folder = &*scratch();
     community(folder, 300);
     ok(folder, "presample ds --fanouts 3 --epochs 1");
     ok(folder, "partition ds --parts 2");
-    for line in ["evaluate ds --batches 2 --svg thesis", "export ds --format mtx --out thesis"] {
+    for line in ["report ds --batches 2 --out thesis", "export ds --format mtx --out thesis"] {
         let thesis = folder.join("thesis");
         fs::write(&thesis, "finished").unwrap();
         refused(folder, line, 1, "thesis: is there already");
@@ -56,8 +55,8 @@ fn pictures_and_exports_replace_no_file_of_the_users() {
         symlink("thesis", folder.join("link")).unwrap();
         refused(folder, format!("{line} --force").replace("thesis", "link"), 1, "is a link");
         fs::remove_file(folder.join("link")).unwrap();
-        // A picture is known to be one of gsplit's.
-        if line.starts_with("evaluate") {
+        // A page is known to be one of gsplit's.
+        if line.starts_with("report") {
             ok(folder, line);
         }
         fs::remove_file(&thesis).unwrap();

@@ -19,10 +19,10 @@ const LINES: [(&str, usize); 9] = [
     ("trainer/src", 23587),
     ("gpu-sim/src", 3895),
     ("python/native/src", 1716),
-    ("src", 13767),
+    ("src", 12664),
 ];
 /// Most options of all subcommands together, without those that every subcommand has. An option that several have counts for each.
-const OPTIONS: usize = 285;
+const OPTIONS: usize = 281;
 /// A number is lowered once it is so much too high.
 const SLACK: usize = 100;
 
