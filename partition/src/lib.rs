@@ -8,7 +8,8 @@
 //!                                                 │     import ──────────────────┴─▶ cache order, report
 //! ```
 //!
-//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`mod@evaluate`]
+//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`partition_graph`] cuts a graph
+//! in memory. [`mod@evaluate`]
 //! measures stored maps on fresh mini-batches; [`placement`] decides which device caches which feature rows.
 
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ mod baseline;
 mod cache_order;
 mod error;
 pub mod evaluate;
+mod graph;
 mod import;
 mod layout;
 mod loads;
@@ -47,6 +49,7 @@ use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 
 pub use error::{Error, Result};
+pub use graph::{GraphOptions, partition_graph};
 pub use import::{ImportOptions, Imported};
 pub use multilevel::Quality;
 pub use options::{Load, Method, PartitionOptions, Quantity, Weights};

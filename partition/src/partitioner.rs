@@ -48,9 +48,8 @@ impl Problem<'_> {
     }
 }
 
-#[cfg(test)]
 impl<'a> Problem<'a> {
-    /// Vertices and edges that weigh 1, cut into so many parts of one server.
+    /// A problem of `parts` parts on one server, where vertices and edges weigh 1.
     pub fn of(topology: &'a Topology, parts: u32) -> Self {
         Self {
             topology,

@@ -58,7 +58,6 @@ impl VertexWeights {
     }
 
     /// Every vertex weighs 1.
-    #[cfg(test)]
     pub fn unit(n: usize) -> Self {
         Self::new(n, &[])
     }

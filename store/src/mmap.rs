@@ -64,6 +64,18 @@ impl MappedFile {
         Ok(Self { path: path.to_path_buf(), map: Some(map) })
     }
 
+    /// A copy of `bytes`, at least one, in memory without a file; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is not enough memory.
+    pub fn in_memory(name: &str, bytes: &[u8]) -> Result<Self> {
+        let path = PathBuf::from(name);
+        let mut map = MmapMut::map_anon(bytes.len()).map_err(Error::io(&path))?;
+        map.copy_from_slice(bytes);
+        let map = Some(map.make_read_only().map_err(Error::io(&path))?);
+        Ok(Self { path, map })
+    }
+
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path

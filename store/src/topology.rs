@@ -36,6 +36,46 @@ impl Topology {
         Ok(Self { indptr, indices, scattered: OnceLock::new() })
     }
 
+    /// A graph in memory: a copy of `indptr` and `indices`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if these are not as the type promises; [`Error::Io`] if there is not enough memory.
+    pub fn in_memory(indptr: &[u64], indices: &[u32]) -> Result<Self> {
+        let (indptr, indices) = (Column::in_memory("indptr", indptr)?, Column::in_memory("indices", indices)?);
+        check_indptr(&indptr, indices.len() as u64).map_err(|problem| Error::corrupt(indptr.path(), problem))?;
+        let graph = Self { indptr, indices, scattered: OnceLock::new() };
+        graph.check_indices()?;
+        Ok(graph)
+    }
+
+    /// A graph in memory of `num_vertices` vertices and an edge from each of `sources` to the one of `targets` at its place.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the lists have different lengths or name other vertices; [`Error::Io`] if there is not enough memory.
+    pub fn of_edges(num_vertices: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
+        if sources.len() != targets.len() {
+            return Err(Error::Invalid(format!("{} sources for {} targets", sources.len(), targets.len())));
+        }
+        if let Some(v) = sources.par_iter().chain(targets).find_any(|&&v| v as usize >= num_vertices) {
+            return Err(Error::Invalid(format!("an edge of vertex {v}, the graph has {num_vertices} vertices")));
+        }
+        let mut indptr = vec![0u64; num_vertices + 1];
+        targets.iter().for_each(|&target| indptr[target as usize + 1] += 1);
+        (0..num_vertices).for_each(|v| indptr[v + 1] += indptr[v]);
+        let (mut next, mut indices) = (indptr.clone(), vec![0; sources.len()]);
+        for (&source, &target) in sources.iter().zip(targets) {
+            let at = &mut next[target as usize];
+            indices[*at as usize] = source;
+            *at += 1;
+        }
+        let (mut rows, mut rest) = (Vec::with_capacity(num_vertices), &mut indices[..]);
+        for pair in indptr.windows(2) {
+            rows.push(rest.split_off_mut(..(pair[1] - pair[0]) as usize).unwrap_or_default());
+        }
+        rows.into_par_iter().for_each(<[u32]>::sort_unstable);
+        Self::in_memory(&indptr, &indices)
+    }
+
     /// `n + 1` offsets into [`Topology::indices`].
     pub fn indptr(&self) -> &[u64] {
         self.scattered.get().map_or(&self.indptr, |scattered| &scattered.indptr)

@@ -6,6 +6,7 @@
 //! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
 //! carried.rs  messages between ranks           memory.rs    memory of rows that is used again
 //! links.rs    edges held out, and pairs        on_gpu.rs    layers that a GPU samples
+//! partition.rs  partitions of graphs in memory
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -18,6 +19,7 @@ mod links;
 mod loader;
 mod memory;
 mod on_gpu;
+mod partition;
 mod rows;
 mod subgraph;
 
@@ -32,4 +34,6 @@ mod _native {
     use crate::loader::{Epoch, Loader};
     #[pymodule_export]
     use crate::on_gpu::GpuArray;
+    #[pymodule_export]
+    use crate::partition::partition;
 }

@@ -116,10 +116,10 @@ impl Loader {
         let seeds = seeds.map(|seeds| seeds.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let owners = owners.map(|owners| owners.as_slice().map(<[u16]>::to_vec)).transpose()?;
         let cached = cached.map(|cached| cached.as_slice().map(<[u32]>::to_vec)).transpose()?;
-        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = threads.unwrap_or_else(all_threads);
         let plan = py.detach(|| -> Result<Plan, Problem> {
             // As in an epoch, not on rayon's shared threads.
-            on_threads(threads, || {
+            on_threads(Some(threads), || {
                 let dataset = Dataset::open_unchecked(&path)?;
                 dataset.topology().check_indices()?;
                 let mut weights = draw_by.map(|column| dataset.edge_weights(&column)).transpose()?;
@@ -238,7 +238,17 @@ impl Loader {
     }
 }
 
-fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> Result<T, Problem> + Send) -> Result<T, Problem> {
+/// Threads of this machine.
+fn all_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs `work` on `threads` threads of its own, by default as many as the machine has.
+pub fn on_threads<T: Send>(
+    threads: Option<usize>,
+    work: impl FnOnce() -> Result<T, Problem> + Send,
+) -> Result<T, Problem> {
+    let threads = threads.unwrap_or_else(all_threads);
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
         Ok(pool) => pool.install(work),
         Err(error) => Err(Problem::Data(format!("threads {threads}: {error}; ask for fewer"))),

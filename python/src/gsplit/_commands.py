@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Union
 
-from . import _tables
+from . import _partition, _tables
 from ._dataset import Dataset
 from ._errors import CommandError
 
@@ -60,9 +60,20 @@ def presample(dataset: _Input, **options: Any) -> Report:
     return run_command("presample", dataset, **options)
 
 
-def partition(dataset: _Input, **options: Any) -> Report:
-    """`gsplit partition`: cuts the graph into parts, as `parts=4, weights="degree"`."""
-    return run_command("partition", dataset, **options)
+def partition(graph: Any, parts: int | None = None, **options: Any) -> Any:
+    """`gsplit partition`: cuts the graph of a dataset into parts, e.g. `parts=4, weights="degree"`.
+
+    `graph` may also be an `edge_index`, integers `[2, m]` of NumPy or PyTorch: then an int64 array with the part of
+    each vertex is returned, and nothing is written. The options are `num_vertices` (default: one more than the largest
+    vertex), `epsilon=0.03`, `seed=0`, `quality="default"` and `threads`. Edges count in both directions.
+    """
+    if isinstance(graph, (str, os.PathLike, Dataset)):
+        if parts is not None:
+            options["parts"] = parts
+        return run_command("partition", graph, **options)
+    if parts is None:
+        raise TypeError("partition of an edge_index takes the number of parts")
+    return _partition.cut(graph, parts, **options)
 
 
 def train(dataset: _Input, **options: Any) -> Report:

@@ -7,6 +7,19 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+def partition(
+    sources: npt.NDArray[np.uint32],
+    targets: npt.NDArray[np.uint32],
+    num_vertices: int,
+    *,
+    parts: int,
+    epsilon: float,
+    seed: int,
+    quality: str,
+    threads: int | None,
+) -> npt.NDArray[np.int64]:
+    """The part of each vertex."""
+
 @final
 class Moved:
     """Rows that move between ranks: of this rank those at `asked` go to others."""

@@ -119,6 +119,18 @@ impl<T: Element> Column<T> {
         Ok(Self { file, element: PhantomData })
     }
 
+    /// A copy of `values` in memory, called `name` in messages.
+    ///
+    /// # Errors
+    /// As [`MappedFile::in_memory`].
+    pub fn in_memory(name: &str, values: &[T]) -> Result<Self> {
+        // No values lie behind something, so that they are aligned.
+        let (bytes, start) = if values.is_empty() { (&[0; 64][..], 64) } else { (bytemuck::cast_slice(values), 0) };
+        let map = Arc::new(MappedFile::in_memory(name, bytes)?);
+        let file = ColumnFile { map, start, descr: T::DESCR, rows: values.len(), width: None };
+        Ok(Self { file, element: PhantomData })
+    }
+
     /// Path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
