@@ -176,12 +176,13 @@ fuzz: ## fuzz everything that is read for FUZZ_SECONDS, 60 by default (fuzz/READ
 	        -verbosity=1 -print_final_stats=1 || exit 1; \
 	done
 
-lint: setup ## check the format, clippy, the documentation, and that the preparation tools compile without libtorch; warnings are errors
+lint: setup ## check the format, clippy, the documentation, the English, and that the preparation tools compile without libtorch; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@python3 tests/mutants.py --list >/dev/null
+	@python3 scripts/words.py
 
 clean: ## remove what cargo built; libtorch/ stays
 	cargo clean

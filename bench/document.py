@@ -1,4 +1,4 @@
-"""Tables of REPRODUCTION.md: each lies between `<!-- begin NAME -->` and `<!-- end NAME -->`, and is written there by what measures it."""
+"""Tables of REPRODUCTION.md: each is between `<!-- begin NAME -->` and `<!-- end NAME -->`, and is written there by its benchmark."""
 
 import measure
 

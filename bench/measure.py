@@ -79,7 +79,7 @@ def arguments(description, quick, graphs):
 
 
 class Child(NamedTuple):
-    """What a child process printed and took."""
+    """The output of a child process, and its time and memory."""
 
     output: str
     seconds: float
@@ -143,7 +143,7 @@ def run(command, *, group=None, at_most=None, **settings):
 
 
 def busy_seconds():
-    """CPU time that the machine has spent since it booted, but for this process."""
+    """CPU time that the machine has spent since it booted, except in this process."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle = fields[3] + fields[4]
     own = resource.getrusage(resource.RUSAGE_SELF)

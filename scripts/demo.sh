@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job end to end: a graph becomes a dataset, is pre-sampled, partitioned and trained on in three ways that must
-# learn the same. Everything lies in demo/; a second run reuses what fits and makes the rest. Variables:
+# learn the same. All files are in demo/; a second run reuses the ones that fit and makes the rest. Variables:
 #
 #   DATA=path       a real graph instead of a generated one: an OGB folder (with raw/) or a SNAP edge list
 #   EPOCHS=n        epochs of each training run [3, with DATA 20]

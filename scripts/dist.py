@@ -32,7 +32,7 @@ libraries (NVIDIA's licence) and GCC's libgomp (GPL with the runtime library exc
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Pack gsplit and what it loads into an archive.")
+    parser = argparse.ArgumentParser(description="Pack gsplit and the libraries that it loads into an archive.")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of gsplit and gsplit-train")
     parser.add_argument("--out", type=Path, default=ROOT / "target/dist", help="folder that the archive goes to")
     args = parser.parse_args()

@@ -9,7 +9,7 @@ root=$work/root
 mkdir -p "$root"/{gsplit,dev,proc,tmp,lib64}
 if [ -d "$packed" ]; then cp -r "$packed"/. "$root/gsplit"; else tar --extract --file "$packed" --strip-components 1 --directory "$root/gsplit"; fi
 
-# Libraries lie where this machine's loader looks for them, the loader where every program names it.
+# Libraries are where this machine's loader looks for them, the loader where every program names it.
 for name in $(grep -o 'needs .*\.$' "$root/gsplit/INSTALL" | grep -oE '(lib|ld-)[a-z0-9_+-]*\.so\.[0-9]+'); do
     found=$(ldconfig -p | awk -v name="$name" '$1 == name && /x86-64/ && !seen++ { print $NF }')
     mkdir -p "$root$(dirname "${found:?error: $name is not on this machine}")"

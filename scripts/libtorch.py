@@ -37,7 +37,7 @@ DISK_BYTES = 2_000_000_000  # the wheels, pip's own copy of them, and what is un
 
 
 class SetupError(Exception):
-    """One line: what was found, and what to do about it."""
+    """One line: the problem and its remedy."""
 
 
 def say(text):
@@ -127,7 +127,7 @@ def stamp(destination):
 
 
 def origin_of(destination):
-    """Where `destination` came from, and what it is for."""
+    """The source of `destination`, and its purpose."""
     what = "with CUDA" if has_cuda(destination) else "for the CPU alone"
     return f"{stamp(destination)[1]}, {what}"
 
@@ -140,7 +140,7 @@ def has_cuda(torch):
 
 
 def link_installed(tree, version):
-    """Link an installed PyTorch of this version into `tree` and say where it is; None where there is none to use."""
+    """Link an installed PyTorch of this version into `tree` and return its place, or None if there is nothing usable."""
     torch = torch_to_link(version)
     if torch is None:
         return None

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Tests share the cores with each other, so a test that runs alone takes about half of this.
+# Tests share the cores with each other, so a test takes about half of this by itself.
 LIMIT_S = 20
 SLOWEST = 10
 # This test compiles the kernels that every test with the fake GPU loads. It runs once before the others, which then find them compiled.
@@ -27,7 +27,7 @@ FIRST = ("gsplit_trainer", "tests::fake::tensors_without_room_are_errors")
 # Some tests wait for a time-out or for a process, so one test more than there are cores runs at a time. OpenMP's idle threads sleep, as
 # they do in `gsplit train`.
 SETTINGS = {"RUST_TEST_THREADS": str((os.cpu_count() or 1) + 1), "OMP_WAIT_POLICY": "passive"}
-# These tests wait for time-outs, and run beside the others of their program.
+# These tests wait for time-outs, and run in parallel with the others of their program.
 WAITING = ("gsplit_trainer", "ranks::c10d")
 # These write files for the fuzzers and for other tools, and test nothing.
 TOOLS = ["write_the_seeds", "leave_examples_for_the_peers"]
@@ -66,7 +66,7 @@ def shown(lines):
 
 
 def run(name, executable, folder, words):
-    """Runs a test program, and shows what it prints. Returns whether it passed, and [(seconds, test)]."""
+    """Runs a test program, and shows its output. Returns whether it passed, and [(seconds, test)]."""
     if name != WAITING[0]:
         with start(executable, folder, words, subprocess.PIPE) as tests:
             times = shown(tests.stdout)

@@ -12,7 +12,7 @@ NOISE = 0.05
 
 
 def means(path):
-    """The median seconds of an epoch, those of the exchange with its waiting, and the work of an epoch: edges and rows loaded."""
+    """The median seconds of an epoch and of its exchange with waiting, and the work of an epoch: edges and rows loaded."""
     with open(path) as log:
         epochs = [epoch for epoch in map(json.loads, log) if "step" not in epoch]
     return {key: statistics.median(epoch[key] for epoch in epochs) for key in ["seconds", "exchange_s", "edges", "rows_loaded"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs WHEEL with what it depends on into a fresh environment of PYTHON [python3], and uses it there, without Rust on PATH.
+# Installs WHEEL with its dependencies into a fresh environment of PYTHON [python3], and uses it there, without Rust on PATH.
 # TORCH=torch==2.11.0 installs that too, and trains.
 set -euo pipefail
 wheel=$(realpath "${1:?usage: scripts/wheel_check.sh WHEEL [PYTHON]}")

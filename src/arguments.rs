@@ -1,10 +1,10 @@
-//! The words of the command line, with values below 0 where clap takes them for values.
+//! The words of the command line, with negative numbers attached to the options whose values they are.
 //!
-//! A value that starts as a negative number, `-0.1`, `-1GiB` or `-5,5`, is for its option's own check to refuse, in words
-//! that tell what it takes. clap would refuse it as an unknown option `-0`. No option of gsplit is a digit or a point, so a word
-//! that starts so is always a value.
-//! Why not clap's `allow_negative_numbers`: `-1GiB` and `-5,5` are none. Why not `allow_hyphen_values`: `--lr --epochs 3` would take
-//! `--epochs` for a rate.
+//! A value that starts like a negative number, e.g. `-0.1`, `-1GiB` or `-5,5`, is left to the check of its option,
+//! whose message says which values are accepted. clap would refuse it as an unknown option `-0`. No option of gsplit is
+//! a digit or a point, so a word that starts like this is always a value. Why not clap's `allow_negative_numbers`:
+//! `-1GiB` and `-5,5` are not numbers. Why not `allow_hyphen_values`: `--lr --epochs 3` would take `--epochs` for a
+//! rate.
 
 use std::ffi::OsString;
 
@@ -13,7 +13,7 @@ pub fn given() -> Vec<OsString> {
     joined(std::env::args_os())
 }
 
-/// `words` in which `--option -1`, before any `--`, has become `--option=-1`.
+/// Turns `--option -1` into `--option=-1` in `words`, up to the first `--`.
 fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut joined, mut escaped) = (Vec::<OsString>::new(), false);
     for word in words {
@@ -31,7 +31,7 @@ fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-/// Whether a word is a number below 0 or starts as one.
+/// Whether a word is a negative number or starts like one.
 fn is_negative(word: &OsString) -> bool {
     matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..])
 }

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use gsplit::ui::{Ui, bytes};
 
-/// Empty the cache of a dataset: what plan and compare made to answer
+/// Empty the cache of a dataset: artifacts that plan and compare made
 ///
-/// It holds presamples, partitions and placements, in the folder `tried` of the dataset, and saves later questions the work; gsplit
-/// inspect tells how large it is. The dataset's own artifacts stay, and all that gsplit did not make.
+/// It holds presamples, partitions and placements, in the folder `tried` of the dataset, and saves work for later runs of plan
+/// and compare; gsplit inspect shows its size. The dataset's own artifacts stay, and so do all files that gsplit did not make.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit clean products")]
 pub struct Args {
@@ -18,7 +18,7 @@ pub struct Args {
     dataset: PathBuf,
 }
 
-/// Empties the cache, and tells what was removed.
+/// Empties the cache and prints the artifacts that were removed.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let Cleaned { removed, bytes: size, left } = Dataset::open_unchecked(&args.dataset)?.clean()?;
     for name in &left {

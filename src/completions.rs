@@ -1,4 +1,4 @@
-//! `gsplit completions` and the hidden `gsplit man`: what a packager installs beside the programs.
+//! `gsplit completions` and the hidden `gsplit man`: files that packagers install with the programs.
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut of_both_programs()?, "gsplit", &mut script);
     match std::io::stdout().write_all(&script) {
-        // A reader that closed the pipe has seen what it wanted.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
         _ => Ok(()),
     }
@@ -32,11 +32,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// Write the man pages
 #[derive(clap::Args)]
 pub struct ManArgs {
-    /// Folder for them
+    /// Folder for the pages
     folder: PathBuf,
 }
 
-/// Writes the pages of this program, then those of `gsplit-train`.
+/// Writes the pages of this program, then the pages of `gsplit-train`.
 pub fn man(args: ManArgs) -> anyhow::Result<()> {
     manual::write_pages(crate::command(), true, &args.folder)?;
     #[cfg(feature = "train")]

@@ -16,8 +16,8 @@ use crate::ui::{self, Ui};
 
 /// Turn a raw graph into a dataset directory
 ///
-/// Done once: presample, partition and train read the directory where it lies. Converting the same input with the same
-/// options again reuses what is there; a conversion that was killed goes on where its last finished stage ended.
+/// This is done once: presample, partition and train read the directory in place. Converting the same input again with the
+/// same options reuses the directory; after a conversion that was killed, the next one resumes at the last finished stage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     gsplit convert dataset/ogbn_arxiv --out arxiv --features fastrp:128\n  \
@@ -29,7 +29,7 @@ use crate::ui::{self, Ui};
     OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
     --symmetrise for those.")]
 pub struct Args {
-    /// The raw graph: a file, or a folder as its makers hand it out
+    /// The raw graph: a file, or a folder as it was downloaded
     #[arg(value_name = "INPUT")]
     input: PathBuf,
     /// The dataset directory to make
@@ -37,7 +37,7 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     options: ConvertOptions,
-    /// Only say what it will take: memory, disk and time of every stage. No dataset is written
+    /// Only print the expected memory, disk and time of every stage. No dataset is written
     #[arg(long)]
     plan: bool,
     /// Replace the dataset at --out, its presamples and partitions included
@@ -45,7 +45,7 @@ pub struct Args {
     force: bool,
 }
 
-/// `command`, convert's own or run's, with its options under headings.
+/// `command` (of convert or run) with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
     const COMMON: [&str; 14] = [
         "out",
@@ -99,10 +99,10 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
 }
 
-/// Runs of edges whose reverse is looked for, and edges of a run: few, for each touches other pages of the mapped graph.
+/// Runs of edges whose reverse is looked for, and edges per run: few, since each touches other pages of the mapped graph.
 const RUNS: usize = 16;
 const RUN: usize = 8;
-/// A graph with fewer reciprocal edges, of a hundred, may be an undirected one that lists each edge once.
+/// Percentage of reciprocal edges below which a graph may be an undirected one that lists each edge once.
 const FEW_RECIPROCAL: usize = 2;
 
 /// A note on a graph with hardly any edge in both directions.
@@ -114,7 +114,7 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let sampled = positions.len();
     let reciprocal = |&at: &usize| {
         let target = indptr.partition_point(|&start| start <= at as u64) - 1;
-        // Lists ascend.
+        // Neighbour lists are sorted.
         topology.in_neighbours(indices[at]).binary_search(&(target as u32)).is_ok()
     };
     let found = positions.iter().filter(|at| reciprocal(at)).count();
@@ -129,8 +129,8 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     })
 }
 
-/// A note on a graph whose sources and targets both count from the same small number without a gap, but not equally far: they may be
-/// of two kinds, as users and items are.
+/// A note on a graph whose sources and targets both count from the same small number without a gap, but up to different
+/// numbers: they may be of two kinds, e.g. users and items.
 fn two_kinds_note(dataset: &Dataset, args: &Args) -> Option<String> {
     let read = &args.options.read;
     if read.bipartite.is_some() || args.options.build.symmetrise || dataset.manifest().string_ids {

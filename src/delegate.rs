@@ -1,4 +1,4 @@
-//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit plan` are those of `gsplit-train`.
+//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit plan` are subcommands of `gsplit-train`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -13,13 +13,13 @@ use crate::installed::remedy;
 /// Subcommands of `gsplit-train`.
 const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
-/// Variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads it once, when it is loaded. Sampling and loading
-/// run on rayon's threads and computing on OpenMP's, by turns; threads that spin would take the cores from the others, which is several
-/// times slower where cores are few or shared.
+/// Environment variable that makes OpenMP's threads sleep while they wait. libtorch's OpenMP reads it once, when it is
+/// loaded. Sampling and loading run on rayon's threads and computing on OpenMP's, in turns; spinning threads would take
+/// cores from the others, which is several times slower where cores are few or shared.
 const IDLE_THREADS: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 
-/// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
-/// when that program cannot be started.
+/// Replaces this process by `gsplit-train`, which is in the same folder, if the command line is for it. Returns only if
+/// it is not, or if that program cannot be started.
 pub fn to_trainer() -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if !is_for_trainer(&arguments) {
@@ -33,15 +33,15 @@ pub fn to_trainer() -> Option<ExitCode> {
                 trainer.env(IDLE_THREADS.0, IDLE_THREADS.1);
             }
             let cause = trainer.args(arguments).exec();
-            format!("{}: {cause}: it trains, and belongs beside gsplit: copy both, or {}", program.display(), remedy())
+            format!("{}: {cause}: it trains, and belongs next to gsplit: copy both, or {}", program.display(), remedy())
         }),
         Err(cause) => format!("cannot find gsplit's own executable: {cause}"),
     };
     Some(gsplit::ui::refuse(&error, 1))
 }
 
-/// Why the system cannot start `program`, if libraries are missing: else only the system's loader would say so, in its words. It is asked
-/// as `ldd` asks it, in some milliseconds.
+/// The reason why the system cannot start `program`, if libraries are missing: otherwise only the system's loader would
+/// report it, in its own words. Asks the loader like `ldd` does, which takes a few milliseconds.
 fn missing_libraries(program: &Path) -> Option<String> {
     let listed = Command::new(program).env("LD_TRACE_LOADED_OBJECTS", "1").stdin(Stdio::null()).output().ok()?;
     let listed = String::from_utf8_lossy(&listed.stdout);
@@ -50,17 +50,17 @@ fn missing_libraries(program: &Path) -> Option<String> {
     (!missing.is_empty()).then(|| format!("{}: {} not found: {}", program.display(), missing.join(", "), remedy()))
 }
 
-/// Output of `gsplit-train` with these `words`.
+/// Output of `gsplit-train` with the arguments `words`.
 pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
     let program = std::env::current_exe()?.with_file_name("gsplit-train");
     let answer = tied(Command::new(&program).args(words)).output();
-    let answer = answer.with_context(|| format!("{}: it belongs beside gsplit: {}", program.display(), remedy()))?;
+    let answer = answer.with_context(|| format!("{}: it belongs next to gsplit: {}", program.display(), remedy()))?;
     let errors = String::from_utf8_lossy(&answer.stderr);
     anyhow::ensure!(answer.status.success(), "{}: {}", program.display(), errors.trim().trim_start_matches("error: "));
     Ok(answer.stdout)
 }
 
-/// Whether the first word that is no option, after `help` if that is one, is a subcommand of `gsplit-train`.
+/// Whether the first argument that is not an option (or the second after `help`) is a subcommand of `gsplit-train`.
 fn is_for_trainer(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

@@ -1,26 +1,26 @@
-//! Contents of a dataset, in the words that `convert`, `generate` and `inspect` share.
+//! Contents of a dataset, as `convert`, `generate` and `inspect` print them.
 
 use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureEncoding, FeatureInfo, LinkNegatives, Recipe, Split};
 use serde_json::{Map, Value, json};
 
 use crate::ui::{Ui, peak_rss_mb};
 
-/// The splits that there are, with their sizes.
+/// The splits of the dataset with their sizes.
 pub fn split_sizes(dataset: &Dataset) -> gsplit_store::Result<Vec<(Split, usize)>> {
     dataset.manifest().splits().into_iter().map(|split| Ok((split, dataset.split(split)?.len()))).collect()
 }
 
-/// The same as a JSON object.
+/// The splits as a JSON object.
 pub fn splits_json(splits: &[(Split, usize)]) -> Value {
     splits.iter().map(|(split, size)| (split.name().to_string(), json!(size))).collect::<Map<_, _>>().into()
 }
 
-/// `count` things, by the word for one or that for several.
+/// `count` followed by the word for `one` or for `several`.
 pub fn number_of(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// Says the size of the graph, then features, labels and splits, one line each.
+/// Prints the size of the graph, then features, labels and splits, one line each.
 pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     let manifest = dataset.manifest();
     let facts = &manifest.provenance.facts;
@@ -72,15 +72,15 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     ui.say(format!("  splits    {}", if sizes.is_empty() { "none".into() } else { sizes.join(", ") }));
     if let Some(links) = &manifest.links {
         let negatives = match links.negatives {
-            Some(LinkNegatives::Pairs) => "pairs that are none for all",
-            Some(LinkNegatives::Targets) => "targets that are none for each",
+            Some(LinkNegatives::Pairs) => "the same negative pairs for all edges",
+            Some(LinkNegatives::Targets) => "negative targets for each edge",
             None => "no negatives",
         };
         ui.say(format_args!("  links     train, valid and test, with {negatives}; scored by {}", links.metric));
     }
 }
 
-/// Columns of the table of vertices, what became of each, and how.
+/// Columns of the vertex table: name, use, and how they were converted.
 pub fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
     let row = |column: &String, role: &str, how: String| [column.clone(), role.to_string(), how];
     let mut rows = vec![row(&recipe.id, "id", String::new())];
@@ -115,7 +115,7 @@ pub fn recipe_rows(recipe: &Recipe) -> Vec<[String; 3]> {
     rows
 }
 
-/// Says the columns of the table of vertices, the first of them where there are many.
+/// Prints the columns of the vertex table; only the first ones if there are many.
 fn say_recipe(recipe: &Recipe, ui: &Ui) {
     let rows = recipe_rows(recipe);
     let width = rows.iter().take(SHOWN).map(|[column, ..]| column.chars().count()).max().unwrap_or(0);
@@ -144,23 +144,23 @@ pub fn describe_features(features: &FeatureInfo) -> String {
     }
 }
 
-/// Names that are shown.
+/// Maximum number of names shown.
 const SHOWN: usize = 20;
 
-/// The first classes of some names, each with its number.
+/// The first classes of `names`, each with its number.
 pub fn numbered_classes(names: &[String]) -> String {
     first_of(
         &names.iter().take(SHOWN + 1).enumerate().map(|(class, name)| format!("{class} {name}")).collect::<Vec<_>>(),
     )
 }
 
-/// The first of some names.
+/// The first of `names`.
 fn first_of(names: &[String]) -> String {
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
-/// A number with four significant digits, or all digits before the point.
+/// Formats a number with four significant digits, or with all digits before the point.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -173,7 +173,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// A positive number with two significant digits.
+/// Formats a positive number with two significant digits.
 fn short(value: f64) -> String {
     match value {
         0.0 => "0".into(),
@@ -185,7 +185,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Says which columns there are beyond features and labels, and whether the ids were strings; nothing when there is nothing.
+/// Prints the columns beyond features and labels, and whether the ids were strings; nothing if neither applies.
 fn say_columns(manifest: &DatasetManifest, ui: &Ui) {
     for (what, columns) in [("columns   ", &manifest.columns), ("edge data ", &manifest.edge_columns)] {
         if !columns.is_empty() {
@@ -208,7 +208,7 @@ fn describe_columns(columns: &Columns) -> String {
     described.collect::<Vec<_>>().join(", ")
 }
 
-/// Shows a dataset that was just made, or found there, by `convert` or `generate`.
+/// Prints a dataset that `convert` or `generate` just made or reused.
 pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow::Result<()> {
     let manifest = dataset.manifest();
     let splits = split_sizes(dataset)?;

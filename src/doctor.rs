@@ -1,4 +1,4 @@
-//! `gsplit doctor`: what this machine can do, and what to do about the rest.
+//! `gsplit doctor`: checks this machine, and gives advice about problems.
 
 mod advice;
 mod profile;
@@ -27,11 +27,11 @@ use crate::installed::remedy;
 use advice::{advice, in_containers, little_shm, no_gpu, of_launcher};
 use profile::{MEASURED, Measured, disk_rates, write_profile};
 
-/// Show what this machine can train on, and what to do about what is missing
+/// Check which training this machine supports, and how to fix the rest
 ///
-/// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
-/// speed of copies from pinned memory, shared memory, namespaces of a container, what a launcher (torchrun, srun, mpirun) has
-/// set and what is missing, and whether two ranks reach each other over loopback. With --profile also how fast the disk is.
+/// Checks processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the speed of
+/// copies from pinned memory, shared memory, namespaces of a container, the variables that a launcher (torchrun, srun, mpirun) sets
+/// or leaves out, and whether two ranks reach each other over loopback. With --profile it also measures the speed of the disk.
 /// Ends with exit code 0 if training on the CPU works, with 1 if it does not; with --require-gpu also with 1 if no GPU can be used.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -42,20 +42,20 @@ Examples:
   gsplit doctor --profile here.toml --disk products
   gsplit doctor --profile gpus.toml --device cuda")]
 pub struct Args {
-    /// Fail where no GPU can be used, and say why: before a run with --device cuda
+    /// Fail if no GPU can be used, and say why: to check before a run with --device cuda
     #[arg(long)]
     require_gpu: bool,
-    /// Measure this machine, in some seconds, and write what it can do into this file, for gsplit plan
+    /// Measure this machine, which takes some seconds, and write its rates into this file, for gsplit plan
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// With --profile, what of it: the CPU, or all GPUs with the links between them
+    /// With --profile, the device to measure: the CPU, or all GPUs with the links between them
     #[arg(long, value_enum, default_value = "cpu", requires = "profile")]
     device: Measured,
-    /// With --profile, a folder on the disk that datasets are on: up to 256 MiB are written there for the time that it is measured
-    /// [default: that for temporary files]
+    /// With --profile, a folder on the disk of the datasets: up to 256 MiB are written there during the measurement
+    /// [default: the folder for temporary files]
     #[arg(long, value_name = "DIR", requires = "profile")]
     disk: Option<PathBuf>,
-    /// Replace what is at --profile, whoever made it
+    /// Replace the file at --profile, even if gsplit did not make it
     #[arg(long, requires = "profile")]
     force: bool,
 }
@@ -137,26 +137,26 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
 
 /// Processors and memory.
 pub struct Host {
-    /// As it calls itself.
+    /// The processor's own name.
     pub processor: String,
-    /// Threads that it runs at once.
+    /// Threads that it can run at once.
     pub threads: usize,
     avx512: bool,
     bf16: bool,
     amx: bool,
-    /// All of it, or the limit of the control group.
+    /// Memory of the machine, or the limit of the control group.
     pub memory_bytes: u64,
     available_bytes: u64,
-    /// Size of /dev/shm, where there is one.
+    /// Size of /dev/shm, if it exists.
     shm_bytes: Option<u64>,
-    /// The kinds of namespaces (IPC, PID) that are not the host's: those of a container.
+    /// The kinds of namespaces (IPC, PID) that belong to a container instead of the host.
     namespaces: Vec<&'static str>,
-    /// Whether there is a network device that NCCL sends from GPU memory by; without one it sends over TCP between hosts.
+    /// Whether a network device exists through which NCCL sends from GPU memory; without one it sends over TCP between hosts.
     rdma: bool,
 }
 
 impl Host {
-    /// Asks the system.
+    /// Reads the facts from the system.
     pub fn look() -> Self {
         let memory = Memory::of_this_machine();
         Self {
@@ -202,9 +202,9 @@ impl Host {
     }
 }
 
-/// The kinds of namespaces (IPC, PID) that this process has for its container, not of the host.
+/// The kinds of namespaces (IPC, PID) of this process that belong to its container instead of the host.
 fn namespaces() -> Vec<&'static str> {
-    // Linux gives those that it starts with these numbers, always.
+    // Linux always gives these numbers to the namespaces that it starts with.
     let of_host = [("ipc", "ipc:[4026531839]"), ("pid", "pid:[4026531836]")];
     let is_own = |&(kind, host): &(&str, &str)| {
         fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|name| name != Path::new(host))
@@ -212,17 +212,17 @@ fn namespaces() -> Vec<&'static str> {
     of_host.into_iter().filter(is_own).map(|(kind, _)| kind).collect()
 }
 
-/// Whether `gsplit-train`, which loads libtorch, starts.
+/// Whether `gsplit-train`, which loads libtorch, can start.
 enum Training {
-    /// It does, and says this of itself.
+    /// It starts, and describes itself with this text.
     Works(String),
-    /// This gsplit was built to prepare only.
+    /// This gsplit was built without training.
     NotBuilt,
-    /// It does not, because of this.
+    /// It does not start, for this reason.
     Fails(String),
 }
 
-/// The program beside this one that loads libtorch.
+/// The path of the program that loads libtorch, in the same folder as this one.
 fn trainer() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("gsplit-train"))
 }
@@ -237,7 +237,7 @@ fn training() -> Training {
     };
     match tied(Command::new(&program).arg("--version")).output() {
         Err(error) => {
-            Training::Fails(format!("{}: {error}: it belongs beside gsplit: {}", program.display(), remedy()))
+            Training::Fails(format!("{}: {error}: it belongs next to gsplit: {}", program.display(), remedy()))
         }
         Ok(output) if output.status.success() => {
             Training::Works(String::from_utf8_lossy(&output.stdout).trim().to_string())
@@ -245,7 +245,7 @@ fn training() -> Training {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = said.lines().next().map_or_else(|| format!("it ended by {}", output.status), str::to_string);
-            // The wheel's gsplit-train says itself what to install.
+            // The wheel's gsplit-train itself names the package to install.
             if let Some(reason) = said.strip_prefix("error: ") {
                 return Training::Fails(reason.to_string());
             }
@@ -258,19 +258,19 @@ fn training() -> Training {
     }
 }
 
-/// Object that `gsplit-train` prints for `word`.
+/// JSON object that `gsplit-train` prints for `word`.
 fn asked(training: &Training, word: &str) -> Option<Value> {
     let Training::Works(_) = training else { return None };
     let output = tied(Command::new(trainer().ok()?).args([word, "--json"])).output().ok()?;
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// The engine for dense products with each type of factors, as `gsplit-train` says, which times engines where it has not yet.
+/// The engine for dense products with each type of factors, from `gsplit-train`, which times the engines if it has not yet.
 fn products(training: &Training) -> Option<Vec<Value>> {
     asked(training, "products")?["products"].as_array().cloned()
 }
 
-/// Speed of messages between two ranks that torch joins over loopback, or the problem, as `gsplit-train` says.
+/// Speed of messages between two ranks that torch joins over loopback, or the problem, from `gsplit-train`.
 fn loopback(training: &Training) -> Option<Value> {
     let Training::Works(_) = training else { return None };
     let said = asked(training, "loopback").unwrap_or_else(|| json!({ "error": "gsplit-train ended without a word" }));
@@ -337,11 +337,11 @@ fn library_json(found: &Result<CudaLibrary, GpuError>) -> Value {
     }
 }
 
-/// A GPU and what was measured on it.
+/// A GPU with its measurements.
 struct OnGpu<'a> {
     ordinal: usize,
     facts: &'a GpuFacts,
-    /// Free and total bytes, and bytes a second.
+    /// Free and total bytes of memory, and bytes per second of copies from pinned memory.
     measured: Result<((u64, u64), f64), GpuError>,
 }
 
@@ -394,7 +394,7 @@ impl<'a> OnGpu<'a> {
     }
 }
 
-/// From each GPU to each; `None` from one to itself, and where the driver does not say.
+/// The link from each GPU to each; `None` from a GPU to itself, and where the driver does not report one.
 fn links(survey: &CudaSurvey, gpus: usize) -> Vec<Vec<Option<Link>>> {
     let link = |from, to| if from == to { None } else { survey.link(from, to).ok() };
     (0..gpus).map(|from| (0..gpus).map(|to| link(from, to)).collect()).collect()

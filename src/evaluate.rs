@@ -14,10 +14,10 @@ use crate::ui::{self, Ui};
 
 /// Measure how good partitions are, on fresh mini-batches
 ///
-/// Draws mini-batches as training does, with a seed that the pre-sampling has not used. For every partition it counts the sampled
-/// edges between parts, how evenly the ranks share the work, and the rows that ranks exchange. Rows loaded and edges computed are
-/// compared with fewer layers split (`train --split-layers`), with none split (`--parallelism owned`) and with data parallelism, and
-/// the cross edges and the balance with the expectation of the presample. A random partition with as many parts is measured too.
+/// Draws mini-batches as training does, with a seed that the presample did not use. For every partition it counts the sampled
+/// edges between parts, how evenly the ranks share the work, and the rows that ranks exchange. Rows loaded and edges computed
+/// are compared with fewer split layers (`train --split-layers`), with none (`--parallelism owned`) and with data parallelism;
+/// cross edges and balance are compared with the presample's expectation. A random partition with as many parts is measured too.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,13 +28,13 @@ Examples:
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// A partition to measure; repeat it for several [default: all there are]
+    /// A partition to measure; repeat it for several [default: all partitions of the dataset]
     #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     partitions: Vec<String>,
     #[command(flatten)]
     options: Options,
-    /// Pre-sampling that gives fanouts, batch size and expectations [default: the one of the
-    /// mini-batches that are asked for, or that most of the partitions were made with]
+    /// Presample that gives fanouts, batch size and expectations [default: the presample that fits
+    /// the mini-batches of the options, or the one that most of the partitions were made with]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
 }
@@ -81,7 +81,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
-/// One map on as many mini-batches as by default, of the kind that `presample` is of.
+/// Measures one map on the default number of mini-batches, drawn with the options of `presample`.
 pub fn measure(dataset: &Dataset, map: &PartitionMap, presample: &Presample, ui: &Ui) -> Result<Evaluation> {
     let setting = Options::default().setting(Some(presample)).map_err(explain)?;
     evaluate(dataset, std::slice::from_ref(map), Some(presample), &setting, ui).map_err(explain)
@@ -94,7 +94,7 @@ fn explain(error: Error) -> anyhow::Error {
     }
 }
 
-/// The maps that are named, each once, or all there are.
+/// The maps that are named, each once, or all maps of the dataset.
 fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
     let mut keys: Vec<String> = Vec::new();
     for key in &args.partitions {
@@ -112,7 +112,7 @@ fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
     Ok(keys.iter().map(|key| PartitionMap::open(dataset, key)).collect::<Result<_, _>>()?)
 }
 
-/// The table, a column for each map.
+/// Prints the table, with one column per map.
 pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
     ui.say(format_args!("{}: {setting}", dataset.name()));
@@ -129,7 +129,7 @@ pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     }
 }
 
-/// A label, and a cell for each map.
+/// A label, and one cell per map.
 pub type LabelledRow = (String, Vec<String>);
 
 /// The rows of [`say`]'s table below the names of the maps.
@@ -173,8 +173,8 @@ fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation)
     rows
 }
 
-/// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and under data parallelism; each with
-/// its multiple of split parallelism's.
+/// Rows of a sum over all ranks: under split parallelism, with fewer layers split down to none, and under data
+/// parallelism; each with its ratio to split parallelism.
 fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Work) -> f64) -> Vec<LabelledRow> {
     let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> LabelledRow {
         (format!("{label}, {sharing}"), maps.iter().map(cell).collect())

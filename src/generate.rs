@@ -23,7 +23,7 @@ pub struct Args {
 enum Kind {
     /// R-MAT with the parameters of Graph500: the skewed degrees of social networks, no labels
     Rmat(Target<rmat::RmatOptions>),
-    /// Communities with power-law degrees: labels, and features that tell little without the neighbours'
+    /// Communities with power-law degrees: labels, and features that predict little without the neighbours' features
     Community(Target<community::CommunityOptions>),
 }
 
@@ -34,7 +34,7 @@ struct Target<O: clap::Args> {
     /// Dataset directory to make
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Replace a dataset that was made otherwise, and everything derived from it
+    /// Replace a dataset that was made with other options, and everything derived from it
     #[arg(long)]
     force: bool,
 }

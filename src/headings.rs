@@ -1,4 +1,4 @@
-//! The options of a subcommand under headings: the common ones first, and alone with `-h`.
+//! Groups the options of a subcommand under headings: common options first; `-h` shows no others.
 
 use clap::{Arg, Command};
 
@@ -26,7 +26,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     (
         &["place"],
         &["partition", "cache", "parallelism", "rule", "key", "force"],
-        &[("What the prediction assumes", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
+        &[("Assumptions of the prediction", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
     ),
     (
         &["compare"],
@@ -39,7 +39,7 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
     ),
 ];
 
-/// `command`, whose name is in the table, with its options [`grouped`]; those that no heading lists are under the last.
+/// `command` with its options [`grouped`] by the table; options that no heading lists are under the last.
 pub fn of_table(command: Command) -> Command {
     let found = TABLE.iter().find(|(names, ..)| names.contains(&command.get_name()));
     let Some((_, common, headings)) = found else { return command };
@@ -49,13 +49,13 @@ pub fn of_table(command: Command) -> Command {
     })
 }
 
-/// `command`, whose options of `common` stand first, in that order. The others are under the heading that `heading` has for their flag,
-/// with `--help` alone.
+/// `command` with the options of `common` first, in that order. `heading` gives the heading of each other flag, which only `--help`
+/// shows.
 pub fn grouped(command: Command, common: &[&str], heading: impl Fn(&str) -> &'static str) -> Command {
     command.mut_args(|arg: Arg| {
         let Some(flag) = arg.get_long().filter(|flag| !["help", "version"].contains(flag)) else { return arg };
         match common.iter().position(|common| *common == flag) {
-            // Those of every subcommand have theirs.
+            // Options of every subcommand already have their heading.
             _ if arg.get_help_heading().is_some() => arg,
             Some(at) => arg.display_order(at),
             None => {

@@ -1,4 +1,4 @@
-//! `gsplit infer`: what a trained model says about the vertices of a graph.
+//! `gsplit infer`: predictions of a trained model for the vertices of a graph.
 
 mod tables;
 
@@ -19,21 +19,21 @@ use tables::NewTables;
 
 /// Predict with a trained model, for every vertex of a graph of any size
 ///
-/// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions are written with the original
-/// ids, in the dataset's order. NAME.csv and NAME.parquet have the columns `id`, `class` and the probability of each class, as
-/// `probability_NAME`; of several classes per vertex a column of 0 and 1 for each, and its probability; of numbers `prediction`. NAME.npy
-/// has the classes by their numbers, and NAME.ids.npy the ids (NAME.ids.arrow where they were strings). Embeddings are .npy or .parquet.
+/// Uses full neighbourhoods, layer after layer, which gives the result of a forward pass over the whole graph. Predictions have the original
+/// ids, in the dataset's order. NAME.csv and NAME.parquet have the columns `id`, `class` and the probability of each class, e.g.
+/// `probability_NAME`; with several classes per vertex, a 0/1 column and a probability for each class; for numbers `prediction`. NAME.npy
+/// has the class numbers, and NAME.ids.npy the ids (NAME.ids.arrow if they were strings). Embeddings are .npy or .parquet.
 ///
 /// The dataset need not be the one the model was trained on, as long as its features mean the same. New tables are given with --nodes and
-/// --edges, and are read as those of the training were. With --with DATASET the new vertices are joined to that graph, and predictions
-/// are those that old and new tables together would give. Scores are printed where the table has labels.
+/// --edges, and are read like the tables of the training. With --with DATASET the new vertices are joined to that graph, and the predictions
+/// equal the predictions on the old and new tables together. Scores are printed if the table has labels.
 ///
-/// The bytes written do not depend on the number of threads or on --memory. Finished layers that do not fit the memory are on disk until
-/// the next one is done. With --device cuda a GPU computes, or several, with the same results up to rounding; --memory is then the
-/// host's, and finished layers stay on the GPUs where they fit half of their free memory.
+/// The bytes written do not depend on the number of threads or on --memory. Finished layers that do not fit into memory are
+/// on disk until the next one is done. With --device cuda one or more GPUs compute, with the same results up to rounding;
+/// --memory then limits the host's memory, and finished layers stay on the GPUs if they fit into half of their free memory.
 ///
-/// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, where sources and
-/// targets are of two kinds (gsplit convert --bipartite), else all vertices; those that the source has a link to are left out.
+/// A model of links recommends: --top 10 writes the columns source, rank, target and score. Candidates are the targets, if sources and
+/// targets are of two kinds (gsplit convert --bipartite), else all vertices; targets that the source already has a link to are left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,17 +52,17 @@ pub struct Args {
     /// Dataset directory
     #[arg(conflicts_with = "nodes")]
     dataset: Option<PathBuf>,
-    /// Tables in its place.
+    /// Tables of new vertices instead of a dataset.
     #[command(flatten)]
     tables: NewTables,
     #[command(flatten)]
     config: InferConfig,
-    /// Memory to keep to, mapped files not counted: 4GiB, 50% of the machine's [default: half of it]
+    /// Memory limit without mapped files, e.g. 4GiB or 50% of the machine's [default: half of it]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
 }
 
-/// Infers, and prints the scores.
+/// Infers and prints the scores.
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let started = Instant::now();
     args.config.check_names().map_err(as_usage)?;
@@ -125,7 +125,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.say(format_args!("  classes by number: {}", numbered_classes(names)));
     }
     if summary.scores.iter().any(|(_, score)| score.is_some_and(f64::is_nan)) {
-        ui.note("warning: a score is no number: features or the model have values that are none");
+        ui.note("warning: a score is NaN: features or the model contain NaN");
     }
     ui.json(&json!({
         "dataset": dataset.name(), "summary": summary, "out": out, "embeddings": embeddings, "reused": false, "seconds": seconds,
@@ -134,27 +134,27 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files that are written, in the order in which they appear.
+/// The files to write, in the order in which they appear.
 fn targets(config: &InferConfig, dataset: &Dataset) -> Vec<Target> {
     let ids_beside = |out: &Path| ids_beside(out, dataset.manifest().string_ids);
     let files = [&config.out, &config.embeddings].into_iter().flatten();
     files.flat_map(|out| [Some(out.clone()), ids_beside(out)]).flatten().map(Target::file).collect()
 }
 
-/// Whether all `targets` are there, and `config` would make them again.
+/// Whether all `targets` exist and `config` would make the same files again.
 fn is_made(targets: &[Target], config: &InferConfig) -> gsplit_store::Result<bool> {
     let Some(made_by) = &config.made_by else { return Ok(false) };
     let made = targets.iter().map(|target| target.is_made_by(made_by)).collect::<gsplit_store::Result<Vec<_>>>()?;
     Ok(!made.is_empty() && made.iter().all(|&made| made))
 }
 
-/// Digest of all that decides the bytes of the output: the dataset, the model and the options.
+/// Digest of everything that decides the bytes of the output: the dataset, the model and the options.
 fn made_by(config: &InferConfig, dataset: &Dataset) -> anyhow::Result<Checksum> {
     let trained = Trained::open(&config.checkpoint, config.epoch).map_err(as_usage)?;
     let model = checksum_file(&trained.path().join("checkpoint.json"))?;
     let sources = config.sources.as_deref().map(checksum_file).transpose()?;
     let mut manifest = serde_json::to_value(dataset.manifest())?;
-    // Those of new tables change with the place where they are converted.
+    // These fields of new tables depend on the place of their conversion.
     if let Some(fields) = manifest.as_object_mut() {
         fields.retain(|name, _| name != "name" && name != "provenance");
     }

@@ -1,4 +1,4 @@
-//! `gsplit inspect`: what is there, what the graph is like, how it was made.
+//! `gsplit inspect`: the contents of a dataset, figures of its graph, and how it was made.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use gsplit::ui::{Ui, bytes};
 pub mod origin;
 pub mod words;
 
-/// Show what a dataset directory holds, what its graph is like and how it was made
+/// Show the contents of a dataset directory, figures of its graph and how it was made
 ///
-/// Of the graph: quantiles of the degrees, vertices without edges, weakly connected components, the share of edges whose reverse is
-/// an edge too, edge homophily (the share of one class among edges between labelled vertices) and the ten most frequent classes; all
-/// of them with --json. What reads all edges is left out above 200 million of them, unless --full asks for it.
+/// Figures of the graph: quantiles of the degrees, vertices without edges, weakly connected components, the share of edges whose
+/// reverse is an edge too, edge homophily (the share of one class among edges between labelled vertices) and the ten most frequent
+/// classes (all with --json). Figures that read all edges are left out above 200 million edges, unless --full asks for them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,12 +27,12 @@ Examples:
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// Compute all figures however many edges there are
+    /// Compute all figures, however many edges there are
     #[arg(long)]
     full: bool,
 }
 
-/// Prints the dataset, its pre-samplings, its partitions and its placements. An artifact of another graph is shown with the reason.
+/// Prints the dataset, its presamples, partitions and placements. An artifact of another graph is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
@@ -40,7 +40,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let presamples = artifacts(&dataset, "presample", Presample::open)?;
     let partitions = artifacts(&dataset, "partition", PartitionMap::open)?;
     let placements = artifacts(&dataset, "placement", Placement::open)?;
-    // Long files are checked meanwhile: nothing is said of a damaged one.
+    // Long files are checked in the background: print nothing about a damaged one.
     check::settled()?;
     say_content(&dataset, &splits, ui);
     say_figures(&figures, ui);
@@ -68,10 +68,10 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Artifacts of a kind by their keys, each opened, or why it is not.
+/// Artifacts of a kind by their keys; each is opened, or has the reason why it cannot be.
 pub type Artifacts<T> = Vec<(String, gsplit_store::Result<T>)>;
 
-/// Opens all artifacts of a kind; one with a damaged file is an error.
+/// Opens all artifacts of a kind; a damaged file is an error.
 pub fn artifacts<T>(
     dataset: &Dataset,
     kind: &str,

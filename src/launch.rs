@@ -1,22 +1,22 @@
-//! Variables of the environment by which a launcher tells each process its rank, the number of ranks and where rank 0 is.
+//! Environment variables in which a launcher gives each process its rank, the number of ranks and the address of rank 0.
 
 use std::fmt::{self, Display};
 
-/// Names of a launcher's variables: the rank, the number of ranks, the rank among those of its host.
+/// Names of a launcher's variables: the rank, the number of ranks, the rank within its host.
 struct Launcher {
     name: &'static str,
     rank: &'static str,
     size: &'static str,
     local: &'static str,
-    /// Number of ranks of a rank's host.
+    /// Number of ranks on the rank's host.
     local_size: &'static str,
-    /// Without this, the others are a surrounding job's.
+    /// Unless this one is set, the others belong to a surrounding job.
     needs: Option<&'static str>,
     /// Variables that name the run.
     run: &'static [&'static str],
 }
 
-/// In the order in which they are believed: torchrun and mpirun may run inside a job of Slurm's.
+/// Launchers by priority: torchrun and mpirun may run inside a Slurm job.
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
@@ -51,7 +51,7 @@ const LAUNCHERS: [Launcher; 4] = [
         size: "SLURM_NTASKS",
         local: "SLURM_LOCALID",
         local_size: "SLURM_TASKS_PER_NODE",
-        // The script of a job has the others too, and is one process.
+        // The batch script of a job has the other variables too, but is a single process.
         needs: Some("SLURM_STEP_ID"),
         run: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
@@ -59,22 +59,22 @@ const LAUNCHERS: [Launcher; 4] = [
 
 /// Variables with the host and port of rank 0.
 const ADDRESS: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
-/// Name in place of a launcher's for these.
+/// Name shown for these variables instead of a launcher's.
 pub const ADDRESS_OF: &str = "rank 0";
-/// Ports made of the names of runs start here.
+/// First of the ports that are derived from the names of runs.
 const PORTS: u64 = 15_000;
 const NUM_PORTS: u64 = 10_000;
 
-/// One of several processes that a launcher has started.
+/// One of several processes started by a launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The launcher.
     pub by: &'static str,
-    /// This process, from 0.
+    /// The rank of this process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// The number of processes.
     pub size: usize,
-    /// This process among those of its host, from 0.
+    /// The number of this process within its host, from 0.
     pub local: Option<usize>,
     /// The name of the run, the same for all; may be empty.
     pub run: String,
@@ -99,7 +99,7 @@ impl Launch {
     /// Reads variables from `variable`, which gives the value of a name.
     ///
     /// # Errors
-    /// As [`Launch::found`].
+    /// The errors of [`Launch::found`].
     pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         for launcher in &LAUNCHERS {
             let there = |name: &str| variable(name).is_some();
@@ -144,7 +144,7 @@ impl Display for Launch {
     }
 }
 
-/// Variables of a launcher, for who asks what is set and what is missing.
+/// Variables of a launcher, to report which are set and which are missing.
 pub struct Told {
     /// The launcher.
     pub by: &'static str,
@@ -153,7 +153,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Variables of each launcher of which any is set, in the order in which launchers are believed, and those with rank 0's address.
+    /// Launchers with at least one variable set, in order of priority, followed by the variables with rank 0's address.
     pub fn found() -> Vec<Self> {
         Self::from(&|name| std::env::var(name).ok())
     }
@@ -183,7 +183,7 @@ impl Display for Told {
     }
 }
 
-/// Host and port of rank 0, if the launcher tells.
+/// Host and port of rank 0, if the launcher gives them.
 fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, u16)>, String> {
     if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
         // torchrun's own store listens at the port itself.
@@ -198,10 +198,10 @@ fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Re
         ("srun", Some(host)) => {
             let job: u64 = variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
             let step: u64 = variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
-            // Jobs that follow each other have ports apart, and so have their steps.
+            // Consecutive jobs get different ports, and so do their steps.
             Ok(Some((host, (PORTS + (job.wrapping_mul(7).wrapping_add(step)) % NUM_PORTS) as u16)))
         }
-        // All ranks are on this host, and their run has a name.
+        // All ranks are on this host, and the run has a name.
         _ if variable(launcher.size) == variable(launcher.local_size) => {
             let name: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
             let sum = name.concat().bytes().fold(0u64, |sum, byte| (sum * 31 + u64::from(byte)) % NUM_PORTS);
@@ -211,7 +211,7 @@ fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Re
     }
 }
 
-/// The first of the hosts that Slurm writes as `node[03-05,9],login`: `node03`.
+/// The first of the hosts in a Slurm list: `node03` for `node[03-05,9],login`.
 fn first_host(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (prefix, rest) = list.split_at(end);
@@ -250,7 +250,7 @@ mod tests {
             (format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=1"), "mpirun", 0, 2, Some(0), "77", None),
             ("PMI_RANK=1 PMI_SIZE=3 MPI_LOCALRANKID=1".to_string(), "mpiexec", 1, 3, Some(1), "", None),
             (slurm.to_string(), "srun", 3, 4, Some(1), "1234.0", at("gpu03", 15_000 + 8638)),
-            // Inside a job of Slurm's the inner launcher counts.
+            // Inside a Slurm job the inner launcher counts.
             (format!("{slurm} {torchrun}"), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
             (format!("{slurm} {mpirun}"), "mpirun", 0, 2, Some(0), "77", None),
             ("RANK=0 WORLD_SIZE=1".to_string(), "torchrun", 0, 1, None, "", None),

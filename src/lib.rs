@@ -15,5 +15,5 @@ pub mod partition;
 pub mod presample;
 pub mod ui;
 
-/// Version, in release builds with the commit.
+/// Version; in release builds followed by the commit.
 pub const VERSION: &str = env!("GSPLIT_VERSION");

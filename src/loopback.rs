@@ -1,4 +1,4 @@
-//! Trial of ranks in processes, for `gsplit doctor`: two ranks, here threads, meet at torch's store over loopback and exchange messages.
+//! A trial of multi-process training for `gsplit doctor`: two ranks (threads here) meet at torch's store over loopback and exchange messages.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -11,16 +11,16 @@ use gsplit_kernels::Communicator;
 use gsplit_trainer::Meeting;
 use serde_json::{Value, json};
 
-/// Bytes of a message.
+/// Bytes per message.
 const BYTES: usize = 4 << 20;
-/// Exchanges that are timed.
+/// Number of timed exchanges.
 const ROUNDS: usize = 16;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that each of two ranks receives a second while both send, and the interface if one is named.
+/// Bytes per second that each of two ranks receives while both send, and the network interface if one is named.
 ///
 /// # Errors
-/// One line: why they do not meet, and what to do.
+/// One line with the reason why they do not meet, and how to fix it.
 pub fn measure() -> Result<Value> {
     let named = std::env::var("GLOO_SOCKET_IFNAME").unwrap_or_default();
     let interface = named.split(',').next().filter(|name| !name.is_empty());
@@ -39,7 +39,7 @@ pub fn measure() -> Result<Value> {
         None => "let processes of this host connect to 127.0.0.1 (`ip link` shows lo as UP, the firewall lets it pass)"
             .into(),
     };
-    // Remedies of a run are for more than one host.
+    // The remedies of a run are for several hosts.
     let reason = |error: anyhow::Error| {
         let said = error.to_string();
         let end = ["; ", ": see what"].iter().filter_map(|mark| said.find(mark)).min();

@@ -1,7 +1,7 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare` and `plan` are handed over:
-//! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
+//! Training is in a program of its own, `gsplit-train`, in the same folder; `run`, `train`, `infer`, `compare` and `plan` are
+//! handed over to it: loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands save.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -30,8 +30,8 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Prepares large graphs for training graph neural networks, and trains on them split-parallel.
 ///
-/// A raw graph becomes a dataset directory once (convert or generate); presample learns how often training touches each
-/// vertex and edge; partition cuts the graph with those weights; train reads these artifacts where they lie.
+/// A raw graph becomes a dataset directory once (convert or generate); presample estimates how often training touches
+/// each vertex and edge; partition cuts the graph with those weights; train reads these artifacts in place.
 #[derive(Parser)]
 #[command(version = gsplit::VERSION, max_term_width = 110)]
 struct Cli {
@@ -61,7 +61,7 @@ enum Command {
     /// Compare training systems on a dataset, or training runs by their logs
     #[cfg(feature = "train")]
     Compare,
-    /// Tell which training system is fastest on given hardware, and why
+    /// Predict which training system is fastest on given hardware, and why
     #[cfg(feature = "train")]
     Plan,
     Export(export::Args),
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     if let Err(problem) = child::end_with_parent() {
         return ui::refuse(&problem, 1);
     }
-    // NCCL joins processes that train.
+    // NCCL is only used by processes that train.
     gsplit_kernels::before_cuda(false);
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::man(args),
     });
-    // The C library writes what METIS printed into a pipe only when the process exits: results on standard output stay clean.
+    // The C library flushes METIS's output into a pipe only when the process exits: keep it out of the results on standard output.
     let _ = rustix::stdio::dup2_stdout(std::io::stderr());
     code
 }

@@ -1,6 +1,6 @@
 //! Shell completions and man pages, from the clap commands of both programs.
 //!
-//! Each program writes the pages of its own subcommands. Completions are one script for all of them, so `gsplit-train` tells its options to
+//! Each program writes the pages of its own subcommands. Completions are one script for both, so `gsplit-train` passes its options to
 //! `gsplit` as an [`outline`]. Why not one clap command in one program: `gsplit` would then load libtorch.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use serde_json::{Value, json};
 
-/// The subcommands of `command` and their options, as far as completions need them: [`with_outline`] reads it.
+/// The subcommands of `command` and their options, as far as completions need them; [`with_outline`] reads it.
 pub fn outline(command: &Command) -> Value {
     let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
     visible.map(|sub| (sub.get_name().to_string(), of_one(sub))).collect::<serde_json::Map<_, _>>().into()
@@ -31,8 +31,8 @@ fn of_one(command: &Command) -> Value {
     json!({ "arguments": arguments.collect::<Vec<_>>(), "subcommands": outline(command) })
 }
 
-/// `command`, whose subcommands have the options and subcommands that `outline` tells. Words of the outline are leaked: a process
-/// does this once.
+/// `command`, with the options and subcommands of `outline` added to its subcommands. The outline's strings are leaked: call this
+/// once per process.
 pub fn with_outline(mut command: Command, outline: &Value) -> Command {
     for (name, told) in outline.as_object().into_iter().flatten() {
         if command.find_subcommand(name).is_none() {

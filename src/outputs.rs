@@ -1,12 +1,12 @@
-//! Checks of where commands may write: one rule for every output that an option names.
+//! Checks of where commands may write: one rule for every output named by an option.
 //!
-//! An output lies in no artifact of gsplit's (a dataset, a checkpoint, a packed dataset, an export), is not read by the same
-//! command, is no other output of it, and replaces no file but one that gsplit wrote in its place before, unless `--force` says
-//! so. An output is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
-//! resolves them, and files that are there by what they are, so that hard links count too.
+//! An output must not be inside an artifact of gsplit (a dataset, a checkpoint, a packed dataset, an export), must not be read by the
+//! same command or be another of its outputs, and replaces only a file that gsplit wrote there before, unless `--force` is given.
+//! An output is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
+//! resolves them, and existing files by identity, so that hard links count too.
 //!
-//! All of this is told before the work. Folders that become artifacts are left to [`staging`](gsplit_store::staging), which knows
-//! its own when it replaces them; what may be in them is checked here.
+//! All checks run before the work. Folders that become artifacts are left to [`staging`](gsplit_store::staging), which recognises
+//! its own artifacts when it replaces them; here only their contents are checked.
 
 use std::fs::{self, Metadata};
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use gsplit_store::staging::{Target, artifact_around, tidy};
 
 use crate::ui::usage;
 
-/// Paths that a command reads and is about to write.
+/// Paths that a command reads or is about to write.
 #[derive(Default)]
 pub struct Outputs {
     inputs: Vec<Place>,
@@ -27,32 +27,32 @@ pub struct Outputs {
     force: bool,
 }
 
-/// A path, and what it is called in messages.
+/// A path with its name in messages.
 struct Place {
     name: String,
     path: PathBuf,
-    /// As the system resolves it.
+    /// The path as the system resolves it.
     real: PathBuf,
-    /// Others may lie in it.
+    /// Whether other files may be inside it.
     is_shared: bool,
 }
 
-/// Whether the first line of a file shows that gsplit wrote it.
+/// Returns whether the first line of a file shows that gsplit wrote it.
 pub type Known = fn(&str) -> bool;
 
 impl Outputs {
-    /// Starts without any path, for a command with or without `--force`.
+    /// Creates an empty list, for a command with or without `--force`.
     pub fn new(force: bool) -> Self {
         Self { force, ..Self::default() }
     }
 
-    /// The command reads `path`.
+    /// Adds `path`, which the command reads.
     pub fn reads(mut self, name: &str, path: &Path) -> Self {
         self.inputs.push(Place::new(name, path, true));
         self
     }
 
-    /// The file at `path` will be written whole. One that is there is replaced with `--force`, or where `known` knows it.
+    /// Adds the file at `path`, which will be written as a whole. An existing file is replaced with `--force`, or if `known` accepts it.
     pub fn file(&mut self, option: &str, path: &Path, known: Option<Known>) -> Result<()> {
         let found = expect_no_link(option, path)?;
         self.add(Place::new(option, path, false), false)?;
@@ -60,12 +60,12 @@ impl Outputs {
         found.map_or(Ok(()), |found| self.check_found(option, path, &found, known))
     }
 
-    /// The folder at `path` will become an artifact.
+    /// Adds the folder at `path`, which will become an artifact.
     pub fn artifact(&mut self, option: &str, path: &Path) -> Result<()> {
         self.add(Place::new(option, path, false), false)
     }
 
-    /// Files will be written into the folder at `path`, next to others, which stay.
+    /// Adds the folder at `path`, into which files are written next to other files, which stay.
     pub fn folder(&mut self, option: &str, path: &Path) -> Result<()> {
         expect_no_link(option, path)?;
         self.add(Place::new(option, path, true), true)
@@ -108,9 +108,9 @@ impl Outputs {
     }
 }
 
-/// Metadata of `path`, which is refused if it is a link, since a link may lead to files of somebody else.
+/// Metadata of `path`. A link is refused, since it may lead to somebody else's files.
 fn expect_no_link(option: &str, path: &Path) -> Result<Option<Metadata>> {
-    // A slash at the end would have the system follow the link.
+    // With a slash at the end the system would follow the link.
     let found = fs::symlink_metadata(path.components().collect::<PathBuf>()).ok();
     if found.as_ref().is_some_and(Metadata::is_symlink) {
         bail!("{option} {}: is a link: name what it points to, or remove it", path.display());
@@ -123,7 +123,7 @@ impl Place {
         Self { name: name.into(), path: path.into(), real: resolve(path), is_shared }
     }
 
-    /// Whether writing this would take `input` away.
+    /// Whether writing this output would remove or overwrite `input`.
     fn would_replace(&self, input: &Self) -> bool {
         !self.is_shared && (input.real.starts_with(&self.real) || is_same_file(&self.real, &input.real))
     }
@@ -139,7 +139,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     file(a).is_some_and(|a| file(b) == Some(a))
 }
 
-/// `path` without links, `.` and `..`, as far as it is there.
+/// `path` without links, `.` and `..`, as far as it exists.
 fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut real = PathBuf::new();
@@ -156,7 +156,7 @@ fn resolve(path: &Path) -> PathBuf {
     real
 }
 
-/// The first line of a file, if it is text and of a sensible length.
+/// The first line of a file, if it is text and not too long.
 fn first_line(path: &Path) -> Option<String> {
     const MOST: u64 = 1 << 16;
     let file = open_file(path).ok()?;
@@ -191,7 +191,7 @@ mod tests {
             forced.file("--timeline", &at("deep/log"), None).unwrap();
             assert!(line(&mut forced, path).contains("is where --timeline writes"), "{path}");
         }
-        // What is not there yet is compared too, and what lies in another file that is to be.
+        // Paths that do not exist yet are compared too, also a path inside another future output.
         let mut outputs = Outputs::new(false);
         outputs.file("--out", &at("new/x"), None).unwrap();
         for path in ["new/x", "new/../new/x", "new/x/y"] {
@@ -205,7 +205,7 @@ mod tests {
             let refused = Outputs::new(true).folder("--checkpoint", &at(way)).unwrap_err().to_string();
             assert!(refused.ends_with("is a link: name what it points to, or remove it"), "{refused}");
         }
-        // A folder that is replaced takes with it what is read in it.
+        // Replacing a folder removes the inputs in it.
         let mut outputs = Outputs::new(true).reads("DATASET", &at("deep/er"));
         assert!(outputs.artifact("--out", &at("deep")).unwrap_err().to_string().contains("which is read (DATASET)"));
         outputs.artifact("--out", &at("other")).unwrap();

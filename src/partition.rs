@@ -19,12 +19,12 @@ use crate::{evaluate, headings};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
-/// With the weights of a pre-sampling (gsplit presample) the parts share the expected work of training evenly, and the
+/// With the weights of a presample (gsplit presample) the parts share the expected work of training evenly, and the
 /// expected number of sampled edges between parts is small. Stores the part of every vertex, the order in which each
 /// part's vertices deserve a cache slot, and a report, which is also printed.
 ///
-/// Where a presample is named or is the only one, the report is in its terms whatever the partitioner balanced, so that
-/// partitions can be compared. A partition that another tool made is taken over with --import.
+/// If a presample is named or is the only one, the report uses it, whatever the partitioner balanced, so that
+/// partitions can be compared. --import takes over a partition that another tool made.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,27 +48,27 @@ pub struct Args {
     options: PartitionOptions,
     #[command(flatten)]
     import: ImportOptions,
-    /// Pre-sampling to use [default: the only one]
+    /// Presample to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
-    /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4, and of the presample where one
-    /// of that name was made with another]
+    /// Name to store the partition under [default: made of the options, e.g. multilevel-presampled-k4, and of the
+    /// presample if the partition of that name was made with another]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
-    /// Also measure it on 200 fresh mini-batches of the presample's kind, beside a random partition, as gsplit evaluate does
+    /// Also measure it and a random partition on 200 fresh mini-batches of the presample's kind, as gsplit evaluate does
     #[arg(long)]
     report: bool,
-    /// Memory that the process keeps to, besides mapped files: 8GiB, 50% of the machine's. What takes more is refused, or done in less
-    /// memory, with arrays in a file and coarse graphs that are sampled: the cut may then be larger (multilevel and metis only)
-    /// [default: what is free less a fifth]
+    /// Memory limit of the process, without mapped files: 8GiB, 50% of the machine's. Work that needs more is refused,
+    /// or is done in less memory, with arrays in a file and sampled coarse graphs: the cut may then be larger
+    /// (multilevel and metis only) [default: the free memory less a fifth]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
-    /// Partition again where a partition of that name is there already
+    /// Partition again if a partition of that name exists
     #[arg(long)]
     force: bool,
 }
 
-/// `command`, partition's own, with its options under headings.
+/// `command` of partition with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
     const COMMON: [&str; 10] =
         ["parts", "weights", "presample", "quality", "epsilon", "servers", "memory", "key", "report", "force"];
@@ -80,7 +80,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
 }
 
 impl Args {
-    /// The name that the partition is stored under in `dataset`, where there is one already, if it is made with `presample`.
+    /// The key of the partition in `dataset` (if there is one already) when it is made with `presample`.
     pub fn key(&self, dataset: Option<&Dataset>, presample: &str) -> String {
         let by_options = self.options.default_key();
         self.key.clone().unwrap_or_else(|| match dataset {
@@ -99,7 +99,7 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
         args.options.take_parts(&dataset).map_err(explain)?;
         args.options.check().map_err(explain)?;
     }
-    // No number of parts is left to be inferred but an import's.
+    // Only an import may leave the number of parts to be inferred.
     let parts = Some(args.options.parts).filter(|&parts| parts > 0);
     let imported = args.import.read(&dataset, parts).map_err(explain)?;
     let presample = choose_presample(&args, &dataset, ui)?;
@@ -122,7 +122,7 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
             (map, None)
         }
         None => {
-            // What stands in the way of writing is better known before the work is done.
+            // Fail on an unwritable output before the expensive work.
             drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
             let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
             let map = PartitionMap::save(
@@ -170,7 +170,7 @@ pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
-/// The partition that is asked for, or the imported one.
+/// Makes the requested partition, or takes over the imported one.
 fn make(
     args: &Args,
     dataset: &Dataset,
@@ -188,7 +188,7 @@ fn make(
     })
 }
 
-/// The report, and what is known of the run.
+/// The report, with facts about the run.
 fn as_json(
     dataset: &Dataset,
     map: &PartitionMap,
@@ -214,7 +214,7 @@ fn as_json(
     Ok(all.into())
 }
 
-/// The presample that is named, or the only one; `None` where there is none and none is needed.
+/// The presample that is named, or the only one; `None` if there is none and none is needed.
 fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
     let needed = args.import.import.is_none() && args.options.need_presample();
     let without = (!needed).then_some("the report does without a presample");
@@ -230,8 +230,8 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     Ok(chosen)
 }
 
-/// The presample that is `named`, else of those that `rank` accepts the one of the highest rank, which a note tells where there are others.
-/// Where several have that rank, or it is damaged, a note tells what is done `without` it, if that can be done.
+/// The presample that is `named`, else the one that `rank` ranks highest; a note names it if there are others. If several
+/// share that rank, or it is damaged, a note says that `without` applies instead, if it is given; else that is an error.
 pub fn named_or_best<R: Ord>(
     dataset: &Dataset,
     named: Option<&str>,
@@ -256,7 +256,7 @@ pub fn named_or_best<R: Ord>(
     }
 }
 
-/// A map in the cache that was made as this one would be, as the dataset's own under `key`.
+/// A map in the cache that was made with the same inputs, stored as the dataset's own under `key`.
 fn tried(dataset: &Dataset, key: &str, config: &PartitionConfig, made_from: &MadeFrom) -> Result<Option<PartitionMap>> {
     let is_same = |name: &String| {
         let map = PartitionMap::open(dataset, name);
@@ -266,7 +266,7 @@ fn tried(dataset: &Dataset, key: &str, config: &PartitionConfig, made_from: &Mad
     Ok(found.map(|name| PartitionMap::keep(dataset, &name, key)).transpose()?)
 }
 
-/// The key of a partition by its options, followed by that of `presample` where one of that name was made with another.
+/// The key of a partition by its options, followed by the key of `presample` if the map of that name was made with another.
 pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) -> String {
     let there = PartitionMap::open(dataset, &by_options).ok();
     let with = there.as_ref().and_then(|map| map.meta().made_from.presample.as_ref());
@@ -276,7 +276,7 @@ pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&str>) 
     }
 }
 
-/// The partition under `key`, or one in the cache, when it was made as it would be now.
+/// The partition under `key`, or one in the cache, if it was made with the same inputs.
 fn reuse(
     args: &Args,
     dataset: &Dataset,
@@ -313,7 +313,7 @@ fn reuse(
     }
 }
 
-/// As ` on 2 servers`; nothing where there is one.
+/// ` on 2 servers` for two; empty for one.
 pub fn on_servers(servers: u32) -> String {
     if servers > 1 { format!(" on {servers} servers") } else { String::new() }
 }

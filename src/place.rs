@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 
 use gsplit::ui::{self, Ui, bytes};
 
-/// Decide which feature rows each device caches, and predict what that saves
+/// Decide which feature rows each device caches, and predict the savings
 ///
-/// Prints, for caches from a thousandth of the feature rows to all of them, the expected shares of the row loads that are
-/// served from the loading device's own cache, from a peer's and from host memory, for several placements side by side; and
-/// for caches of --cache bytes what a mini-batch moves. Stores the rows of each device, one device for each part.
+/// For caches from a thousandth of the feature rows to all of them, prints the expected shares of the row loads that are
+/// served from the loading device's own cache, from a peer's and from host memory, for several placements side by side;
+/// and for caches of --cache bytes, the traffic of a mini-batch. Stores the rows of each device, one device for each part.
 ///
-/// Placements: partitioned (each part's hottest rows on its own device), replicated (the hottest rows on every device), peer
-/// (the hottest rows, one copy each), optimised (what costs least when reading a row costs 0 from the own cache, alpha from a
-/// peer and 1 from the host) and song-jiang (their Algorithm 1 as published, --parallelism data only).
+/// Placements: partitioned (each part's hottest rows on its own device), replicated (the hottest rows on every device),
+/// peer (the hottest rows, one copy each), optimised (lowest cost when reading a row costs 0 from the own cache, alpha
+/// from a peer and 1 from the host) and song-jiang (their Algorithm 1 as published, --parallelism data only).
 ///
-/// The prediction takes training to use the presample's fanouts and batch size.
+/// The prediction assumes that training uses the presample's fanouts and batch size.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,18 +36,18 @@ Examples:
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// The partition: its parts are the devices [default: the only one]
+    /// The partition, whose parts are the devices [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     partition: Option<String>,
-    /// Pre-sampling to use [default: the partition's, or the only one]
+    /// Presample to use [default: the partition's, or the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     #[command(flatten)]
     options: PlaceOptions,
-    /// Name to store the placement under [default: made of the options, as optimised-split-4GiB-multilevel-presampled-k4]
+    /// Name to store the placement under [default: made of the options, e.g. optimised-split-4GiB-multilevel-presampled-k4]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
-    /// Place again where a placement of that name is there already
+    /// Place again if a placement of that name exists
     #[arg(long)]
     force: bool,
 }
@@ -70,7 +70,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let key = args.key.clone().unwrap_or_else(|| args.options.default_key(map.key()));
     let reused = reuse(&args, &dataset, &made_from, &config, &key)?;
     if reused.is_none() {
-        // What stands in the way of writing is better known before the work is done.
+        // Fail on an unwritable output before the expensive work.
         drop(Staging::begin(Placement::target(&dataset, &key), args.force)?);
     }
 
@@ -108,7 +108,7 @@ fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
     })
 }
 
-/// The presample that is named, or that of the partition, or the only one.
+/// The presample that is named, or the partition's, or the only one.
 fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Result<Presample> {
     let keys = dataset.keys("presample")?;
     let of_map = map.meta().made_from.presample.as_ref().map(|(key, _)| key).filter(|key| keys.contains(key));
@@ -122,7 +122,7 @@ fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Resul
     })
 }
 
-/// The placement under `key`, when it was made as it would be now.
+/// The placement under `key`, if it was made with the same inputs.
 fn reuse(
     args: &Args,
     dataset: &Dataset,
@@ -142,13 +142,13 @@ fn reuse(
     }
 }
 
-/// A placement with all that is shown of it.
+/// A placement with everything that is shown about it.
 struct Shown<'a> {
     placement: &'a Placement,
     demand: &'a Demand<'a>,
     rules: &'static [PlacementRule],
     points: &'a [CurvePoint],
-    /// Rows a device that were asked for.
+    /// The requested number of rows per device.
     capacity: usize,
 }
 
@@ -201,13 +201,13 @@ impl Shown<'_> {
         })
     }
 
-    /// In loads of a row from the host.
+    /// Cost in units of loading a row from the host.
     fn cost(&self, loads: &RowLoads) -> f64 {
-        // Nothing is read from peers that cost more than the host.
+        // No row is read from peers that cost more than the host.
         loads.host + self.config().alpha.min(1.0) * loads.peer
     }
 
-    /// Time that a device spends reading in a mini-batch, in the mean, where bandwidths are known.
+    /// Mean time that a device spends reading per mini-batch, if the bandwidths are known.
     fn milliseconds(&self, loads: &RowLoads) -> Option<f64> {
         let config = self.config();
         let (host, peer) = config.host_bandwidth.zip(config.peer_bandwidth)?;
@@ -259,7 +259,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Shows what a mini-batch moves with caches of the size that was asked for.
+    /// Prints the traffic of a mini-batch with caches of the requested size.
     fn say_asked(&self, ui: &Ui) {
         let config = self.config();
         let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else { return };
@@ -282,13 +282,13 @@ impl Shown<'_> {
     }
 }
 
-/// Shares of the loads: own cache, peers, host. Without any load all count as local.
+/// Shares of the loads: own cache, peers, host. Without any loads, all count as local.
 fn shares(loads: &RowLoads) -> [f64; 3] {
     let all = loads.local + loads.peer + loads.host;
     if all > 0.0 { [loads.local, loads.peer, loads.host].map(|part| part / all) } else { [1.0, 0.0, 0.0] }
 }
 
-/// Shares in whole percent that make 100.
+/// Shares in whole percent that add up to 100.
 fn percent(loads: &RowLoads) -> [u32; 3] {
     let [local, peer, _] = shares(loads);
     let [local, hits] = [local, local + peer].map(|share| ((100.0 * share).round() as u32).min(100));

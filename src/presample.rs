@@ -13,9 +13,9 @@ use crate::ui::{self, Ui};
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 ///
-/// Training with the same fanouts and batch size draws its mini-batches by the same rule. The counters are stored beside
-/// the graph: input (loads of a feature row), appear (appearances of a vertex at any layer), work (sampled in-edges of a
-/// vertex) and edge (samplings of an edge). `gsplit partition` cuts the graph with them.
+/// Training with the same fanouts and batch size draws its mini-batches by the same rule. The counters are stored in
+/// the dataset: input (loads of a feature row), appear (appearances of a vertex at any layer), work (sampled in-edges
+/// of a vertex) and edge (samplings of an edge). `gsplit partition` cuts the graph with them.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit presample products --fanouts 15,10,5 --batch-size 1024 --epochs 10")]
 pub struct Args {
@@ -23,13 +23,13 @@ pub struct Args {
     dataset: PathBuf,
     #[command(flatten)]
     options: Options,
-    /// Name to store the counters under [default: made of the options, as f15-10-5_b1024_e10_s0]
+    /// Name to store the counters under [default: made of the options, e.g. f15-10-5_b1024_e10_s0]
     #[arg(long, value_parser = gsplit_store::artifact_key)]
     key: Option<String>,
-    /// Device that samples: a GPU counts the same, in less time
+    /// Device that samples; a GPU gives the same counts in less time
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     device: Device,
-    /// Sample again where counters of that name are there already
+    /// Sample again if counters of that name exist
     #[arg(long)]
     force: bool,
 }

@@ -42,19 +42,19 @@ pub struct Args {
     /// A dataset directory, the folder of a training run's logs and checkpoints, or a folder with both
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The dataset of the runs, where DIR has none
+    /// The dataset of the runs, if DIR has none
     #[arg(long, value_name = "DATASET")]
     dataset: Option<PathBuf>,
-    /// The page
+    /// The HTML page to write
     #[arg(long, short, value_name = "FILE.html", default_value = "report.html")]
     out: PathBuf,
     /// Mini-batches to measure partitions on
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: u32,
-    /// Compute all figures and measure partitions however many edges there are
+    /// Compute all figures and measure partitions, however many edges there are
     #[arg(long)]
     full: bool,
-    /// Replace what is at --out, whoever made it
+    /// Replace the file at --out, even if gsplit did not make it
     #[arg(long)]
     force: bool,
 }
@@ -63,7 +63,7 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
     let found = Found::within(&args.folder, args.dataset.as_deref())?;
-    // What stands in the way of writing the page is better known before the work is done.
+    // Fail on an unwritable output before the expensive work.
     let mut outputs = Outputs::new(args.force).reads("DIR", &args.folder);
     outputs.file("--out", &args.out, Some(|line| line.contains(MAKER)))?;
     let output = Staging::begin(Target::file(&args.out), true)?;
@@ -103,7 +103,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
-/// The name of the data: the dataset's. `dataset`, as `gsplit run` calls it, says nothing: then the name of the folder that it is in.
+/// The name of the dataset. `gsplit run` always calls it `dataset`, so then the name of the folder around it is used.
 fn title(dataset: Option<&Dataset>, folder: &Path) -> String {
     let name = dataset.map(Dataset::name).filter(|name| *name != "dataset");
     let folder = dataset.map_or(folder.into(), |dataset| dataset.path().join(".."));

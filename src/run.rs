@@ -4,8 +4,8 @@
 //! options ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
 //! --config: file.rs
 //! ```
-//! A step is a command of gsplit, run as a process of its own: whoever wants more says it in the step's own words. Each step takes over
-//! by itself what it finished before.
+//! A step is a command of gsplit in its own process: users who need more can call that command themselves. Each step
+//! reuses the output that it finished before.
 
 mod chosen;
 mod earlier;
@@ -37,12 +37,12 @@ pub use file::merged;
 
 /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
 ///
-/// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
-/// were finished before are reused, so the same command goes on after Ctrl-C. Options are those of gsplit convert; behind -- stand
-/// those of gsplit train, from which the other steps take theirs: mini-batches are presampled as training draws them, and the graph is
-/// cut for its ranks. One rank on the CPU needs no presample and no partition. Unless they say otherwise, training goes on until the
-/// valid score stops rising. Predictions are those of the best epoch on the valid split. A graph with labels and no splits is split at
-/// random, 0.6 to train, 0.2 valid, 0.2 test.
+/// Each step is a command of its own, which is printed before it runs: repeat it with other options if needed. Steps that
+/// finished before are reused, so the same command continues after Ctrl-C. Options are the options of gsplit convert;
+/// after -- come the options of gsplit train, from which the other steps derive theirs: mini-batches are presampled as
+/// training draws them, and the graph is cut for its ranks. One rank on the CPU needs no presample and no partition.
+/// Unless the options say otherwise, training ends when the valid score stops rising. Predictions are made with the best
+/// epoch on the valid split. A graph with labels but without splits is split at random, 0.6 to train, 0.2 valid, 0.2 test.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
 /// `embeddings.parquet`, or `recommendations.parquet` (10 targets for each source) where sources and targets are of two kinds, and `report.html`, the page of `gsplit report`.
@@ -65,27 +65,27 @@ pub struct Args {
     /// A raw graph as for `gsplit convert`, or a dataset directory
     #[arg(required_unless_present = "file")]
     input: Option<PathBuf>,
-    /// Folder for what is made
+    /// Folder for the outputs
     #[arg(long, short, value_name = "DIR", required_unless_present = "file")]
     out: Option<PathBuf>,
-    /// Take the input, the folder and the options of every step from this TOML file; those of the command line win (--print-config shows
-    /// how it looks). Paths are relative to the folder where gsplit is called
+    /// Read the input, the folder and the options of every step from this TOML file; the command line takes precedence
+    /// (--print-config prints an example). Paths are relative to the current folder
     #[arg(long = "config", value_name = "FILE.toml")]
     file: Option<PathBuf>,
-    /// Print the run as a file for --config, what was left open as comments, and do nothing
+    /// Print the run as a file for --config, with unset options as comments, and do nothing
     #[arg(long)]
     print_config: bool,
     #[arg(skip)]
     from_file: Option<ConfigFile>,
-    /// The options of convert, of the command line and the file.
+    /// The options of convert, from the command line and the file.
     #[arg(skip)]
     merged: Option<Vec<String>>,
     /// Run anew on the input as it is now. Everything that gsplit run made in --out is replaced once the new run has succeeded; until then
     /// the earlier one stays as it is. Other files there are kept
     #[arg(long)]
     fresh: bool,
-    /// Start from an earlier run's model, and read tables by its recipe: the same columns, scales, categories and classes. RUN is its folder,
-    /// which may be --out, or a checkpoint
+    /// Start from an earlier run's model, and read tables by its recipe: with the same columns, scales, categories and
+    /// classes. RUN is its folder, which may be --out, or a checkpoint
     #[arg(long, value_name = "RUN")]
     from: Option<PathBuf>,
     /// Only print the commands
@@ -98,13 +98,13 @@ pub struct Args {
     train: Vec<String>,
 }
 
-/// Options of train that `run` chooses.
+/// Options of train that `run` sets itself.
 const CHOSEN: [&str; 6] = ["checkpoint", "init", "resume", "log", "config", "print-config"];
-/// Options of every subcommand, which are for all steps.
+/// Options of every subcommand, passed to all steps.
 const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
-/// Recommendations for each source, where sources and targets are of two kinds.
+/// Recommendations per source, if sources and targets are of two kinds.
 const RECOMMENDATIONS: u32 = 10;
-/// The options of convert in `given`, the command line, as words.
+/// The options of convert in `given`, the matches of the command line, as words.
 fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
     let Some(given) = given else { return Vec::new() };
     let command = ConvertOptions::augment_args(clap::Command::new("convert"));
@@ -123,8 +123,8 @@ fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
     words
 }
 
-/// Ends the program because of `error` about `line`, the command line or the one of gsplit train behind it. An option on the wrong side of
-/// `--` is answered with the right one.
+/// Ends the program with `error` about `line`, which is the command line or the part for gsplit train. If an option is
+/// on the wrong side of `--`, the message shows the right one.
 pub fn misplaced(line: &[OsString], error: &clap::Error) -> ! {
     let is = |line: &[OsString], name: &str| line.get(crate::subcommand_at(line)).is_some_and(|word| word == name);
     let option = match error.get(ContextKind::InvalidArg) {
@@ -153,7 +153,7 @@ pub fn misplaced(line: &[OsString], error: &clap::Error) -> ! {
     std::process::exit(2)
 }
 
-/// Runs the steps; `given` are the matches that `args` are from.
+/// Runs the steps; `given` holds the matches that `args` came from.
 pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
     let (raw, folder) = args.places()?;
     let is_dataset = raw.join("dataset.json").is_file();
@@ -161,7 +161,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let (input, named) = (text("INPUT", raw)?, text("--out", folder)?);
     let mut convert = args.merged.clone().unwrap_or_else(|| of_convert(given));
     let of_step = |step: &str| args.from_file.as_ref().map_or_else(Vec::new, |file| file.of_step(step));
-    // A mistyped option is found before a step has worked for hours.
+    // Find a mistyped option before a step works for hours.
     let earlier = args.from.as_deref().map(Earlier::open).transpose()?;
     let of_earlier = earlier.as_ref().map_or_else(Vec::new, |earlier| earlier.of_train(&args.train));
     let train = chosen::for_links(&[args.train.clone(), of_earlier].concat());
@@ -196,7 +196,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     let of_table = [convert.clone(), chosen::of_convert(&args.convert, &config)].concat();
     let is_other = match is_dataset || (args.fresh && args.dry_run) {
         true => None,
-        // Its own step says what is wrong with the input.
+        // The step itself reports problems with the input.
         false => outdated(raw, &dataset, &options_of(&of_table)?).ok().flatten(),
     };
     let graph = if is_dataset { vec![Dataset::open(raw)?.fingerprint().to_string()] } else { Vec::new() };
@@ -304,7 +304,7 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
     steps.end(&dataset, &result)
 }
 
-/// The options of convert that `words` are.
+/// Parses `words` as options of convert.
 fn options_of(words: &[String]) -> anyhow::Result<ConvertOptions> {
     let command = ConvertOptions::augment_args(clap::Command::new("convert").no_binary_name(true));
     Ok(ConvertOptions::from_arg_matches(&command.try_get_matches_from(words)?)?)
@@ -314,7 +314,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|found| found.modified()).ok()
 }
 
-/// When the newest checkpoint in `folder` was written.
+/// Time when the newest checkpoint in `folder` was written.
 fn trained(folder: &Path) -> Option<SystemTime> {
     let paths = entries(folder).ok()?.into_iter();
     paths.filter(|path| path.is_dir() && !path.is_symlink()).filter_map(|path| modified(&path)).max()

@@ -12,11 +12,11 @@ use gsplit::ui::{self, Ui, bytes};
 
 /// Cut a dataset into one dataset for each host that will train
 ///
-/// With --partition each has the whole graph, its splits and the partition, and the feature rows and labels of the host's own parts
-/// alone: `gsplit train --parallelism split` trains on them, a process for each part. With --columns each has all labels, and of every
-/// feature row the host's columns alone: `gsplit train --parallelism push-pull` trains on them, a process for each rank. Losses are
-/// those of the whole dataset. Copy DIR/host-0 to the host of the first ranks, host-1 to that of the next. What needs whole rows of
-/// all vertices refuses a shard.
+/// With --partition each has the whole graph, its splits and the partition, but feature rows and labels only of the host's own parts:
+/// `gsplit train --parallelism split` trains on them, with a process for each part. With --columns each has all labels, but only the
+/// host's columns of every feature row: `gsplit train --parallelism push-pull` trains on them, with a process for each rank. Losses equal
+/// the losses of the whole dataset. Copy DIR/host-0 to the host of the first ranks, host-1 to the next. Commands that need whole rows of
+/// all vertices refuse a shard.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,20 +28,20 @@ Examples:
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
-    /// The partition that says which vertices a host owns
+    /// The partition that assigns vertices to hosts
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     partition: Option<String>,
-    /// Cut feature rows by columns: each host has as many
+    /// Cut feature rows by columns, with equally many for each host
     #[arg(long, requires = "hosts")]
     columns: bool,
-    /// Folder for the shards, which are called host-0, host-1 ...
+    /// Folder for the shards, which are named host-0, host-1 ...
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
-    /// Number of hosts, which divides the number of parts or of ranks: each has parts that follow each other, as ranks do on hosts
-    /// [default with --partition: its servers, where it was made for several, else one for each part]
+    /// Number of hosts, which divides the number of parts or ranks: each has consecutive parts, like ranks on hosts
+    /// [default with --partition: its servers, if it was made for several, else one for each part]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     hosts: Option<u32>,
-    /// Replace the shards in --out, with what was derived from them
+    /// Replace the shards in --out, and the artifacts derived from them
     #[arg(long)]
     force: bool,
 }

@@ -1,13 +1,13 @@
-//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows, partition map and
-//! draws.
+//! The systems that gsplit can act as, one row each: a choice of parallelism, split layers, placement of feature rows,
+//! partition map and draws.
 //!
-//! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit compare` runs several.
-//! Of DGL and Quiver it is what they do that is run, by the same loop and kernels as the others: the rows of a table differ in the
-//! choices alone. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in each of
-//! them; DGL and Quiver let each draw its own, and load and compute somewhat more.
+//! They are plain values: `gsplit train --preset` fills in the options of a row, `gsplit compare` runs several. DGL and
+//! Quiver are not run themselves: the same loop and kernels do what they do, so that the rows of a table differ only in
+//! these choices. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in
+//! each of them; DGL and Quiver let each draw its own, and load and compute somewhat more.
 //!
-//! A preset of `train` fills in its paper's settings too, where these are not gsplit's defaults, which are GSplit's. A table has one
-//! setting for all its rows.
+//! A preset of `train` also fills in its paper's settings, if they differ from gsplit's defaults, which are GSplit's.
+//! All rows of a table have the same settings.
 
 use clap::ValueEnum;
 use gsplit_partition::{Load, Method, PartitionOptions, Weights};
@@ -23,15 +23,15 @@ pub enum System {
     /// Push-pull parallelism: the bottom layer by columns of the features, which do not move; three mini-batches in flight
     #[value(name = "p3")]
     P3,
-    /// Song and Jiang's data placement: data parallelism, caches of 20 % of the rows with those of their Algorithm 1 (`gsplit place
+    /// Song and Jiang's data placement: data parallelism, caches of 20 % of the rows placed by their Algorithm 1 (`gsplit place
     /// --parallelism data --rule song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a
-    /// CPU caches are counted alone
+    /// CPU caches are only counted
     SongJiang,
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
-    /// Full-graph training, or few large mini-batches (--batches-per-epoch), that are made once, server by server (--groups); nothing but gradients
-    /// crosses between servers
+    /// Full-graph training, or few large mini-batches (--batches-per-epoch), made once, server by server (--groups);
+    /// only gradients are sent between servers
     #[value(name = "granndis")]
     GraNNDis,
     /// Seeds by owner, computed and loaded locally, nothing exchanged; GSplit's parts
@@ -53,13 +53,13 @@ pub enum System {
 pub struct Choices {
     /// Division of the work between ranks.
     pub parallelism: Parallelism,
-    /// How many layers are split, if not all are or none.
+    /// Number of split layers, unless all or none are split.
     pub split_layers: Option<usize>,
-    /// How the partition map is made, if it needs one.
+    /// Method and weights of the partition map, if it needs one.
     map: Option<(Method, Option<Weights>)>,
-    /// Placement of feature rows beside the host's memory, with GPUs.
+    /// Placement of feature rows outside the host's memory, with GPUs.
     rows: RowPlacement,
-    /// The paper's settings, by option.
+    /// The paper's settings, as options with values.
     settings: &'static [(&'static str, &'static str)],
 }
 
@@ -67,12 +67,12 @@ pub struct Choices {
 const P3: &[(&str, &str)] =
     &[("layers", "2"), ("fanouts", "25,10"), ("hidden", "32"), ("batch-size", "1000"), ("staleness", "3")];
 
-/// GraNNDis's deep models (section 7.1): ResGCN+ of 28 layers, with what it trains ogbn-arxiv by.
+/// GraNNDis's deep models (section 7.1): ResGCN+ of 28 layers, with the paper's settings for ogbn-arxiv.
 const GRANNDIS: &[(&str, &str)] =
     &[("model", "resgcn"), ("layers", "28"), ("hidden", "64"), ("lr", "0.01"), ("dropout", "0.5")];
 
 impl Choices {
-    /// Placement of feature rows beside the host's memory, with GPUs.
+    /// Placement of feature rows outside the host's memory, with GPUs.
     pub fn rows(&self) -> &RowPlacement {
         &self.rows
     }
@@ -128,30 +128,30 @@ impl System {
         (device != Device::Cpu || self == Self::SongJiang).then_some(choices.rows)
     }
 
-    /// Why it cannot be compared with the others on `device`, if it cannot.
+    /// The reason why it cannot be compared with the others on `device`, if any.
     pub fn problem(self, device: Device) -> Option<&'static str> {
         match (self, device) {
             (Self::Quiver, Device::Cpu) => {
                 Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)")
             }
-            (Self::GraNNDis, Device::Cuda) => Some("its mini-batches are made for CPUs alone (--device cpu)"),
-            (Self::P3, Device::Cuda) => Some("its columns are computed on CPUs alone (--device cpu)"),
+            (Self::GraNNDis, Device::Cuda) => Some("its mini-batches are made for CPUs only (--device cpu)"),
+            (Self::P3, Device::Cuda) => Some("its columns are computed on CPUs only (--device cpu)"),
             (Self::SongJiang, _) => Some("it draws other samples than the others (train --preset song-jiang runs it)"),
             _ => None,
         }
     }
 
-    /// Whether it trains on samples of its own, so that its seconds stand beside no other's.
+    /// Whether it trains on its own samples, so that its seconds cannot be compared with the others.
     pub fn stands_apart(self) -> bool {
         self == Self::SongJiang || !self.draws()
     }
 
-    /// Whether it trains on the mini-batches of all others.
+    /// Whether it trains on the same mini-batches as the others.
     pub fn draws(self) -> bool {
         !self.choices().parallelism.cooperates()
     }
 
-    /// How its map into `parts`, on `servers` where it goes by them, is made, if it needs one.
+    /// The options of its map into `parts`, on `servers` if the system uses them, if it needs a map.
     pub fn map(self, parts: u32, servers: u32, seed: u64) -> Option<PartitionOptions> {
         let (partitioner, weights) = self.choices().map?;
         Some(PartitionOptions {
@@ -172,7 +172,7 @@ impl System {
         })
     }
 
-    /// Its row as options of `gsplit train` with the ranks and device of `config`, each with its flag.
+    /// The system as options of `gsplit train` with the ranks and device of `config`, each with its flag.
     pub fn options(self, config: &TrainConfig) -> Vec<(&'static str, String)> {
         let choices = self.choices();
         let parts = if self.draws() { config.ranks_of_group() } else { config.num_ranks() };

@@ -35,10 +35,10 @@ mod scores;
 
 /// Train a graph neural network on a dataset
 ///
-/// One line an epoch tells loss, accuracy (* where valid is the best so far), where the time went (sampling, loading, computing,
-/// exchanging), and the edges computed, feature rows loaded and rows exchanged by all ranks together; where feature rows are read from
-/// disk, how many were, their megabytes, and how many were in memory; a line before tells what is expected of them. The loss is the mean over the global
-/// mini-batch whatever the parallelism: single, data, owned and split print the same losses up to rounding.
+/// Prints one line per epoch: loss, accuracy (* if valid is the best so far), time by phase (sampling, loading, computing, exchanging),
+/// and the edges computed, feature rows loaded and rows exchanged by all ranks together. If feature rows are read from disk, also the
+/// number of rows read, their megabytes, and the number of rows found in memory; a line before gives the expected numbers. The loss is
+/// the mean over the global mini-batch for every parallelism: single, data, owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,13 +65,13 @@ pub struct Args {
     /// Dataset directory
     #[arg(required_unless_present = "print_config")]
     dataset: Option<PathBuf>,
-    /// Take options from this TOML file; those of the command line win (--print-config shows how it looks)
+    /// Read options from this TOML file; the command line takes precedence (--print-config prints an example)
     #[arg(long = "config", value_name = "FILE.toml")]
     file: Option<PathBuf>,
-    /// Print the options in force as a file for --config, what was left open as comments, and do nothing
+    /// Print the options in force as a file for --config, with unset options as comments, and do nothing
     #[arg(long)]
     print_config: bool,
-    /// Train as a system does: fills in parallelism, split layers, the partition map's usual name and, with --device cuda, the
+    /// Train like another system: sets parallelism, split layers, the partition map's usual name and, with --device cuda, the
     /// placement of rows; for song-jiang also cache and draws. The command line and the file win (--print-config shows the result)
     #[arg(long, value_enum, value_name = "SYSTEM")]
     preset: Option<System>,
@@ -82,45 +82,45 @@ pub struct Args {
     /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
-    /// Go on after the newest checkpoint in --checkpoint DIR; before the first one, start from the beginning
+    /// Continue after the newest checkpoint in --checkpoint DIR, or start from the beginning if there is none
     #[arg(long)]
     resume: bool,
-    /// Start from the parameters of the model in this checkpoint, or of the best epoch in the folder of a run, in place of random ones.
-    /// With --resume they count until there is a checkpoint
+    /// Start from the parameters of the model in this checkpoint, or of the best epoch in the folder of a run, instead
+    /// of random ones. With --resume they are only used until there is a checkpoint
     #[arg(long, value_name = "DIR")]
     init: Option<PathBuf>,
     #[command(flatten)]
     processes: processes::Args,
-    /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
+    /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<GpuList>,
-    /// The feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
-    /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs of a host that read each
-    /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
-    /// edges lead from. With --device cpu nothing is kept: where ranks would find rows is counted alone, which needs --cache SIZE
-    /// [default with --device cuda or --cache: partitioned for split, else replicated]
+    /// The feature rows that GPUs keep in their memory: none (host), the hottest on every GPU (replicated), the hottest
+    /// of its own part on each (partitioned), the hottest once over all GPUs of a host that read each other's memory
+    /// (peer), or a placement stored by `gsplit place` (KEY). Rows are hot if a presample loads them often, or, without
+    /// one, if many edges lead from them. With --device cpu nothing is kept: hits are only counted, which needs --cache
+    /// SIZE [default with --device cuda or --cache: partitioned for split, else replicated]
     #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
     placement: Option<RowPlacement>,
-    /// Memory of its GPU that each rank has for feature rows: 4GiB, 20% of all rows, or, with --device cuda, auto: what a few
-    /// mini-batches on trial and the graph leave there, shared by the ranks on it. With --device cpu it is counted with alone
-    /// [default: auto]
+    /// GPU memory of each rank for feature rows: 4GiB, 20% of all rows, or, with --device cuda, auto: the memory that
+    /// the graph and a few trial mini-batches leave, divided between the ranks of a GPU. With --device cpu it is only
+    /// used for counting [default: auto]
     #[arg(long, value_name = "SIZE|auto")]
     cache: Option<CacheRoom>,
-    /// Presample that tells which feature rows are hot, for caches and for rows that stay in memory where not all fit [default: the one
-    /// that was drawn most as this run draws]
+    /// Presample that ranks feature rows by loads, for caches and for rows that stay in memory if not all fit [default:
+    /// the one whose options are most like this run's]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::stored_key)]
     presample: Option<String>,
-    /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.
-    /// A few mini-batches on trial tell how much of it fits on GPUs
+    /// With --device cuda, the place of the graph and the device that samples mini-batches; the samples are the same.
+    /// A few trial mini-batches show how much of it fits on GPUs
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     topology: TopologyStorage,
-    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses. With 0, GPUs finish one
-    /// phase before the next, and the seconds of each are its own
+    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses. With 0,
+    /// GPUs finish one phase before the next, and the seconds of each phase do not overlap
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
-    /// Threads of each rank that sample and load these mini-batches and nothing else; the others of --threads compute. Give
-    /// them the share of the threads that sample and load have of an epoch's seconds; any number gives the same losses
-    /// [default: all threads do both]
+    /// Threads of each rank that only sample and load these mini-batches; the others of --threads compute. Use the
+    /// share of the threads that equals the share of sampling and loading in an epoch's seconds; any number gives the
+    /// same losses [default: all threads do both]
     #[arg(long, value_name = "N")]
     sample_threads: Option<usize>,
     /// Engine for dense products; losses are the same up to rounding [default: with --device cpu the fastest on this machine,
@@ -130,55 +130,55 @@ pub struct Args {
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
-    /// Memory that each process keeps to, the mapped graph included: 4GiB, 50% of the machine's. Feature rows that do not fit are
-    /// read from disk, and the hottest stay in what the graph, mini-batches and the program leave, once for all processes of a host; a
-    /// presample tells which these are [default: what is free on the host less a fifth, for all its processes]
+    /// Memory limit of each process, the mapped graph included: 4GiB, 50% of the machine's. Feature rows that do not fit
+    /// are read from disk; the hottest (by a presample) stay in the memory that the graph, mini-batches and the program
+    /// leave, once for all processes of a host [default: the free memory of the host less a fifth, for all its processes]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
-    /// End each epoch after N mini-batches, to see how fast a run would be: nothing is kept of it but logs (not for cooperative)
+    /// End each epoch after N mini-batches, to see how fast a run would be; only logs are kept (not for cooperative)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trial: Option<u32>,
-    /// Write one JSON object an epoch into this file
+    /// Write one JSON object per epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
     /// Write an event file for TensorBoard into this folder
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
-    /// Write a record of the last N mini-batches into the logs too, after every N; 0 for never. Losses are the same with it
+    /// Also write a record into the logs after every N mini-batches; 0 for never. Losses are the same with it
     #[arg(long, value_name = "N", default_value_t = 0)]
     log_every: u32,
-    /// Replace what is in the place of a log, whoever made it; an earlier log of gsplit's is replaced without
+    /// Replace the files at --log and --tensorboard even if gsplit did not make them; its own logs are replaced without this
     #[arg(long)]
     force: bool,
 }
 
 impl Args {
-    /// Reads the file that --config names, if it does, for the options that `given`, the matches of `command`, a built
-    /// `gsplit train`, leaves to it. Returns the arguments that stand for it.
+    /// Reads the file of --config, if given, for the options that `given` (the matches of `command`, a built `gsplit
+    /// train`) does not set. Returns its options as arguments.
     pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
         let Some(path) = &self.file else { return Ok(None) };
         let is_given = |_: &str, arg: &clap::Arg| is_on_line(given, arg);
         ConfigFile::read(path, &Places::new(command, &self.config), is_given).map(Some)
     }
 
-    /// The options in force as a file for `gsplit run --config`, but for those of `untold`.
+    /// The options in force as a file for `gsplit run --config`, except the options `untold`.
     ///
     /// # Errors
-    /// Of usage, where a path is no text.
+    /// A usage error, if a path is not UTF-8.
     pub fn in_run_file(&self, untold: &[&str]) -> anyhow::Result<String> {
         Ok(to_toml(&self.config, &self.around(None)?, "train", untold))
     }
 
-    /// The configuration, free of contradictions.
+    /// The configuration, checked for contradictions.
     ///
     /// # Errors
-    /// What contradicts what, as a mistake of usage.
+    /// A usage error that names the contradicting options.
     pub fn checked(&self) -> anyhow::Result<TrainConfig> {
         self.config.check().map_err(|error| in_place(error, self.from_file.as_ref()))?;
         Ok(self.config.clone())
     }
 
-    /// Notes where options come from, for complaints about them.
+    /// Stores where options come from, for error messages about them.
     pub fn came_from(&mut self, file: ConfigFile) {
         self.from_file = Some(file);
     }
@@ -188,10 +188,10 @@ impl Args {
         self.sample_threads.unwrap_or(0).saturating_mul(self.config.num_ranks())
     }
 
-    /// The options around the configuration that were given, as the file has them.
+    /// The options given in addition to the configuration, as in a file.
     ///
     /// # Errors
-    /// Of usage, where a path is no text.
+    /// A usage error, if a path is not UTF-8.
     fn around(&self, threads: Option<usize>) -> anyhow::Result<Map<String, Value>> {
         let mut around = Map::new();
         for (name, path) in [
@@ -225,7 +225,7 @@ impl Args {
     }
 }
 
-/// Trains, and prints one line an epoch.
+/// Trains, and prints one line per epoch.
 pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     let joined = match args.print_config {
         true => None,
@@ -243,7 +243,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
 /// Trains as one of `processes`, or as all ranks.
 fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Result<()> {
     let in_place = |error| in_place(error, args.from_file.as_ref());
-    // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
+    // Check before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
     if let Some(CacheRoom::Auto) = args.cache {
         let placed = cache_room::placement(&args.config, args.placement.as_ref());
@@ -271,7 +271,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         check_outputs(&args, dataset)?;
     }
     let dataset = Dataset::open(dataset)?;
-    // Caches and rows that stay in memory alone read it, which not every run has; a mistyped key is told all the same.
+    // Only caches and rows kept in memory use it, which not every run has; a mistyped key is an error all the same.
     args.presample.as_deref().map(|key| Presample::open(&dataset, key)).transpose()?;
     let config = &config.of_labels(&dataset, ui).map_err(in_place)?;
     ui.table(format_args!(
@@ -332,7 +332,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     {
         ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
     }
-    // The header comes when nothing is left that could be refused before the first epoch.
+    // Print the header when nothing can fail any more before the first epoch.
     let shown = OnceLock::new();
     let show = |epochs: &[EpochReport]| {
         let Some(epoch) = epochs.last() else { return };
@@ -378,7 +378,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     Ok(())
 }
 
-/// Checks that a run can write its outputs, before an epoch is done.
+/// Checks that a run can write its outputs, before the first epoch.
 fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
     let mut outputs = Outputs::new(args.force).reads("DATASET", dataset);
     if let Some(file) = &args.file {
@@ -406,7 +406,7 @@ pub fn as_usage(error: Error) -> anyhow::Error {
     in_place(error, None)
 }
 
-/// `error`, of usage where it is about an option, with its place in `file`, if that has the option.
+/// Adds to `error` about an option its place in `file`, if that has the option, and makes it a usage error.
 fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
     match (error, file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
@@ -415,12 +415,12 @@ fn in_place(error: Error, file: Option<&ConfigFile>) -> anyhow::Error {
     }
 }
 
-/// Whether the matches `given` have `arg` from the command line.
+/// Whether `arg` in the matches `given` is from the command line.
 pub fn is_on_line(given: &ArgMatches, arg: &clap::Arg) -> bool {
     given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
 }
 
-/// A note on the results of a run whose model in `checkpoint` was trained for `epochs` more, by itself.
+/// A note on the results of a run, if `gsplit train` has since trained its model in `checkpoint` for `epochs` more.
 fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
     let run = checkpoint.parent().unwrap_or(Path::new(""));
     let is_of_run = run.join("run.json").is_file() && std::env::var_os(STEP_OF_RUN).is_none() && epochs > 0;
@@ -433,7 +433,7 @@ fn older_results(checkpoint: &Path, epochs: usize) -> Option<String> {
     })
 }
 
-/// Why there were fewer epochs than asked for, if there were.
+/// The reason why there were fewer epochs than requested, if any.
 fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
     let (done, all) = (summary.resumed_after as usize + summary.epochs.len(), config.epochs);
     match (summary.stopped_early, summary.epochs.is_empty()) {
@@ -449,7 +449,7 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
     }
 }
 
-/// A line that says in which memory `epochs` found the feature rows that they loaded.
+/// A line about the memory in which `epochs` found the feature rows that they loaded.
 fn found_where(epochs: &[EpochReport], cache: &CacheSummary) -> String {
     let sum = |of: fn(&EpochReport) -> u64| epochs.iter().map(of).sum::<u64>();
     let (loaded, own, peers) =

@@ -43,19 +43,19 @@ enum TrainerCommand {
     Infer(Box<infer::Args>),
     Compare(Box<compare::Args>),
     Plan(Box<plan::Args>),
-    /// Measures this machine's CPU or GPUs and prints its profile, as TOML: for gsplit doctor
+    /// Measures this machine's CPU or GPUs and prints its profile as TOML: for gsplit doctor
     #[command(hide = true)]
     Profile {
         #[arg(long, value_enum, default_value = "cpu")]
         device: Device,
     },
-    /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
+    /// Prints the engines for dense products on this machine as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
-    /// Tries ranks in processes over loopback and prints their speed, as JSON: for gsplit doctor
+    /// Tries ranks in processes over loopback and prints their speed as JSON: for gsplit doctor
     #[command(hide = true)]
     Loopback,
-    /// Prints the options of these subcommands, as JSON: for gsplit completions
+    /// Prints the options of these subcommands as JSON: for gsplit completions
     #[command(hide = true)]
     Outline,
     /// Writes the man pages of these subcommands: for gsplit man
@@ -66,7 +66,7 @@ enum TrainerCommand {
 }
 
 impl TrainerCommand {
-    /// Threads that the subcommand starts by itself.
+    /// Threads that the subcommand starts itself.
     fn own_threads(&self) -> usize {
         match self {
             Self::Train(args) => args.sampling_threads(),
@@ -121,8 +121,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses `line`, with the options of the file that `train --config` or `run --config` names; of train, then with those of `--preset`, then with those that
-/// follow from the others.
+/// Parses `line`, with the options of the file that `train --config` or `run --config` names; for train, then adds the
+/// options of `--preset` and then the options that follow from others.
 fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (mut cli, given) = parsed(&line);
     let shape = match &mut cli.command {
@@ -177,7 +177,7 @@ fn parsed(line: &[OsString]) -> (TrainerCli, ArgMatches) {
     (TrainerCli::from_arg_matches(&given).unwrap_or_else(|error| ui::end(&error)), given)
 }
 
-/// A command line with `more` arguments right after its subcommand.
+/// A command line with the arguments `more` inserted after its subcommand.
 fn with_arguments(line: impl Iterator<Item = OsString>, more: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> = line.collect();
     let at = (subcommand_at(&words) + 1).min(words.len());
@@ -185,7 +185,7 @@ fn with_arguments(line: impl Iterator<Item = OsString>, more: &[String]) -> Vec<
     words
 }
 
-/// Place of the subcommand in a command line.
+/// Index of the subcommand in a command line.
 fn subcommand_at(line: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(option) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(insert("gsplit --threads=2 train"), "gsplit --threads=2 train --lr=1 --resume");
     }
 
-    /// Complaint about the options `words` of `gsplit train`, before the dataset is opened.
+    /// The error for the options `words` of `gsplit train`, before the dataset is opened.
     fn complaint(words: &[&str]) -> String {
         let line = ["gsplit", "train", "ds"].iter().chain(words).map(OsString::from).collect();
         let checked = completed(line).and_then(|cli| match cli.command {
@@ -266,19 +266,19 @@ mod tests {
             ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
             ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
             ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
-            ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
-            ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: expected a number"),
-            ("epochs = 2.5", 1, "2.5 is no value of --epochs"),
+            ("[model]\nkind = 'gut'", 2, "gut is not one of its values: sage, sage-pool"),
+            ("[optimizer]\nlr = 'fast'", 2, "fast is not a value of --lr: expected a number"),
+            ("epochs = 2.5", 1, "2.5 is not a value of --epochs"),
             ("epochs = -1", 1, "-1 is not in 0..="),
             ("ranks = 1979-05-27", 1, "got a datetime"),
             ("fanouts = [5, [5]]", 1, "got an array"),
-            ("fanouts = [5, 'x']", 1, "5,x is no value of --fanouts"),
+            ("fanouts = [5, 'x']", 1, "5,x is not a value of --fanouts"),
             ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
             ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
             ("[run]\nconfig = 'other.toml'", 2, "no such option"),
             ("epochs =", 1, "quoted"),
             ("epochs = 1\nepochs = 2", 2, "duplicate key"),
-            // Values that are possible, but not these.
+            // Values that are possible in general, but not here.
             ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
             ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
             ("[schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
@@ -288,7 +288,7 @@ mod tests {
             let told = complaint(&["--config", path]);
             assert!(told.starts_with(&format!("{path}:{line}: ")) && told.contains(words), "{text:?}: {told}");
         }
-        // The value of the command line is in force, so that the file's is not to blame.
+        // The value of the command line is used, so the file's is not to blame.
         std::fs::write(path, "epochs = 0").unwrap();
         let told = complaint(&["--config", path, "--epochs", "0"]);
         assert!(told.starts_with("--epochs 0"), "{told}");

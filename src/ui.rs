@@ -29,27 +29,27 @@ use progress::{LogLines, TerminalBar, Timed, Times};
 /// Options of every subcommand.
 #[derive(clap::Args, Clone, Copy)]
 pub struct Output {
-    /// Print results only: no progress, no notes, no line for each epoch
+    /// Print only results: no progress, no notes, no line for each epoch
     #[arg(long, short, global = true, help_heading = "Every subcommand")]
     quiet: bool,
-    /// Print the result as one JSON object on standard output, and no progress; of a failure {"error", "exit", "schema"}
+    /// Print the result as one JSON object on standard output, and no progress; for a failure {"error", "exit", "schema"}
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
-    /// Open artifacts without a check for damage. Else files are checked against their checksums when they are first opened
-    /// after they were made or moved, long ones while the work goes on, and what is sound is noted in .verified
+    /// Open artifacts without a check for damage. Otherwise files are checked against their checksums when they are first
+    /// opened after they were made or moved, long ones in the background, and undamaged files are noted in .verified
     #[arg(long, global = true, help_heading = "Every subcommand")]
     no_check: bool,
-    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
-    /// not depend on it, but for the last bits of a loss
+    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results
+    /// do not depend on it, except the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Number of these that the subcommand starts by itself.
+    /// Number of these threads that the subcommand starts itself.
     #[arg(skip)]
     own: usize,
 }
 
 impl Output {
-    /// With `own` of the threads left for the subcommand to start.
+    /// Leaves `own` of the threads for the subcommand to start.
     pub fn leaving(self, own: usize) -> Self {
         Self { own, ..self }
     }
@@ -67,20 +67,20 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// An error of usage: `--option` and what is wrong with it.
+/// A usage error: `--option` and the problem with it.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }
 
-/// Whether options contradict themselves, or one is missing.
+/// Whether options contradict each other, or one is missing.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<UsageError>()
 }
 
-/// `path`, which `--option` names, where only text can be recorded.
+/// `path`, which `--option` names, as text to record.
 ///
 /// # Errors
-/// Of usage, where it is no UTF-8.
+/// A usage error, if it is not UTF-8.
 pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
     let problem = || {
         usage(format!("{option} {}: expected a path in UTF-8, so that it can be recorded: rename it", path.display()))
@@ -88,11 +88,11 @@ pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
     path.to_str().ok_or_else(problem)
 }
 
-/// Set in the environment by a program that reads `--json` and shows its user the progress on standard error, as the Python package.
+/// Environment variable for programs that read `--json` and show the progress on standard error, e.g. the Python package.
 const PROGRESS: &str = "GSPLIT_PROGRESS";
 
-/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request to stop one of its own and 130
-/// (SIGTERM: 143).
+/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), a request to stop becomes its
+/// own line and 130 (SIGTERM: 143).
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
     JSON.store(output.json, Ordering::SeqCst);
     if let Err(error) = wait_for_sigterm() {
@@ -126,20 +126,20 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if is_gentle() {
-            // It knows what is left.
+            // The subcommand knows what it leaves.
             match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
                 Some(told) if told.starts_with("interrupted: ") => tell_interrupt(&told),
                 _ => complain_of_interrupt(&[]),
             }
             return ExitCode::from(SIGNAL.load(Ordering::SeqCst));
         }
-        // The interrupt pulled files from under `run`, and is about to exit with its own line.
+        // The interrupt removed files that `run` was using, and is about to exit with its own line.
         thread::sleep(Duration::from_millis(10));
     }
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            // Damage explains other failures.
+            // Damage is the cause of other failures.
             let damage = check::sound_so_far().err().filter(|_| !is_usage(&error));
             let error = damage.map_or(error, Into::into);
             let (exit, told) = (if is_usage(&error) { 2 } else { 1 }, reworded(&format!("{error:#}")).into_owned());
@@ -167,19 +167,19 @@ fn start_threads(output: Output) -> anyhow::Result<()> {
         (None, 0) => return Ok(()),
         (None, _) => thread::available_parallelism().map_or(1, usize::from),
     };
-    // Whether any are left is for the subcommand to say.
+    // The subcommand checks whether any are left.
     let shared = threads.saturating_sub(output.own).max(1);
     let started = rayon::ThreadPoolBuilder::new().num_threads(shared).build_global();
     started.map_err(|error| usage(format!("--threads {threads}: {error}; ask for fewer")))
 }
 
-/// Says one line on standard error.
+/// Prints one line on standard error.
 pub fn complain(line: &str) {
-    // A closed standard error leaves nobody to tell.
+    // If standard error is closed, there is nobody to inform.
     let _ = writeln!(std::io::stderr(), "{}", visible(line));
 }
 
-/// `line` with its control characters escaped: a name may hold line ends, and what moves a terminal's cursor or colours it.
+/// `line` with its control characters escaped: a name may contain line ends or characters that move a terminal's cursor or set colours.
 fn visible(line: &str) -> Cow<'_, str> {
     match line.contains(is_hidden) {
         false => line.into(),
@@ -196,7 +196,7 @@ fn visible(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a character is no part of a line as it is read: control characters, and those that turn the direction of writing.
+/// Whether a character is not visible text: control characters, and characters that change the direction of writing.
 fn is_hidden(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -205,35 +205,35 @@ fn is_hidden(character: char) -> bool {
 pub struct Ui {
     output: Output,
     terminal: bool,
-    /// Results are not printed either.
+    /// Suppresses results too.
     mute: bool,
-    /// Why a line of the result could not be printed.
+    /// The error of printing a line of the result, if any.
     lost: Mutex<Option<std::io::Error>>,
     times: Times,
 }
 
 impl Ui {
-    /// One that says nothing, for ranks of which another speaks.
+    /// A copy that prints nothing, for ranks while another one prints.
     pub fn muted(&self) -> Self {
         let output = Output { quiet: true, json: false, ..self.output };
         Self { output, terminal: false, mute: true, lost: Mutex::new(None), times: Times::default() }
     }
 
-    /// The stages that ended so far, and the seconds of each, for scripts.
+    /// The stages that ended so far, with their seconds, for scripts.
     pub fn stage_times(&self) -> Value {
         let times = self.times.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         times.iter().map(|(name, seconds)| json!({ "name": name, "seconds": seconds })).collect()
     }
 
-    /// Prints one line of the result for a person; nothing with `--json`.
+    /// Prints one line of the result for people; nothing with `--json`.
     pub fn say(&self, line: impl std::fmt::Display) {
         if !self.output.json {
             self.print(visible(&line.to_string()));
         }
     }
 
-    /// Prints one line of what is told on the way to the result; nothing with `--quiet`, nor with `--json` unless who reads that also
-    /// shows progress.
+    /// Prints one line about the way to the result; nothing with `--quiet`, nor with `--json` unless the program that
+    /// reads it also shows progress.
     pub fn table(&self, line: impl std::fmt::Display) {
         if self.output.json {
             self.note(&line.to_string());
@@ -242,7 +242,7 @@ impl Ui {
         }
     }
 
-    /// Prints the whole result for a script, with `--json`; nothing when it was made of damaged files, which [`guard`] says.
+    /// Prints the whole result for scripts, with `--json`; nothing if it was made of damaged files, which [`guard`] reports.
     pub fn json(&self, result: &serde_json::Value) {
         if self.output.json && check::settled().is_ok() {
             let mut result = result.clone();
@@ -258,7 +258,7 @@ impl Ui {
             return;
         }
         match writeln!(std::io::stdout(), "{line}") {
-            // A reader that closed the pipe has seen what it wanted.
+            // A reader that closed the pipe has seen enough.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 *self.lost.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
             }
@@ -266,17 +266,17 @@ impl Ui {
         }
     }
 
-    /// Fails when a line of the result could not be printed.
+    /// Fails if a line of the result could not be printed.
     fn delivered(&self) -> anyhow::Result<()> {
         match self.lost.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
             None => Ok(()),
             Some(error) => {
-                anyhow::bail!("standard output: {error}: the result could not be printed; what was stored is kept")
+                anyhow::bail!("standard output: {error}: the result could not be printed; stored files are kept")
             }
         }
     }
 
-    /// The most threads to use, when the user said.
+    /// The maximum number of threads, if the user gave one.
     pub fn threads(&self) -> Option<usize> {
         self.output.threads.map(usize::from)
     }
@@ -286,7 +286,7 @@ impl Ui {
         self.output.json
     }
 
-    /// The options of every subcommand that were given, for a subcommand that starts another.
+    /// The given options of every subcommand, for a subcommand that starts another.
     pub fn options(&self) -> Vec<String> {
         let Output { quiet, json, no_check, threads, own: _ } = self.output;
         let flags = [("--quiet", quiet), ("--json", json), ("--no-check", no_check)];
@@ -316,7 +316,7 @@ impl Progress for Ui {
     }
 }
 
-/// The most memory this process has held, in megabytes, mapped files that were read included, where the system tells.
+/// The peak memory of this process in megabytes, including the mapped files that it read, if the system reports it.
 pub fn peak_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -324,7 +324,7 @@ pub fn peak_rss_mb() -> Option<f64> {
     Some(kib * 1024.0 / 1e6)
 }
 
-/// A size for people, as `1.5 MiB`.
+/// A size for people, e.g. `1.5 MiB`.
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }

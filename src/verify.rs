@@ -12,7 +12,7 @@ use gsplit::ui::Ui;
 
 /// Check the checksums and the invariants of every artifact of a dataset
 ///
-/// Reads every byte. Names each file that is damaged, missing or contradicts another; exit code 1 if there is any.
+/// Reads every byte. Names each file that is damaged, missing or contradicts another; the exit code is 1 if there is any.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit verify products")]
 pub struct Args {
@@ -20,11 +20,11 @@ pub struct Args {
     dataset: PathBuf,
 }
 
-/// Verifies, prints what is wrong, and fails if anything is.
+/// Verifies everything, prints the problems, and fails if there are any.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let mut findings: Vec<(PathBuf, Option<String>)> =
         verify(&args.dataset)?.into_iter().map(|finding| (finding.path, finding.problem)).collect();
-    // Cuts are recomputed on sound graphs only: a damaged one has edges to nowhere.
+    // Recompute cuts only on undamaged graphs: the edges of a damaged one may be out of bounds.
     if findings.iter().all(|(_, problem)| problem.is_none()) {
         let dataset = Dataset::open(&args.dataset)?;
         for key in dataset.keys("partition")?.into_iter().chain(dataset.tried("partition")?) {
@@ -34,7 +34,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         }
     }
     for (path, problem) in findings.iter().filter_map(|(path, problem)| Some((path, problem.as_ref()?))) {
-        // The store's errors open with the path; ours do not.
+        // The store's errors start with the path; ours do not.
         let prefix = format!("{}: ", path.display());
         ui.say(if problem.starts_with(&prefix) { problem.clone() } else { format!("{prefix}{problem}") });
     }
@@ -58,7 +58,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The remedy for a damaged file at `path`: how to make its artifact of `dataset` again.
+/// The remedy for a damaged file at `path`: how to make its artifact again in `dataset`.
 fn remedy(dataset: &Path, path: &Path) -> String {
     let below = path.strip_prefix(dataset).unwrap_or(path);
     if below.starts_with(tried("")) {
@@ -79,12 +79,12 @@ fn remedy(dataset: &Path, path: &Path) -> String {
     }
 }
 
-/// Recomputes what the partition's report claims.
+/// Recomputes the figures of the partition's report.
 fn recomputed_cut(dataset: &Dataset, map: &PartitionMap) -> Option<String> {
     let presample = match &map.meta().made_from.presample {
         Some((key, checksum)) => match Presample::open(dataset, key) {
             Ok(presample) if presample.checksum() == checksum => Some(presample),
-            // Rebuilt or removed since: the map is still sound, its weighted figures cannot be recomputed.
+            // Rebuilt or removed since: the map is undamaged, but its weighted figures cannot be recomputed.
             _ => return None,
         },
         None => None,

@@ -39,7 +39,7 @@ def shape(n, rng):
 
 
 def draw(weight, classes, count, rng):
-    """About `count` pairs of vertices, duplicates and loops included; vertices of a community lie side by side."""
+    """About `count` pairs of vertices, duplicates and loops included; vertices of a community have consecutive ids."""
     n = len(weight)
     total = np.concatenate(([0], np.cumsum(weight)))
     communities = np.unique(np.concatenate((np.arange(0, n, COMMUNITY), classes)))

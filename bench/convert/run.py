@@ -28,7 +28,7 @@ LINES, QUICK_LINES, ROUNDS = 50_000_000, 5_000_000, 5
 THREADS = 2
 SMALL_MEMORY = "256MiB"
 GSPLIT, SMALL = "gsplit", f"gsplit --memory {SMALL_MEMORY}"
-# Rounds of what takes long enough to be told apart by fewer than ROUNDS.
+# Rounds of conversions that take long enough to be compared with fewer than ROUNDS.
 FEW = {"pandas": 3, "dgl": 2, "graphbolt": 2, "zlib": 3}
 TITLES = {
     "pyarrow": "pyarrow + scipy",
@@ -76,7 +76,7 @@ class Bench(NamedTuple):
     counts: dict
 
     def convert(self, graph, contender):
-        """Runs gsplit; its seconds are those of the process."""
+        """Runs gsplit; its seconds are the process's."""
         shutil.rmtree(DATASET, ignore_errors=True)
         budget = ["--memory", SMALL_MEMORY] if contender == SMALL else []
         options = ["--out", DATASET, "--threads", THREADS, "--json", *budget]
@@ -85,7 +85,7 @@ class Bench(NamedTuple):
         return child
 
     def peer(self, graph, contender):
-        """Runs a peer; its seconds are what it measured itself."""
+        """Runs a peer; its seconds are the ones that it measured itself."""
         python = self.dgl if contender in NEED_DGL else self.python
         file = self.data / ("edge.csv" if contender == "graphbolt" else graph.file)
         folder = DATASET if contender == "check" else DATASET.with_name("scratch")

@@ -133,7 +133,7 @@ def main():
             peer = print(f"numpy.memmap is left out: {error}", file=sys.stderr)
         with measure.alone(), measure.memory_limit(LIMIT) as procs:
             if procs is None:
-                print("no memory control group can be made: what reads by page faults is left out", file=sys.stderr)
+                print("cannot make a memory control group: runs that read by page faults are left out", file=sys.stderr)
             try:
                 prepare(gsplit, folder)
                 took = show(*compare(gsplit, peer, folder, procs, args.rounds))

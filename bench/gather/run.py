@@ -26,7 +26,7 @@ PEER = "PyTorch 2.2.1"
 
 
 def main():
-    argparse.ArgumentParser(description="Time gathering of feature rows beside PyTorch.").parse_args()
+    argparse.ArgumentParser(description="Compare the time of gathering feature rows with PyTorch's.").parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     speeds = {}
     try:

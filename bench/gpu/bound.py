@@ -22,7 +22,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 # A mini-batch of three layers of GraphSAGE on one rank, by trainer/src/tests/waits.rs: gsplit's own launches and copies.
 COMPUTING, AHEAD, WAITS = 13, 25, 2
-# Launches of torch in such a step: an estimate from reading what a step calls.
+# Launches of torch in such a step: an estimate from reading the calls of a step.
 TORCH = 155
 # Seconds of the host at least, assumed: a launch on a fast processor, and a round trip over PCIe.
 LAUNCH, WAIT = 2e-6, 5e-6
@@ -33,7 +33,7 @@ PRODUCTS, MEMORY = ("products",), ("aggregation", "element-wise operations", "up
 
 
 class Step(NamedTuple):
-    """Seconds at least, by what is busy."""
+    """The least seconds of each resource."""
 
     drawing: float
     loading: float
@@ -61,7 +61,7 @@ def gsplit():
 
 
 def counted(dataset, profile, batch_size, *more):
-    """A mini-batch of so many seeds."""
+    """Draws a mini-batch of `seeds` seeds."""
     words = ["plan", dataset, *SHAPE, "--batch-size", str(batch_size), "--profile", profile, *more, "--json", "--quiet"]
     said = json.loads(subprocess.run([gsplit(), *words], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
     row = next(row for row in said["plans"] if row["name"] == "one rank")

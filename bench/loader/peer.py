@@ -81,7 +81,7 @@ def graphbolt_loader(ds, setting):
     store = graphbolt.BasicFeatureStore({("node", None, "feat"): features})
     items = graphbolt.ItemSet((train, labels), names=("seed_nodes", "labels"))
     pipe = graphbolt.ItemSampler(items, batch_size=setting.batch_size, shuffle=True, drop_last=True)
-    # As in DGL, the list starts at the layer that is farthest from the seeds.
+    # Like DGL's, the list starts at the layer that is farthest from the seeds.
     pipe = pipe.sample_neighbor(ds.to_graphbolt(), setting.fanouts[::-1])
     pipe = pipe.fetch_feature(store, node_feature_keys=["feat"])
 

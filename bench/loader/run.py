@@ -72,7 +72,7 @@ FORMS = {
 
 
 class Graph(NamedTuple):
-    """A dataset: its name, what makes it, and how many mini-batches are timed."""
+    """A dataset: its name, the command that makes it, and the number of timed mini-batches."""
 
     name: str
     make: tuple
@@ -198,7 +198,7 @@ def show(graph, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time gsplit's loader beside those of PyG, DGL and GraphBolt.")
+    parser = argparse.ArgumentParser(description="Compare the time of gsplit's loader with PyG's, DGL's and GraphBolt's.")
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--graph", action="append", choices=[graph.name for graph in GRAPHS], help="only this graph")
@@ -222,7 +222,7 @@ def main():
     except BenchError as error:
         sys.exit(f"error: {error}")
     if not found:
-        sys.exit("error: nothing was measured beside a peer: no environment could be made, or the graph is missing")
+        sys.exit("error: no peer was measured: no environment could be made, or the graph is missing")
     ratio, peer, form, graph = min(found)
     print("\n" + json.dumps({"bench": "loader", "ratio": round(ratio, 3), "peer": peer, "form": form, "graph": graph}))
 

@@ -43,7 +43,7 @@ def compare(bench, graph, seeds):
 
 
 def main():
-    args = measure.arguments("Time gsplit partition --quality high beside Mt-KaHyPar.", "one seed", REAL)
+    args = measure.arguments("Compare the time of gsplit partition --quality high with Mt-KaHyPar's.", "one seed", REAL)
     ratios = []
     try:
         bench = run.Bench(measure.binary(), measure.environment())

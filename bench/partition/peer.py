@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 THREADS, EPSILON = 2, 0.03
-# ParHiP's header: bits say what is absent or narrow. https://github.com/KaHIP/KaHIP and KaMinPar's parhip_parser.cc
+# ParHiP's header: bits mark absent and narrow arrays. https://github.com/KaHIP/KaHIP and KaMinPar's parhip_parser.cc
 NO_EDGE_WEIGHTS, NO_NODE_WEIGHTS, NARROW_NODES, NARROW_NODE_WEIGHTS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 16, 32
 
 

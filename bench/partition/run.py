@@ -30,7 +30,7 @@ KEY = "bench"
 
 
 class Graph(NamedTuple):
-    """A dataset: its name, what makes it, which weights are balanced and cut, and how many seeds each contender gets."""
+    """A dataset: its name, the command that makes it, the weights that are balanced and cut, and the number of seeds of each contender."""
 
     name: str
     make: tuple
@@ -162,7 +162,7 @@ def show(graph, weights, parts, found):
 
 
 def main():
-    args = measure.arguments("Time gsplit partition beside METIS and KaMinPar.", "the graphs below 10 million edges, one seed", GRAPHS)
+    args = measure.arguments("Compare the time of gsplit partition with METIS's and KaMinPar's.", "the graphs below 10 million edges, one seed", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     ratios = []
     try:

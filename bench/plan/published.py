@@ -166,7 +166,7 @@ class Row(NamedTuple):
 
 
 def scaled(profile, scale, by_host):
-    """A file with `profile` of a machine so much smaller, and the latency of its slowest links; with `by_host` the GPUs of a host are one."""
+    """A file with `profile` scaled down to a smaller machine, and the latency of its slowest links; with `by_host` the GPUs of a host are one."""
     known = tomllib.loads(profile.read_text())
     links = {name: known.pop(name) for name in ("dense", "peer", "bus", "network") if name in known}
     latency = max(link.get("latency", 0.0) for link in links.values())
@@ -262,7 +262,7 @@ def p3_table4(args):
                 names = ("--systems", "dgl,p3", "--partition", "hash", "--feature-dim", width)
                 by_gpu = stand_in.plan(table, P100, 16_000, *words, *names)
                 by_host = stand_in.plan(table, P100, 16_000, *words, "--systems", "p3", "--feature-dim", width, by_host=True)
-                # Features lie with their vertices' hosts, and are fetched by who computes; nothing else is shared.
+                # Features are on their vertices' hosts, and fetched by the host that computes; nothing else is shared.
                 rows = (by_gpu["split 1 of 2"], by_host["P3"], by_gpu["P3"])
                 dgl, p3, ranks = (graph.train / 16_000 * sum(row.seconds()) for row in rows)
                 pairs = ((dgl, theirs[0]), (p3, theirs[1]), (dgl / p3, theirs[0] / theirs[1]), (ranks, theirs[1]))
@@ -271,7 +271,7 @@ def p3_table4(args):
 
 
 def song_jiang(args):
-    """Loading alone, by the profile's rates and the loads that `gsplit place` expects: `plan` knows no placement but its systems' own."""
+    """Seconds of loading only, by the profile's rates and the loads that `gsplit place` expects: `plan` knows only its systems' own placements."""
     table = document.Table("stand-in", "GPUs", "placement", "own, %", "peers, %", "host, %", "random / it", "published")
     rates = tomllib.loads(V100.read_text())
     own, bus = rates["rows"], rates["bus"]["bytes"]
@@ -280,7 +280,7 @@ def song_jiang(args):
             folder, batch = DATA / stand_in.name, 1024 // stand_in.scale
             run("presample", folder, "--fanouts", "15,10,5", "--batch-size", batch, "--epochs", 10, "--key", "place")
             for gpus in (2, 4):
-                # As a profile says: the slowest pair of GPUs may take longer than the ports.
+                # Like in a profile: the slowest pair of GPUs may take longer than the ports.
                 pairs = (pair["bytes"] for pair in rates["pair"] if max(pair["ranks"]) < gpus)
                 peer = min(rates["peer"]["bytes"], (gpus - 1) * min(pairs))
                 links = (f"--host-bandwidth={bus / 1e9:g}GB", f"--peer-bandwidth={peer / 1e9:g}GB")
@@ -299,7 +299,7 @@ def song_jiang(args):
 
 
 def granndis(args):
-    """Epochs of full-graph training that is split over all servers, over those of GraNNDis."""
+    """Epochs of full-graph training that is split over all servers, divided by GraNNDis's."""
     table = document.Table("graph", "layers", *(f"{what}, {kind}" for kind in KINDS for what in ("full graph / GraNNDis", "read beyond a server, %")))
     for graph, width, published in GRANNDIS:
         cells = {layers: [graph.name, str(layers)] for layers in published}

@@ -77,7 +77,7 @@ def spearman(one, other):
 
 
 def check(gsplit, name, folder, profile, rounds):
-    """Prints a row a system. Returns what the pick costs beside the best, the correlation, and the mean error."""
+    """Prints a row per system. Returns the cost of the pick over the best, the correlation, and the mean error."""
     ranked, apart = plan(gsplit, folder, profile)
     plans = ranked + apart
     measured = {}

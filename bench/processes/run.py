@@ -50,7 +50,7 @@ def free_port():
 
 
 def together(commands):
-    """Runs all (command, environment) at once. Returns what each printed, and their CPU seconds."""
+    """Runs all (command, environment) at once. Returns the output of each, and their CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = [
         subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, env={**os.environ, **settings}, text=True)
@@ -100,7 +100,7 @@ def epoch(gsplit, folder, who):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time two processes beside torch's all-to-all and beside two threads.")
+    parser = argparse.ArgumentParser(description="Compare the time of two processes with torch's all-to-all and with two threads.")
     parser.add_argument("--quick", action="store_true", help="one round")
     args = parser.parse_args()
     rounds = 1 if args.quick else ROUNDS

@@ -154,7 +154,7 @@ def gsplit_figure6():
     def rows(name):
         sweeps = {"ranks": "1,2,4,8", "groups": "1,2", "batch-size": "256,1024,4096", "layers": "2,3"}
         for over, values in sweeps.items():
-            # Counts do not depend on the hidden size, but for the bytes.
+            # Of the counts, only the bytes depend on the hidden size.
             shape = ["--systems", "dgl,gsplit", "--fanouts", "15,10,5", "--hidden", 16, "--presample-epochs", 2, "--epochs", 1]
             said = table.run("compare", name, "--over", f"{over}={values}", *shape)[0]
             found = {(at["value"], row["system"]): row["work"] for at in said["tables"] for row in at["systems"]}

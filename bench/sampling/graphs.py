@@ -21,7 +21,7 @@ CHUNK = 1 << 16
 
 
 def write_features(file, label, width, rng):
-    """Normal noise around a centre for each class, so far apart that a vertex alone tells little of its class."""
+    """Normal noise around a centre for each class, at a distance where a single vertex's features hardly show its class."""
     centres = rng.normal(scale=0.15, size=(label.max() + 1, width)).astype(np.float32)
     rows = np.lib.format.open_memmap(file, "w+", np.float32, (len(label), width))
     for first in range(0, len(label), CHUNK):

@@ -33,7 +33,7 @@ CONTENDERS = {"gsplit": {}, "gsplit, tuned": TUNED, f"{PEER}, tuned": TUNED, PEE
 
 
 class Graph(NamedTuple):
-    """A dataset: its name, what makes it, its split, and how many mini-batches are timed."""
+    """A dataset: its name, the command that makes it, its split, and the number of timed mini-batches."""
 
     name: str
     make: tuple
@@ -127,7 +127,7 @@ def show(graph, runs):
 
 
 def main():
-    args = measure.arguments("Time gsplit's sampler beside DGL's.", "one round", GRAPHS)
+    args = measure.arguments("Compare the time of gsplit's sampler with DGL's.", "one round", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: max(THREADS)])
     found = []
     try:
@@ -149,7 +149,7 @@ def main():
     except BenchError as error:
         sys.exit(f"error: {error}")
     if not found:
-        sys.exit("error: nothing was measured beside DGL: its environment could not be made, or the graph is missing")
+        sys.exit("error: DGL was not measured: its environment could not be made, or the graph is missing")
     ratio, peer, graph = min(found)
     print("\n" + json.dumps({"bench": "sampling", "ratio": round(ratio, 3), "peer": peer, "graph": graph}))
 

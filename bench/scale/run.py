@@ -43,7 +43,7 @@ def describe(name, child):
 
 
 def share(args, sixteenths):
-    """The option for so many sixteenths of the budget; the rest is for mapped files, which only training counts."""
+    """The option for the given sixteenths of the budget; the rest is for mapped files, which only training counts."""
     return ["--memory", f"{in_bytes(args.memory) * sixteenths // 16 // MIB}MiB"]
 
 

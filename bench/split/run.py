@@ -95,7 +95,7 @@ def show(name, runs):
 
 def main():
     train = measure.script("train/run.py")
-    args = measure.arguments("Time split parallelism beside data parallelism and one rank.", "one round", train.GRAPHS)
+    args = measure.arguments("Compare the time of split parallelism with data parallelism and one rank.", "one round", train.GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     found = []
     try:

@@ -48,13 +48,13 @@ def dgl_model(sizes):
 
 
 def sampled(batch, layers):
-    """Vertices and edges of each layer, which PyG's loader tells with pyg-lib alone; it lists edges by ascending target."""
+    """Vertices and edges of each layer, which PyG's loader returns only with pyg-lib; it lists edges by ascending target."""
     if hasattr(batch, "num_sampled_nodes"):
         return batch.num_sampled_nodes, batch.num_sampled_edges
     source, target = batch.edge_index
     nodes, edges = [batch.batch_size], [0]
     for _ in range(layers):
-        # Targets of a layer are what had been reached before it.
+        # Targets of a layer are the vertices that were reached before it.
         edges.append(int((target < nodes[-1]).sum()))
         nodes.append(max(nodes[-1], int(source[: edges[-1]].max()) + 1))
     return [nodes[0], *(b - a for a, b in itertools.pairwise(nodes))], [b - a for a, b in itertools.pairwise(edges)]
@@ -74,7 +74,7 @@ def on_a_graph(convs, batch):
 
 
 def by_layers(apply):
-    """The same of a model whose layers read `batch.layers`."""
+    """Does the same for a model whose layers read `batch.layers`."""
 
     def forward(convs, batch):
         h, exchanged = batch.x, 0

@@ -150,7 +150,7 @@ def show(runs, batches, epoch):
 
 
 def ratios(runs, ranks):
-    """What the targets are about, by seconds and by CPU seconds; without those that were not measured."""
+    """The measurements that have targets, by seconds and by CPU seconds; without unmeasured ones."""
     pairs = {
         "NeighborLoader / PyG": (WHOLE, PEERS["pyg"]),
         "SplitLoader / PyG": (SINGLE, PEERS["pyg"]),
@@ -184,7 +184,7 @@ def check(gsplit, folder, runs, ranks, batches):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time training in PyTorch with gsplit's loaders beside those of PyG and DGL.")
+    parser = argparse.ArgumentParser(description="Compare training in PyTorch with gsplit's loaders to PyG's and DGL's.")
     parser.add_argument("--quick", action="store_true", help="one round of ten mini-batches")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--batches", type=int, default=BATCHES, metavar="N", help="mini-batches that are timed in a run")

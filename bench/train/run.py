@@ -38,7 +38,7 @@ CONTENDERS = {"gsplit": {}, "gsplit, prefetch 1": {}, "gsplit, bf16": {}, f"{PEE
 
 
 class Graph(NamedTuple):
-    """A dataset: its name, what makes it, its split, and the models trained on it."""
+    """A dataset: its name, the command that makes it, its split, and the models trained on it."""
 
     name: str
     make: tuple
@@ -151,7 +151,7 @@ def show(graph, model, runs):
 
 
 def main():
-    args = measure.arguments("Time gsplit's training beside DGL's.", "one round", GRAPHS)
+    args = measure.arguments("Compare the time of gsplit's training with DGL's.", "one round", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     found = []
     try:

@@ -1,7 +1,7 @@
-//! Bytes become the files of a raw graph, and those a dataset: what the fuzz targets of readers run, and the test that replays their
+//! Turns bytes into the files of a raw graph, and these into a dataset: run by the fuzz targets of readers, and by the test that replays their
 //! corpora (`preprocess/tests/corpora.rs`).
 //!
-//! The letters behind the files are options (see [`options`]), so that the fuzzer finds its way to those too.
+//! The letters behind the files are options (see [`options`]), so that the fuzzer reaches their code too.
 //!
 //! Whatever the bytes are, [`run`] must return: either a dataset is made, and `verify` finds nothing wrong with it, or there
 //! is an error of one line.
@@ -16,7 +16,7 @@ use gsplit_store::{NoProgress, verify};
 
 use super::input::{folder, one_line, split, write, write_all};
 
-/// What every conversion may take beside what the process holds already, in bytes: the least there is.
+/// Memory limit of a conversion in bytes, the smallest that is accepted, on top of the process's own memory.
 pub const BUDGET: u64 = 64 << 20;
 
 /// One reader under test.
@@ -34,7 +34,7 @@ enum What {
     Convert(Format),
     /// The first part is the name of the second.
     Detect,
-    /// A table of vertices beside the edges.
+    /// A table of vertices next to the edges.
     Nodes,
 }
 

@@ -1,4 +1,4 @@
-//! How an input is told from its bytes, for every target.
+//! Parses an input from its bytes, for every target.
 //!
 //! An input is the files of a format one after the other, with [`SEPARATOR`] between them; an empty one is not written. What
 //! follows the last file are letters for options.
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// What stands between two files of an input.
+/// Separator between two files of an input.
 pub const SEPARATOR: &[u8] = b"\n----8<----\n";
 
 /// A folder for the files of an input, in memory where there is such a place.
@@ -28,7 +28,7 @@ pub fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Writes those of `files` below `folder` for which `parts` have something.
+/// Writes the `files` for which `parts` have content below `folder`.
 pub fn write_all<'a>(folder: &Path, files: &[&str], parts: &mut impl Iterator<Item = &'a [u8]>) {
     for (name, content) in files.iter().zip(parts) {
         if !content.is_empty() {

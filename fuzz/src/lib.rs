@@ -1,4 +1,4 @@
-//! What the fuzz targets run. The tests that replay their corpora include the same files.
+//! Code of the fuzz targets. The tests that replay their corpora include the same files.
 
 pub mod convert;
 mod input;

@@ -1,8 +1,8 @@
-//! Bytes become what gsplit stores, or what is to become part of it: datasets with every artifact, partitions that other tools
+//! Turns bytes into files that gsplit stores or imports: datasets with every artifact, partitions that other tools
 //! made, the journal of a killed conversion. `tests/suite/corpora.rs` replays their corpora.
 //!
-//! All documents hold checksums, their own and those of other files, and a fuzzer guesses none. So unless the letter `r` (raw) is
-//! given, documents are made to vouch for what is there, as hostile ones would.
+//! All documents hold checksums, their own and other files', which a fuzzer cannot guess. So unless the letter `r` (raw) is
+//! given, documents get the checksums of the files that are there, as hostile ones would have.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ use super::input::{folder, one_line, split, succeeds, write, write_all};
 #[allow(dead_code)] // For the replay.
 pub const TARGETS: [&str; 3] = ["dataset", "import", "journal"];
 
-/// Runs the target called `name`; returns whether what the bytes hold was accepted. Panics where it was neither accepted nor
+/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
 /// refused with one line.
 pub fn run(name: &str, bytes: &[u8]) -> bool {
     match name {
@@ -112,7 +112,7 @@ fn open_all(bytes: &[u8]) -> bool {
     sound
 }
 
-/// Makes every document right about the files beside it and about what it was made from.
+/// Corrects every document's checksums of the files next to it and of its inputs.
 fn vouch_for_all(path: &Path) {
     vouch(&path.join("dataset.json"), |content| record(path, content));
     let Ok(dataset) = Dataset::open(path) else { return };
@@ -313,8 +313,8 @@ pub fn journal() -> Vec<u8> {
     std::fs::read(Killed::new().journal()).expect("a journal")
 }
 
-/// A journal beside what a killed run left, which is then run again. Whatever it says, nothing outside is touched; what it cannot have
-/// forged becomes a sound dataset.
+/// Puts a journal next to the files of a killed run, which is then run again. Nothing outside is ever touched; files that it cannot have
+/// forged become a sound dataset.
 fn resume(bytes: &[u8]) -> bool {
     let (killed, mut parts) = (Killed::new(), split(bytes));
     let canary = killed.folder.path().join("canary");
@@ -328,7 +328,7 @@ fn resume(bytes: &[u8]) -> bool {
         stages(&mut writer)?;
         writer.finish(provenance())
     });
-    assert_eq!(std::fs::read(&canary).expect("what lies beside is not touched"), b"alive");
+    assert_eq!(std::fs::read(&canary).expect("the file next to it is not touched"), b"alive");
     let dataset = match finished {
         Ok(dataset) => dataset,
         Err(error) => return one_line(&error),

@@ -16,7 +16,7 @@ mod config_file;
 
 use config_file::{ConfigFile, Places};
 
-/// Runs the target called `name`; returns whether what the bytes hold was accepted. Panics where it was neither accepted nor
+/// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor
 /// refused with one line.
 pub fn run(name: &str, bytes: &[u8]) -> bool {
     match name {

@@ -11,8 +11,8 @@ mod symmetric;
 pub use cuda::{DeviceEdges, DeviceSegments, sort_on_device};
 pub use symmetric::{symmetric, symmetric_on_device};
 
-/// Edges in the order of their targets (CSC): those into target `t` are `sources[indptr[t]..indptr[t + 1]]`. Sources are
-/// positions in a matrix of `num_sources` rows; target `t` is row `t` of it too where an operator says so.
+/// Edges in the order of their targets (CSC): the edges into target `t` are `sources[indptr[t]..indptr[t + 1]]`.
+/// Sources are positions in a matrix of `num_sources` rows; for some operators target `t` is row `t` of it too.
 #[derive(Debug)]
 pub struct HostEdges {
     indptr: Vec<u32>,
@@ -21,7 +21,7 @@ pub struct HostEdges {
     by_source: OnceLock<BySource>,
 }
 
-/// The same edges in the order of their sources, and in target order within a source.
+/// The edges in the order of their sources, and in target order within a source.
 #[derive(Debug)]
 pub struct BySource {
     /// Edges out of source `s` are positions `indptr[s]..indptr[s + 1]` of the other two.
@@ -37,7 +37,7 @@ impl HostEdges {
     ///
     /// # Errors
     /// [`KernelError::Topology`] unless `indptr` starts at 0, never falls and ends at the number of edges;
-    /// [`KernelError::RowOutOfRange`] for a source that is no row.
+    /// [`KernelError::RowOutOfRange`] for a source that is not a row.
     pub fn new(indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self, KernelError> {
         let topology = |expected, got: String| Err(KernelError::Topology { expected, got });
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
@@ -89,13 +89,13 @@ impl HostEdges {
     /// The edges of `target`, as positions in [`HostEdges::sources`].
     ///
     /// # Panics
-    /// If there is no such target.
+    /// If the target does not exist.
     #[inline(always)]
     pub fn of(&self, target: usize) -> Range<usize> {
         self.indptr[target] as usize..self.indptr[target + 1] as usize
     }
 
-    /// The edges grouped by source: a counting sort when it is first asked for, O(edges + sources).
+    /// The edges grouped by source: a counting sort at the first call, O(edges + sources).
     pub fn by_source(&self) -> &BySource {
         self.by_source.get_or_init(|| {
             let mut indptr = vec![0u32; self.num_sources + 1];
@@ -123,14 +123,14 @@ impl BySource {
     /// The edges of `source`, as positions in [`BySource::targets`] and [`BySource::edges`].
     ///
     /// # Panics
-    /// If there is no such source.
+    /// If the source does not exist.
     #[inline(always)]
     pub fn of(&self, source: usize) -> Range<usize> {
         self.indptr[source] as usize..self.indptr[source + 1] as usize
     }
 }
 
-/// A matrix that is cut where the rows are cut: a row has `per_row` values, and `per_edge` more for each of its edges.
+/// A matrix that is cut at rows: a row has `per_row` values, and `per_edge` more for each of its edges.
 pub(crate) struct Part<'a, T> {
     pub(crate) values: &'a mut [T],
     per_row: usize,
@@ -138,12 +138,12 @@ pub(crate) struct Part<'a, T> {
 }
 
 impl<'a, T> Part<'a, T> {
-    /// `stride` values a row.
+    /// A matrix with `stride` values per row.
     pub(crate) fn rows(values: &'a mut [T], stride: usize) -> Self {
         Self { values, per_row: stride, per_edge: 0 }
     }
 
-    /// `per_edge` values for each edge of a row, and `per_row` before them.
+    /// A matrix with `per_row` values per row, followed by `per_edge` values for each of its edges.
     pub(crate) fn edges(values: &'a mut [T], per_edge: usize, per_row: usize) -> Self {
         Self { values, per_row, per_edge }
     }
@@ -196,7 +196,7 @@ fn halve<P: Parts>(
         return body(rows, parts);
     }
     let half = work(rows.start) + total / 2;
-    // The first row but one that starts beyond half of the work.
+    // The first row, except row 0, that starts beyond half of the work.
     let (mut low, mut high) = (rows.start + 1, rows.end - 1);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::philox::DRAWS_PER_ITEM;
 
-/// An input that an operation refuses. Nothing was computed, or what was written is to be thrown away.
+/// An invalid input of an operation. Nothing was computed, or the written output must be discarded.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum KernelError {
@@ -27,9 +27,7 @@ pub enum KernelError {
         num_vertices: usize,
     },
     /// A vertex of a frontier whose in-edges a GPU does not have.
-    #[error(
-        "the in-edges of vertex {vertex} are not among those that the GPU holds; sample vertices that it was chosen for"
-    )]
+    #[error("the GPU does not hold the in-edges of vertex {vertex}; sample only vertices that were chosen for it")]
     NotHeld {
         /// The vertex.
         vertex: u32,
@@ -77,7 +75,7 @@ pub enum KernelError {
         /// The number of edges.
         edges: u64,
     },
-    /// More items than `u32` positions can tell apart.
+    /// More items than `u32` positions can number.
     #[error("{what}: {got} items, the limit is {}; lower the batch size", u32::MAX)]
     TooManyItems {
         /// Name of the input.
@@ -85,7 +83,7 @@ pub enum KernelError {
         /// Its length.
         got: usize,
     },
-    /// A vertex whose owner is no rank.
+    /// A vertex whose owner is not a rank.
     #[error(
         "vertex {vertex} belongs to rank {owner}, but there are {ranks} ranks; use a partition with as many parts as ranks"
     )]
@@ -135,7 +133,7 @@ pub enum KernelError {
 impl KernelError {
     /// Checks that slice `what` has `rows * dim` elements.
     pub fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
-        // A product that overflows is no slice's length.
+        // No slice has the length of a product that overflows.
         let expected = rows.saturating_mul(dim);
         Self::check_len(what, expected, got)
     }
@@ -193,18 +191,18 @@ pub enum CommError {
         named(missing)
     )]
     Timeout {
-        /// The first rank whose patience ended.
+        /// The first rank that timed out.
         rank: usize,
         /// Its collective.
         called: &'static str,
         /// Phase of the run ([`in_phase`](crate::in_phase)); empty outside of any.
         phase: &'static str,
-        /// The ranks that had not come; none where that is not known.
+        /// The ranks that had not come; empty if unknown.
         missing: Vec<usize>,
         /// The limit.
         timeout: Duration,
     },
-    /// A GPU, or what joins GPUs, that failed in a collective.
+    /// A GPU, or the library that joins GPUs, that failed in a collective.
     #[error("rank {rank}: {reason}")]
     Gpu {
         /// Rank that the GPU belongs to.
@@ -215,7 +213,7 @@ pub enum CommError {
     /// Ranks that could not be joined.
     #[error("{reason}")]
     Start {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Arguments of one rank that contradict each other.

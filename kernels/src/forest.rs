@@ -1,4 +1,4 @@
-//! Connected components as they are found: a forest that any number of threads joins trees of.
+//! Connected components, found by a forest whose trees any number of threads join.
 //!
 //! Every vertex points to a lower one of its tree or to itself. An edge joins the trees of its ends by hooking the higher root under the
 //! lower one, with a compare-and-swap that fails where the root has been hooked meanwhile; a search halves the path that it walks. In
@@ -19,7 +19,7 @@ impl Forest {
         Self((0..n as u32).into_par_iter().map(AtomicU32::new).collect())
     }
 
-    /// The root of the tree of `v`, or what was it a moment ago.
+    /// The root of the tree of `v`, at some time during the call.
     pub fn root(&self, mut v: u32) -> u32 {
         loop {
             let parent = self.0[v as usize].load(Relaxed);
@@ -27,7 +27,7 @@ impl Forest {
             if parent == above {
                 return parent;
             }
-            // Any vertex above will do, the last one written too.
+            // Any vertex above is right, and so is the last one written.
             self.0[v as usize].store(above, Relaxed);
             v = above;
         }

@@ -1,22 +1,22 @@
-//! A map from vertex id to position, for batches: insert and look up, nothing else.
+//! A map from vertex id to position, for batches: only insertion and look-up.
 //!
 //! Input: any `u32` keys (`u32::MAX` too); values below `u32::MAX`.
 //! Idea: open addressing with linear probing in one array of packed (key, value) words, at most half full, doubled
 //! when it gets fuller; the slot comes from the high bits of a multiplicative hash (Knuth, TAOCP 3, section 6.4).
-//! Cost: 16 to 32 bytes a key, one cache miss for most look-ups. Why not `HashMap`: it hashes more and stores control
+//! Cost: 16 to 32 bytes per key, one cache miss for most look-ups. Why not `HashMap`: it hashes more and stores control
 //! bytes apart from the entries.
 
 use crate::prefetch::prefetch;
 
 const MIN_SLOTS: usize = 16;
-/// No entry looks like this, because no value is `u32::MAX`.
+/// Marks a free slot: no entry looks like this, because no value is `u32::MAX`.
 const EMPTY: u64 = u64::MAX;
 
-/// Map `u32` → `u32`; see the module's page.
+/// Map `u32` → `u32`; see the module's documentation.
 pub(crate) struct IdMap {
     slots: Vec<u64>,
     len: usize,
-    /// Entries on their way to a larger table.
+    /// Entries that are being moved to a larger table.
     moving: Vec<u64>,
 }
 
@@ -26,7 +26,7 @@ impl IdMap {
         Self { slots: vec![EMPTY; (2 * items).next_power_of_two().max(MIN_SLOTS)], len: 0, moving: Vec::new() }
     }
 
-    /// The value of `key`, which becomes `value` if the key is new.
+    /// Returns the value of `key`; if the key is new, inserts it with `value`.
     #[inline]
     pub(crate) fn get_or_insert(&mut self, key: u32, value: u32) -> u32 {
         debug_assert_ne!(value, u32::MAX);
@@ -50,14 +50,14 @@ impl IdMap {
         self.len = 0;
     }
 
-    /// Begins to fetch the slot of `key`.
+    /// Prefetches the slot of `key`.
     #[inline]
     pub(crate) fn prefetch(&self, key: u32) {
         prefetch(&self.slots, self.first_slot(key));
     }
 
-    /// The slot that holds `key`, or the free one where it belongs. There is one: the table is never more than half
-    /// full.
+    /// The slot that holds `key`, or the free one where it belongs. One always exists: the table is never more than
+    /// half full.
     #[inline]
     fn find(&self, key: u32) -> usize {
         let mask = self.slots.len() - 1;

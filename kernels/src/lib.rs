@@ -7,7 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-// For what the tests take from gpu-sim.
+// For code that the tests include from gpu-sim.
 #[cfg(test)]
 extern crate self as gsplit_kernels;
 

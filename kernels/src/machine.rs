@@ -1,9 +1,9 @@
-//! The machine that this runs on, and the folder of files that are kept for it.
+//! The machine that this runs on, and the folder of files that are cached for it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The folder of this user for what depends on the machine and can be made again: `$XDG_CACHE_HOME/gsplit`, or `~/.cache/gsplit`.
+/// The user's folder for machine-dependent files that can be made again: `$XDG_CACHE_HOME/gsplit`, or `~/.cache/gsplit`.
 pub fn cache_folder() -> Option<PathBuf> {
     let root = match env::var_os("XDG_CACHE_HOME").filter(|root| Path::new(root).is_absolute()) {
         Some(root) => PathBuf::from(root),
@@ -12,7 +12,7 @@ pub fn cache_folder() -> Option<PathBuf> {
     Some(root.join("gsplit"))
 }
 
-/// The processor, as the system names it, with its family and model, since virtual machines hide names; its kind where there are none.
+/// The processor's name according to the system, with family and model, since virtual machines hide names; else its architecture.
 pub fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |key: &str| {

@@ -3,8 +3,8 @@
 //! Returns: four random words for each (key, counter); streams of words, bounded integers, floats and normals on top
 //! of it.
 //! Input: any key and counter; draws are independent as long as no two uses share a [`StreamKey`] and an item.
-//! Idea: ten rounds of multiply, xor and key increment turn a counter into random bits. There is no state to carry,
-//! so a draw depends on what it is for, not on who draws it or when.
+//! Idea: ten rounds of multiply, xor and key increment turn a counter into random bits. There is no state to carry, so
+//! a draw depends only on its key and counter, not on the thread or the time.
 //! Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 //! Cost: about 20 multiplications for four words.
 
@@ -28,8 +28,8 @@ pub(crate) fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// [`philox4x32_10`] of `N` counters, word by word, each in the lower half of its lane. Lanes are as wide as the products, so
-/// that the compiler makes vectors of them.
+/// [`philox4x32_10`] of `N` counters, word by word, each in the lower half of its lane. Lanes are as wide as the
+/// products, so that the compiler vectorises them.
 #[inline(always)]
 pub(crate) fn philox_lanes<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u64; N]; 4] {
     let [mut k0, mut k1] = key;
@@ -39,7 +39,7 @@ pub(crate) fn philox_lanes<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2
     }
     for _ in 0..10 {
         for lane in 0..N {
-            // The upper halves of c1 and c3 hold rubbish, which the products do not see.
+            // The products ignore the upper halves of c1 and c3.
             let a = (c0[lane] & 0xFFFF_FFFF) * 0xD251_1F53;
             let b = (c2[lane] & 0xFFFF_FFFF) * 0xCD9E_8D57;
             c0[lane] = (b >> 32) ^ c1[lane] ^ u64::from(k0);
@@ -73,13 +73,13 @@ pub enum Stream {
     Split = 6,
     /// Random assignment of vertices to parts.
     Assign = 7,
-    /// Seeds of the sequences that continue one which is too short, by vertex.
+    /// Seeds of the sequences that continue a sequence which is too short, by vertex.
     Pages = 8,
     /// Choice of the edges that link prediction holds out, by pair of vertices.
     Links = 9,
     /// Negative edges of link prediction, by edge.
     Negatives = 10,
-    /// Dropout masks of what scores pairs of vertices, by pair.
+    /// Dropout masks of models that score pairs of vertices, by pair.
     Pairs = 11,
     /// Dropout masks of the attention weights, by target.
     Attention = 12,
@@ -121,7 +121,7 @@ impl StreamKey {
 
 impl StreamKey {
     /// The key whose sequence of `item` continues the one under this key, for the `page`th time: each holds
-    /// [`DRAWS_PER_ITEM`] words. Page 0 is that of this key.
+    /// [`DRAWS_PER_ITEM`] words. Page 0 is this key's own sequence.
     #[inline]
     pub(crate) fn page(&self, item: u32, page: u16) -> Self {
         if page == 0 {
@@ -131,14 +131,14 @@ impl StreamKey {
         Self { seed: u64::from(high) << 32 | u64::from(low), ..*self }
     }
 
-    /// The key as kernels of GPUs take it, whose `what` leaves room for the block.
+    /// The key as kernels of GPUs take it; its second word leaves room for the block.
     pub(crate) fn words_of_key(&self) -> [u32; 5] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
         [self.seed as u32, (self.seed >> 32) as u32, what, self.step, self.epoch]
     }
 }
 
-/// Blocks whose words [`StreamKey::words`] gives at once.
+/// Number of blocks whose words [`StreamKey::words`] returns at once.
 pub(crate) const BLOCKS: usize = 4;
 
 impl StreamKey {
@@ -174,8 +174,7 @@ impl StreamKey {
     }
 }
 
-/// Reads the sequence of one item under one key from its start. Holds [`DRAWS_PER_ITEM`] words; the reader keeps to
-/// that.
+/// Reads the sequence of one item under one key from its start. The reader must take at most [`DRAWS_PER_ITEM`] words.
 #[derive(Debug, Clone)]
 pub struct Draws {
     key: StreamKey,
@@ -221,15 +220,15 @@ impl Draws {
     /// Two independent standard normals from two words (Box and Muller 1958). Unlike everything else here they go
     /// through `ln`, `sin` and `cos`, whose last bit may differ between platforms.
     pub fn normal_pair(&mut self) -> (f32, f32) {
-        // 1 - unit lies in (0, 1], where the logarithm is finite.
+        // 1 - unit is in (0, 1], where the logarithm is finite.
         let radius = (-2.0 * (1.0 - self.unit_f32()).ln()).sqrt();
         let (sin, cos) = (std::f32::consts::TAU * self.unit_f32()).sin_cos();
         (radius * cos, radius * sin)
     }
 }
 
-/// A random permutation of `0..n`: the numbers sorted by 64 random bits each, equal bits by number. Parallel; 20
-/// bytes a number at the peak.
+/// A random permutation of `0..n`: the numbers sorted by 64 random bits each, equal bits by number. Parallel; 20 bytes
+/// per number at the peak.
 pub fn permute(n: u32, key: &StreamKey) -> Vec<u32> {
     let random = |item| {
         let [low, high, ..] = key.block(item, 0);

@@ -1,15 +1,15 @@
-//! Hints to the processor, and to the system, about what is read soon.
+//! Hints to the processor, and to the system, about data that will be read soon.
 //!
 //! Unsafe code of this file: the instruction and the system call for it.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
 
-/// Bytes of a page of memory; where pages are larger, some are asked for twice.
+/// Bytes of a page of memory; on systems with larger pages some are requested twice.
 const PAGE: usize = 4096;
 
-/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result of a
-/// program never depends on it. Does nothing where the processor's instruction is not known here.
+/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result
+/// of a program never depends on it. Does nothing on processors whose prefetch instruction is not implemented here.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -29,15 +29,15 @@ pub(crate) fn page_of<T>(slice: &[T], index: usize) -> usize {
     slice.as_ptr().wrapping_add(index) as usize / PAGE
 }
 
-/// Begins to read `slice[range]` from the file that it is mapped from, without waiting for it. Does nothing where it is in memory, and
-/// where the system takes no such hint.
+/// Begins to read `slice[range]` from its mapped file, without waiting for it. Does nothing if it is in memory, or if
+/// the system takes no such hint.
 pub(crate) fn read_ahead<T>(slice: &[T], range: Range<usize>) {
     if let Some(part) = slice.get(range) {
         advise(part, libc::MADV_WILLNEED);
     }
 }
 
-/// Tells the system that `slice` is read here and there, so that it reads the page that is asked for and not those around it.
+/// Tells the system that `slice` is read at random, so that it reads only the requested pages and not those around them.
 pub(crate) fn is_scattered<T>(slice: &[T]) {
     advise(slice, libc::MADV_RANDOM);
 }
@@ -48,7 +48,7 @@ fn advise<T>(slice: &[T], advice: i32) {
     }
     let from = page_of(slice, 0) * PAGE;
     let bytes = slice.as_ptr_range().end as usize - from;
-    // SAFETY: neither advice changes a byte or a mapping. A system of larger pages refuses what does not begin at one.
+    // SAFETY: neither advice changes a byte or a mapping. A system of larger pages refuses an address that is not a page's start.
     unsafe { libc::madvise(from as *mut libc::c_void, bytes, advice) };
 }
 
@@ -75,7 +75,7 @@ mod tests {
         file.write_all(&vec![1; PAGES * super::PAGE]).unwrap();
         file.sync_all().unwrap();
         let bytes = PAGES * super::PAGE;
-        // SAFETY: a new mapping of a file that nobody else has; its pages are dropped from memory, not from the file.
+        // SAFETY: a new mapping of a file that nothing else uses; its pages are dropped from memory, not from the file.
         let mapped: &[u8] = unsafe {
             libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
             let mapped =
@@ -100,7 +100,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(in_memory(), [100, 101]);
-        // A page that is not asked for comes alone.
+        // A page that was not prefetched is read without its neighbours.
         assert_eq!((mapped[300 * super::PAGE], in_memory()), (1, vec![100, 101, 300]));
     }
 }

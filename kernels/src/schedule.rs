@@ -1,5 +1,5 @@
-//! Rules that several stages must agree on: the fanout list, the order in which an epoch visits the seeds, and the links that are held
-//! out.
+//! Rules that several stages must agree on: the list of fanouts, the order in which an epoch visits the seeds, and the
+//! held-out links.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 use crate::error::KernelError;
 use crate::{Draws, Fanout, Stream, StreamKey, permute};
 
-/// Links that are held out of a graph to be predicted: this share of them, chosen by the unordered pair of the ends. Parses and prints as
-/// `0.15` or, with another seed than 0, as `0.15,7`.
+/// Links that are held out of a graph to be predicted: a share of them, chosen by the unordered pair of the ends.
+/// Parsed and printed like `0.15` or, with a seed other than 0, `0.15,7`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldOutLinks {
     /// Share of the links.
@@ -23,7 +23,7 @@ impl HeldOutLinks {
         u != v && link_draw(self.seed, u, v) < self.share
     }
 
-    /// Whether they are the same as `other`, up to the rounding of the share.
+    /// Whether this equals `other`, up to the rounding of the share.
     pub fn are(&self, other: &Self) -> bool {
         self.seed == other.seed && (self.share - other.share).abs() < 1e-9
     }
@@ -47,14 +47,14 @@ impl fmt::Display for HeldOutLinks {
     }
 }
 
-/// Number from 0 to below 1 that decides the use of the link between `u` and `v`, whichever way it points: below the shares that are held
-/// out it is predicted, else learnt.
+/// Number in `[0, 1)` that decides the use of the link between `u` and `v`, in either direction: below the held-out
+/// shares it is predicted, else it is trained on.
 pub fn link_draw(seed: u64, u: u32, v: u32) -> f64 {
     let key = StreamKey { step: u.max(v), ..StreamKey::new(seed, Stream::Links) };
     f64::from(Draws::new(&key, u.min(v)).unit_f32())
 }
 
-/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parses and prints as `15,10,5`.
+/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parsed and printed like `15,10,5`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fanouts(Vec<Fanout>);
 
@@ -109,7 +109,7 @@ impl<'de> serde::Deserialize<'de> for Fanouts {
     }
 }
 
-/// Pre-sampling numbers its epochs from here, training from 1: under one seed both draw by the same rule, and pre-sampling
+/// The first epoch of pre-sampling; training starts at 1. With one seed both draw by the same rule, and pre-sampling
 /// still never counts the very mini-batches that will be trained on.
 pub const FIRST_PRESAMPLE_EPOCH: u32 = 1 << 31;
 
@@ -125,12 +125,12 @@ pub fn epoch_seeds(train: &[u32], seed: u64, epoch: u32) -> Result<Vec<u32>, Ker
     Ok(permute(length, &key).into_iter().map(|position| train[position as usize]).collect())
 }
 
-/// Place of a mini-batch in a run: all of its draws follow from this.
+/// Place of a mini-batch in a run, which determines all of its draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Seed of the run.
     pub seed: u64,
-    /// From 1 in training.
+    /// The epoch, from 1 in training.
     pub epoch: u32,
     /// Its number within the epoch, from 0.
     pub step: u32,

@@ -1,25 +1,25 @@
 //! Loops compiled for the vector units that this machine has, and prefetching.
 //!
-//! The crates are compiled for any x86-64. `pulp` compiles a closure again for AVX2 and for AVX-512, and picks one when
-//! it is called; its prefetch is safe because a prefetch never faults. On other machines nothing is picked and nothing
+//! The crates are compiled for any x86-64. `pulp` compiles a closure again for AVX2 and for AVX-512, and picks one at
+//! run time; its prefetch is safe because a prefetch never faults. On other machines nothing is picked and nothing
 //! prefetched.
 
 /// Bytes that one prefetch brings.
 const LINE_BYTES: usize = 64;
 
-/// Runs `body`, compiled for this machine's vector units. `body` and what it calls must be `#[inline(always)]`: what stays
-/// a function of its own is compiled for any x86-64, with vectors of 16 bytes. (Aggregation then takes 1.5 times as long
-/// with AVX2.) Closures of `for_each`, `map` and `from_fn` mostly do when their bodies are loops, so those loops are `for`. To find what stays:
-/// `objdump --disassemble --demangle` of a release build, and the calls in functions named `vectorize::imp`.
+/// Runs `body`, compiled for this machine's vector units. `body` and its callees must be `#[inline(always)]`: a callee that
+/// remains a function of its own is compiled for any x86-64, with vectors of 16 bytes. (Aggregation then takes 1.5 times as long
+/// with AVX2.) Closures of `for_each`, `map` and `from_fn` mostly remain if their bodies are loops, so those loops are `for`. To
+/// find them: `objdump --disassemble --demangle` of a release build, and the calls in functions named `vectorize::imp`.
 ///
-/// A choice between two floats is [`std::hint::select_unpredictable`]. With AVX2 an `if` may stay a branch, and the loop around it is then
-/// no vector code: ReLU's gradient took six times as long.
+/// A choice between two floats is [`std::hint::select_unpredictable`]. With AVX2 an `if` may stay a branch, and the
+/// loop around it is then not vectorised: ReLU's gradient took six times as long.
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(body)
 }
 
-/// Permission to prefetch, found out once for a whole loop.
+/// Permission to prefetch, checked once for a whole loop.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefetch {
     #[cfg(target_arch = "x86_64")]
@@ -34,7 +34,7 @@ impl Prefetch {
         }
     }
 
-    /// Asks for all of `values`, without waiting for them.
+    /// Prefetches all of `values`.
     #[inline(always)]
     pub(crate) fn slice<T>(self, values: &[T]) {
         #[cfg(target_arch = "x86_64")]
@@ -49,14 +49,14 @@ impl Prefetch {
     }
 }
 
-/// How many rows of `dim` values ahead of its use a row is fetched.
+/// Number of rows of `dim` values by which a row is prefetched.
 #[inline(always)]
 pub(crate) fn ahead(dim: usize) -> usize {
     const VALUES: usize = 1024;
     (VALUES / dim.max(1)).clamp(2, 16)
 }
 
-/// The product of two rows, in the same order of sums wherever it runs: 16 partial sums, then their sum.
+/// The product of two rows, summed in the same order on every machine: 16 partial sums, then their sum.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
@@ -71,8 +71,8 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// e^x - 1 for x up to 0, within three units in the last place; anything above counts as 0. Without a call or a branch, so
-/// that a loop of it becomes vector code.
+/// e^x - 1 for x up to 0, within three units in the last place; larger x count as 0. Without a call or a branch, so
+/// that a loop of it is vectorised.
 ///
 /// With x = n ln 2 + r and |r| at most half of ln 2 it is 2^n (e^r - 1) + (2^n - 1), and e^r - 1 is a short series.
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! The symmetrised graph, weighted, as METIS wants it.
 //!
-//! Returns, for every vertex that has a neighbour, its distinct neighbours, ascending, each with a weight. Self-loops are
-//! dropped; vertices without a neighbour have no row. Every pair stands in the rows of both ends with one weight: the
-//! type is symmetric and free of loops by construction, because METIS answers 0 without a word where a graph is not.
+//! Returns, for every vertex that has a neighbour, its distinct neighbours in ascending order, each with a weight.
+//! Self-loops are dropped; vertices without a neighbour have no row. Every pair is in the rows of both ends with the same
+//! weight: the type is symmetric and free of loops by construction, because METIS silently answers 0 for other graphs.
 //! Input: any topology that has passed `check_indices` (duplicates allowed), and perhaps a count for each edge.
 //! Idea: scatter the edges into the rows of their sources (the transpose), sort those rows, and merge each with the
 //! in-neighbours of its vertex, once to count and once to write.
@@ -10,7 +10,7 @@
 //! over the pairs would pass 2^30. Without counts every pair weighs 1. The 1 is there because METIS takes no zero, and
 //! because an edge that was not sampled may still be. On six real and generated graphs, k = 4 and 8, the share of cross
 //! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from 0.1 to 256.
-//! Cost: O(n + m) but for sorting rows, parallel; 8 bytes an edge while at work, 4 (weighted 8) an arc to keep.
+//! Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge; 4 (weighted 8) bytes per arc in the result.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -131,7 +131,7 @@ impl Adjacency {
         })
     }
 
-    /// Sum of the weights of the pairs whose rows lie in different parts.
+    /// Sum of the weights of the pairs whose ends are in different parts.
     pub fn cut(&self, parts: &[u16]) -> u64 {
         let cut_of = |row: usize| {
             let others = self.neighbours(row).filter(|&(other, _)| parts[other] != parts[row]);
@@ -299,7 +299,7 @@ fn ranks(degrees: &[u32]) -> Vec<u32> {
     degrees.iter().map(rank).collect()
 }
 
-/// A range of rows, and the stretch of the arrays that is theirs alone.
+/// A range of rows, and the part of the arrays that only these rows use.
 struct Task<'a> {
     rows: std::ops::Range<usize>,
     indices: &'a mut [i32],

@@ -1,6 +1,6 @@
-//! In which order the vertices of a part deserve a cache slot.
+//! Order in which the vertices of a part deserve a cache slot.
 //!
-//! Returns the vertices of part 0, then those of part 1 ..., each part's by falling number of mini-batches that load them
+//! Returns the vertices of part 0, then of part 1 and so on; within a part by falling number of mini-batches that load them
 //! (the presample's `input` counter; GNNLab's hotness), ties by id. Without a presample by out-degree, the number of
 //! vertices that aggregate from them. Why not `appear`: it counts a vertex once for every layer, but its feature row is
 //! loaded once a mini-batch. Cost: O(n log n), without a presample O(m) more.

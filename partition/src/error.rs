@@ -48,7 +48,7 @@ pub enum Error {
     Import {
         /// The file.
         path: std::path::PathBuf,
-        /// The line or row, what was expected and what was found.
+        /// The line or row, the expected and the actual content.
         problem: String,
     },
 }

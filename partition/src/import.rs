@@ -47,7 +47,7 @@ pub struct Imported {
 }
 
 impl ImportOptions {
-    /// Reads the file, when one is named. `parts` is how many it must hold, `None` to take what it holds.
+    /// Reads the file, if one is named. It must hold `parts` parts; `None` accepts any number.
     ///
     /// Fails on anything but one part for each vertex of `dataset`, every part with a vertex.
     pub fn read(&self, dataset: &Dataset, parts: Option<u32>) -> Result<Option<Imported>> {
@@ -78,7 +78,7 @@ impl ImportOptions {
 }
 
 impl Imported {
-    /// The key under which it is stored unless the user names one, as `import-k4`.
+    /// The key under which it is stored unless the user names one, e.g. `import-k4`.
     pub fn default_key(&self) -> String {
         format!("import-k{}", self.parts)
     }
@@ -137,7 +137,7 @@ impl Rows {
 
     fn read_npy(path: &Path, parts: u32) -> Result<Self> {
         let wrong = |problem: String| Error::Import { path: path.into(), problem };
-        // What stands there is nobody's artifact: no word of `gsplit verify`.
+        // The file is not an artifact, so do not mention `gsplit verify`.
         let file = ColumnFile::open(path).map_err(|error| match error {
             gsplit_store::Error::Corrupt { problem, .. } => wrong(problem),
             error => error.into(),

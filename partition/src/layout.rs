@@ -1,16 +1,16 @@
-//! Layout of the parts: the number of servers, the server of each part, and what each part is to carry.
+//! Layout of the parts: the number of servers, the server of each part, and the target of each part.
 //!
-//! Parts are shared out in order: part p of K lies on server p / (K / S). What crosses between servers costs more than what
-//! crosses within one, so the multilevel partitioner cuts for the servers first and then moves vertices within them.
+//! Parts are assigned in order: part p of K is on server p / (K / S). Traffic between servers costs more than traffic
+//! within one, so the multilevel partitioner cuts for the servers first and then moves vertices within them.
 
 use std::ops::Range;
 
-/// `parts` parts on `servers` servers, the same number on each. A number of parts alone is all of them on one server, of equal weight.
+/// `parts` parts on `servers` servers, the same number on each. A number of parts without servers means one server and equal weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layout<'a> {
     parts: u32,
     servers: u32,
-    /// Parts in the end: as many, but for bundles.
+    /// Final number of parts; larger than the current number if there are bundles.
     last: u32,
     /// Target of each part in the end, in proportion.
     targets: Option<&'a [f64]>,
@@ -24,13 +24,13 @@ impl<'a> Layout<'a> {
         Self { parts, servers: servers.max(1), last: parts, targets: None, total: f64::from(parts) }
     }
 
-    /// The same with a target for each part in the end, in proportion.
+    /// The same layout with a target for each final part, in proportion.
     pub fn with_targets(self, targets: Option<&'a [f64]>) -> Self {
         let total = targets.map_or(f64::from(self.last), |targets| targets.iter().sum());
         Self { targets, total, ..self }
     }
 
-    /// The same parts on one server.
+    /// The same parts, all on one server.
     pub fn on_one_server(self) -> Self {
         Self { servers: 1, ..self }
     }

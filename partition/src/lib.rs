@@ -1,7 +1,7 @@
 //! Graph partitioning: which rank owns which vertex.
 //!
 //! ```text
-//! weights (what a part may not have too much of) ─┐
+//! weights (limited in each part) ─────────────────┐
 //! adjacency (the symmetrised graph) ──────────────┼─▶ metis ─▶ spread ─▶ repair ─┐
 //!                                                 │     multilevel ─▶ repair     │
 //!                                                 │     range, random, hash,     │

@@ -10,8 +10,8 @@
 //! Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less, in three times the time; and they are
 //! compared before the repair. Several tries are several calls here, on request.
 //!
-//! While it runs METIS takes SIGTERM and SIGABRT for its own errors: it raises them itself, leaves what it does by a jump, and
-//! returns early. On a valid graph it raises SIGTERM nowhere but in checks of its own consistency (after a line on standard
+//! While it runs METIS uses SIGTERM and SIGABRT for its own errors: it raises them itself, leaves its work by a jump,
+//! and returns early. On a valid graph it raises SIGTERM only in checks of its own consistency (after a line on standard
 //! error), so an unknown failure is taken for a SIGTERM from outside: [`Error::Interrupted`]. A program that may be
 //! terminated should keep SIGTERM blocked on every thread and wait for it on one of its own, as gsplit's binaries do: a jump
 //! out of malloc leaves malloc locked for good.
@@ -109,8 +109,8 @@ fn scaled(weights: &VertexWeights, vertices: &[u32], layout: Layout<'_>) -> Vec<
     }
 }
 
-/// A part's share of the total once every weight above the share is cut down to it: what is heavier fills a part alone,
-/// and the others share what is left.
+/// A part's share of the total once every weight above the share is cut down to it: a heavier vertex fills a part by
+/// itself, and the other parts share the rest.
 fn share(weights: &[u64], parts: u64) -> u64 {
     let (mut rest, mut parts) = (weights.par_iter().sum::<u64>(), parts);
     if weights.par_iter().all(|&weight| weight <= rest / parts) {
@@ -190,7 +190,7 @@ mod tests {
         let heavy = vec![0, 1, 3, u32::MAX / 2, u32::MAX];
         let weights = VertexWeights::new(5, &[heavy, vec![1, 1, 0, 0, 0]]);
         let scaled = scaled(&weights, &[0, 1, 2, 3, 4], 2.into());
-        // Both constraints share 5000. The heaviest vertex of the first fills a part alone, so it weighs what is left.
+        // Both constraints share 5000. The heaviest vertex of the first fills a part by itself, so it weighs the remaining share.
         let column = |c: usize| scaled.iter().skip(c).step_by(2).copied().collect::<Vec<_>>();
         assert_eq!(column(0), [1, 1, 1, 1667, 1670]);
         assert_eq!(column(1), [2500, 2500, 1, 1, 1]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::scramble::scramble;
 use crate::{Error, Quality, Result};
 
-/// Most parts a partition can have: parts are stored as 16-bit numbers.
+/// Maximum number of parts: parts are stored as 16-bit numbers.
 pub(crate) const MAX_PARTS: u32 = 65_535;
 /// Least fraction of the whole that a part may be asked to carry.
 const LEAST_TARGET: f64 = 1e-9;
@@ -110,12 +110,12 @@ pub struct PartitionOptions {
         hide_default_value = true
     )]
     pub parts: u32,
-    /// Weight that each part is to have, as 2,1,1 for one of half and two of a quarter: numbers above 0 in proportion, as many as there are
-    /// parts; --parts may be left out [default: parts of equal weight]
+    /// Target weight of each part, e.g. 2,1,1 for one of half and two of a quarter: numbers above 0 in proportion, as
+    /// many as there are parts; --parts may be left out [default: parts of equal weight]
     #[arg(long, value_delimiter = ',', value_name = "T,...", allow_negative_numbers = true)]
     pub targets: Vec<f64>,
-    /// Number of servers that the parts lie on, K / N on each: part p on server p / (K / N). What lies between servers is
-    /// cut first, as little of it as can be, then what lies between the parts of each (multilevel only)
+    /// Number of servers, with K / N parts each: part p is on server p / (K / N). The cut between servers is minimised
+    /// first, then the cut between the parts of each server (multilevel only)
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub servers: u32,
     /// Partitioner to use
@@ -150,7 +150,7 @@ pub struct PartitionOptions {
     /// Ask METIS for parts in one piece each: the graph has to be connected. Balance comes first, and the report counts `pieces`
     #[arg(long)]
     pub contiguous: bool,
-    /// Bytes that the process may hold besides mapped files, for multilevel and metis; four fifths of what is free more when `None`.
+    /// Bytes that the process may hold besides mapped files, for multilevel and metis; if `None`, four fifths of the free memory more.
     #[arg(skip)]
     #[serde(skip)]
     pub memory: Option<u64>,
@@ -163,7 +163,7 @@ impl PartitionOptions {
             return Err(Error::Option(format!("--parts {}: expected 1 to {MAX_PARTS}", self.parts)));
         }
         if !(self.epsilon > 0.0 && self.epsilon <= 1.0) {
-            let problem = "expected a number above 0 and at most 1, as 0.03 for parts at most 3 % above the mean";
+            let problem = "expected a number above 0 and at most 1, e.g. 0.03 for parts at most 3 % above the mean";
             return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
         }
         self.check_targets()?;
@@ -198,7 +198,7 @@ impl PartitionOptions {
         let wrong = |problem: String| Err(Error::Option(format!("--targets: {problem}")));
         if let Some((at, target)) = (1..).zip(&self.targets).find(|(_, target)| !(**target > 0.0 && target.is_finite()))
         {
-            return wrong(format!("number {at} is {target}: expected numbers above 0, as 2,1,1"));
+            return wrong(format!("number {at} is {target}: expected numbers above 0, e.g. 2,1,1"));
         }
         if !self.targets.is_empty() && self.targets.len() != self.parts as usize {
             let (found, parts) = (self.targets.len(), self.parts);
@@ -208,7 +208,7 @@ impl PartitionOptions {
         }
         let sum: f64 = self.targets.iter().sum();
         if !sum.is_finite() {
-            return wrong("they do not add up: their sum is no finite number".into());
+            return wrong("they do not add up: their sum is not a finite number".into());
         }
         if let Some(target) = self.targets.iter().find(|target| **target / sum < LEAST_TARGET) {
             return wrong(format!(
@@ -316,8 +316,8 @@ impl PartitionOptions {
         self.weights() == Weights::Presampled || self.quantities().iter().any(counted)
     }
 
-    /// [`PartitionOptions::weights`] in words, as `presampled`; with the load where it is not the default, and with what
-    /// `--balance` names, as `unit-edges-targets`.
+    /// [`PartitionOptions::weights`] in words, e.g. `presampled`; with the load if it is not the default, and with the quantities of
+    /// `--balance`, e.g. `unit-edges-targets`.
     pub fn weights_name(&self) -> String {
         let weights = self.weights();
         let mut names = vec![value_name(weights)];
@@ -329,7 +329,7 @@ impl PartitionOptions {
         names.join("-")
     }
 
-    /// The partitioner in words, as `metis`; with its own options where they are not the default, as `metis_t4`.
+    /// The partitioner in words, e.g. `metis`; with its own options if they are not the default, e.g. `metis_t4`.
     fn partitioner_name(&self) -> String {
         let mut name = value_name(self.partitioner);
         if self.tries > 1 {
@@ -347,7 +347,7 @@ impl PartitionOptions {
         name
     }
 
-    /// The key under which the result is stored unless the user names one, as `multilevel-presampled-k4` or `random-k4_s1`;
+    /// The key under which the result is stored unless the user names one, e.g. `multilevel-presampled-k4` or `random-k4_s1`;
     /// `k2x4` are four parts on each of two servers.
     pub fn default_key(&self) -> String {
         let mut key = self.partitioner_name();
@@ -367,7 +367,7 @@ impl PartitionOptions {
         }
     }
 
-    /// The targets in words, as `2-1-1`; of many their digest.
+    /// The targets in words, e.g. `2-1-1`; a digest if there are many.
     fn targets_name(&self) -> String {
         let name = self.targets.iter().map(f64::to_string).collect::<Vec<_>>().join("-");
         match name.len() <= LONGEST_TARGETS {

@@ -1,4 +1,4 @@
-//! Weights that came with the graph: those of vertices, to be balanced, and those of edges, the cost of cutting them.
+//! Weights that are part of the graph: of vertices, to be balanced, and of edges, the cost of cutting them.
 //!
 //! Partitioners know costs as pre-sampled counters: a pair costs 1 and what its edges were counted. So the weights of edges become
 //! counters in proportion, 256 on average: the 1 is then lost in the byte that the multilevel partitioner keeps of a cost. An edge
@@ -11,7 +11,7 @@ use crate::report::max_over_target;
 use crate::symmetric::is_symmetric_with;
 use crate::{Error, Layout, PartitionOptions, Quantity, Result, Weights};
 
-/// Mean of the counters that stand for weights.
+/// Mean of the counters that represent weights.
 const MEAN_COST: f64 = 256.0;
 /// Vertices whose edges are added up together: sums of floats depend on their order.
 const VERTICES_PER_SUM: usize = 1 << 14;
@@ -24,7 +24,7 @@ pub(crate) struct OwnWeights {
 }
 
 impl OwnWeights {
-    /// Weights of `dataset`. Those that `options` do not ask for are left out where nothing can be weighed by them.
+    /// Weights of `dataset`. Weights that `options` do not request are left out if nothing can be weighed by them.
     ///
     /// Fails where weights are asked for that are not there or no weights.
     pub fn of(dataset: &Dataset, options: Option<&PartitionOptions>) -> Result<Self> {
@@ -49,7 +49,7 @@ impl OwnWeights {
         Ok(Self { vertices, edges })
     }
 
-    /// Counters that stand for the weights of edges, one an edge; `None` where they have none.
+    /// Counters that represent the weights of edges, one per edge; `None` if edges have no weights.
     pub fn costs(&self) -> Option<Vec<u32>> {
         let weights = self.edges.as_ref()?;
         let sums = weights.par_chunks(VERTICES_PER_SUM).map(|some| some.iter().map(|&weight| f64::from(weight)).sum());
@@ -90,7 +90,7 @@ impl OwnWeights {
     }
 }
 
-/// Whether `options` balance the weights of vertices, and cut by those of edges.
+/// Whether `options` balance the weights of vertices and cut by the weights of edges.
 fn wanted(options: &PartitionOptions) -> [bool; 2] {
     [options.quantities().contains(&Quantity::Own), options.weights() == Weights::Own]
 }

@@ -15,11 +15,11 @@ use crate::{Error, Layout, OwnWeights, PartitionOptions, Problem, Result, Vertex
 pub struct Partitioned {
     /// The part of each vertex.
     pub assignment: Vec<u16>,
-    /// The vertices of part 0, then those of part 1 ..., each part's by how much they deserve a cache slot, hottest first.
+    /// The vertices of part 0, then of part 1 and so on; within a part by how much they deserve a cache slot, hottest first.
     pub cache_order: Vec<u32>,
     /// Quality of the partition.
     pub report: PartitionReport,
-    /// Time of the partitioner alone, symmetrising included, in seconds.
+    /// Time of the partitioner itself, including symmetrising, in seconds.
     pub seconds: f64,
 }
 
@@ -156,7 +156,7 @@ fn explain_imbalance(
     let what = if layout.targets().is_some() { "its target" } else { "the mean" };
     let members = (0..).zip(assignment).filter(|&(_, &its_part)| its_part == part);
     let heaviest = members.map(|(v, _)| (weights.of(v)[constraint], Reverse(v))).max();
-    // With several weights a vertex of less than a part may have been free to move, but for the others.
+    // With several weights, only the others may have kept a vertex lighter than a part from moving.
     let too_heavy = if weights.constraints() == 1 { epsilon } else { limit };
     let reason = match heaviest {
         Some((weight, Reverse(v))) if f64::from(weight) / target > too_heavy => format!(

@@ -23,7 +23,7 @@ pub(crate) struct Problem<'a> {
     pub edge_counts: Option<&'a [u32]>,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
-    /// Servers that the parts lie on, the same number on each; vertices are cut between servers first.
+    /// Number of servers, with the same number of parts on each; vertices are cut between servers first.
     pub servers: u32,
     /// Target of each part over their mean; `None` where all are to be equal.
     pub targets: Option<Vec<f64>>,
@@ -33,7 +33,7 @@ pub(crate) struct Problem<'a> {
     pub seed: u64,
     /// How much work goes into a small cut.
     pub quality: Quality,
-    /// Bytes that the process may hold besides mapped files; four fifths of what is free more when `None`.
+    /// Bytes that the process may hold besides mapped files; if `None`, four fifths of the free memory more.
     pub memory: Option<u64>,
     /// Folder for arrays that do not fit.
     pub folder: &'a Path,
@@ -92,7 +92,7 @@ impl PartitionOptions {
 /// several tries, each with a seed of its own.
 struct Metis {
     tries: u32,
-    /// Whether parts are to lie in one piece each.
+    /// Whether each part should be connected.
     contiguous: bool,
 }
 
@@ -148,7 +148,7 @@ impl Partitioner for Metis {
 /// Result of one try, repaired.
 struct Answer {
     assignment: Vec<u16>,
-    /// Largest load over its target, and no less than ε allows: what is within ε is equally good.
+    /// Largest load over its target, but at least the one that ε allows: all loads within ε are equally good.
     imbalance: f64,
     cut: u64,
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 /// Vertices that one task handles together.
 const ROWS_PER_TASK: usize = 1024;
 
-/// The piece of each of `n` vertices. `visit_same` calls its second argument with every neighbour that lies in the part of the first.
+/// The piece of each of `n` vertices. `visit_same` calls its second argument with every neighbour in the same part as the first.
 pub(crate) fn pieces(n: usize, visit_same: impl Fn(u32, &mut dyn FnMut(u32)) + Sync) -> Vec<u32> {
     let forest = Forest::new(n);
     let vertices = (0..n as u32).into_par_iter().with_min_len(ROWS_PER_TASK);

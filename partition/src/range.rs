@@ -1,11 +1,11 @@
 //! Contiguous ranges of vertices.
 //!
-//! Returns ranges in vertex order that share the weights evenly: what a distributed file system or a loader that cuts
-//! files does, and a strong baseline where neighbours have near numbers (crawls, road networks, sorted communities).
-//! Idea: lay the vertices end to end, each as long as its weight, cut the whole into stretches, equal or as the targets are, and give each
-//! vertex to the stretch that its middle lies in. Of several weights the sum of their shares is laid out.
+//! Returns ranges in vertex order that share the weights evenly, like a distributed file system or a loader that cuts
+//! files; a strong baseline where neighbours have near numbers (crawls, road networks, sorted communities).
+//! Idea: lay the vertices end to end, each as long as its weight, cut the whole into stretches, equal or by the
+//! targets, and give each vertex to the stretch of its middle. With several weights the sum of their shares is used.
 //! With one weight every part carries at most the mean plus its heaviest vertex; with several that holds for the sum.
-//! No part is empty: a range that would be takes the vertex beside it. Cost: O(n), sequential.
+//! No part is empty: a range that would be takes the vertex next to it. Cost: O(n), sequential.
 
 use gsplit_store::Progress;
 
@@ -53,7 +53,7 @@ fn starts(weights: &VertexWeights, n: usize, layout: Layout<'_>) -> Vec<usize> {
     while starts.len() < parts {
         starts.push(starts[starts.len() - 1] + 1);
     }
-    // What was pushed beyond the end moves back.
+    // Vertices pushed beyond the end move back.
     for (part, start) in starts.iter_mut().enumerate() {
         *start = (*start).min(n - (parts - part));
     }
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(cut(&[1; 12], 3), [0, 4, 8]);
         assert_eq!(cut(&[1; 7], 7), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(cut(&[6, 1, 1, 1, 1, 1, 1], 2), [0, 1]);
-        // A vertex that outweighs the rest fills a range alone wherever it stands.
+        // A vertex that outweighs the rest fills a range by itself wherever it is.
         assert_eq!(cut(&[100, 1, 1, 1], 3), [0, 1, 2]);
         assert_eq!(cut(&[1, 1, 1, 100], 3), [0, 2, 3]);
         assert_eq!(cut(&[0, 0, 0, 5], 4), [0, 1, 2, 3]);

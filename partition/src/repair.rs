@@ -1,8 +1,8 @@
 //! Making a partition keep its promises: no empty part, balance within ε.
 //!
-//! Input: an assignment, the vertex weights, and the symmetrised graph (to lose little by what is moved).
+//! Input: an assignment, the vertex weights, and the symmetrised graph (so that moves add little to the cut).
 //! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
-//! Parts on several servers: a vertex leaves its server only where its server alone cannot keep the promise.
+//! Parts on several servers: a vertex leaves its server only if its server cannot keep the promise by itself.
 //! Balance: the excess of a partition is what its parts carry above (1 + ε) times their target, or above the next whole number where that
 //! is more, over all parts and constraints. Vertices of overloaded parts are moved while that lowers the excess, always the one that
 //! costs the least cut per weight, to the neighbouring part that gains most: so a path gives up its end, and not vertices all along it.
@@ -90,7 +90,7 @@ pub(crate) fn balance<'a>(
     }
 }
 
-/// As [`balance`], but that every vertex stays on its server, whatever that leaves.
+/// Like [`balance`], except that every vertex stays on its server, even if that leaves an imbalance.
 pub(crate) fn balance_within_servers<'a>(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
@@ -239,7 +239,7 @@ impl Lightest {
     }
 }
 
-/// A number that is ordered as `price`.
+/// A number with the same order as `price`.
 pub(crate) fn ordered(price: f64) -> i64 {
     let bits = price.to_bits() as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64
@@ -259,7 +259,7 @@ fn by_server(mut ties: Vec<(u16, i64)>, layout: Layout) -> Vec<(u16, i64)> {
     ties
 }
 
-/// The parts of `ties`, strongest first; where they may lead anywhere, those of the strongest server first.
+/// The parts of `ties`, strongest first; if vertices may change servers, the parts of the strongest server first.
 fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, reach: Reach) -> Vec<u16> {
     match reach {
         Reach::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
@@ -281,7 +281,7 @@ fn ties(graph: &dyn Neighbours, assignment: &[u16], v: u32) -> Vec<(u16, i64)> {
     ties
 }
 
-/// Sums the ties to one part, or server, which lie side by side.
+/// Sums adjacent ties to the same part or server.
 fn merge(ties: &mut Vec<(u16, i64)>) {
     ties.dedup_by(|next, kept| {
         let same = next.0 == kept.0;

@@ -1,4 +1,4 @@
-//! Quality of a partition, computed from the topology, the assignment and the counters alone.
+//! Quality of a partition, computed only from the topology, the assignment and the counters.
 //!
 //! Returns cut, weighted cut, balance, connected pieces and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
 //! of the edges between parts over the number of mini-batches are the expected cross edges of a mini-batch.
@@ -16,7 +16,7 @@ use crate::{Layout, Result, VertexWeights, pieces};
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
 
-/// Judges `assignment`. `weights` are those that the partitioner balanced; `presample` is what to expect of training.
+/// Judges `assignment`. `weights` are the balanced weights of the partitioner; `presample` gives the expectations for training.
 pub(crate) fn report<'a>(
     dataset: &Dataset,
     assignment: &[u16],
@@ -68,7 +68,7 @@ pub(crate) fn report<'a>(
     })
 }
 
-/// Edges of a graph whose pieces are counted, at most: as `gsplit inspect` has it.
+/// Maximum number of edges of a graph whose pieces are counted, as in `gsplit inspect`.
 const MOST_EDGES: usize = 200_000_000;
 
 /// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.

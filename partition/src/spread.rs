@@ -1,8 +1,8 @@
-//! Spreading vertices over parts without looking at edges.
+//! Spreading vertices over parts without considering edges.
 //!
 //! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to the part with most room
 //! (Graham, "Bounds on multiprocessing timing anomalies", 1969), so that no part ends more than one vertex above the mean
-//! by this alone. Vertices that weigh nothing go to the part with the fewest vertices. Ties go to the lowest number.
+//! with this step. Vertices that weigh nothing go to the part with the fewest vertices. Ties go to the lowest number.
 //! Cost: O(n log n).
 
 use std::cmp::Reverse;

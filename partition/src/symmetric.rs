@@ -1,7 +1,7 @@
 //! Whether a topology is symmetric, in one reading pass.
 //!
-//! Tested as Freivalds (1977) verifies products: xᵀAy = yᵀAx for pseudo-random x and y over the integers modulo 2^64. What it
-//! says is wrong with a probability far below that of a memory error. Cost: O(m), parallel, nothing read out of order.
+//! The test works like Freivalds' (1977) of products: xᵀAy = yᵀAx for pseudo-random x and y over the integers modulo 2^64.
+//! Its answer is wrong with a probability far below that of a memory error. Cost: O(m), parallel, nothing read out of order.
 
 use gsplit_store::Topology;
 use rayon::prelude::*;

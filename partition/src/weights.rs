@@ -1,4 +1,4 @@
-//! The load of every vertex: what the parts share evenly.
+//! The load of every vertex, which the parts share evenly.
 //!
 //! GSplit's section 4: a vertex weighs how often training computes it, so that a part's weight is the expected load of
 //! its rank. The baselines of section 6.3 weigh in-edges and targets (Edge) or nothing (Unit).

@@ -1,4 +1,4 @@
-//! Room on the disk, asked before hours of work.
+//! Checks for free disk space before hours of work.
 
 use std::path::{Path, PathBuf};
 

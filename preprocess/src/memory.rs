@@ -1,4 +1,4 @@
-//! How much memory a preparation may take: `--memory`.
+//! Memory limit of a preparation: `--memory`.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gsplit_store::memory::{Memory as Machine, resident};
 
 use crate::{Error, Result};
 
-/// Least budget that any preparation can work with, in bytes.
+/// Smallest budget that any preparation can work with, in bytes.
 pub const LEAST: u64 = 64 << 20;
 
 /// A budget of resident memory, mapped files not counted: `4GiB`, `512MiB`, `50%` of the machine's or of the control group's
@@ -22,7 +22,7 @@ impl Memory {
         Self(bytes)
     }
 
-    /// Budget of what this process holds and four fifths of what is free.
+    /// A budget of the memory that this process holds plus four fifths of the free memory.
     pub fn free() -> Self {
         Self(resident() + Machine::of_this_machine().available() / 5 * 4)
     }
@@ -32,19 +32,19 @@ impl Memory {
         self.0
     }
 
-    /// Bytes left for data, beside those that the process holds already.
+    /// Bytes left for data, after the memory that the process holds already.
     pub fn left(self) -> u64 {
         self.0.saturating_sub(resident()).max(LEAST / 4)
     }
 
-    /// Fails where `what` of the file at `path` would take more `bytes` than are left: to be asked before they are taken.
+    /// Fails if `what` of the file at `path` would take more `bytes` than are left. Call it before allocating.
     pub fn check(self, path: &Path, what: impl fmt::Display, bytes: u64) -> Result<()> {
         self.refusal(bytes).map_or(Ok(()), |problem| Err(Error::input(path, format!("{what} {problem}"))))
     }
 
     /// Refusal of `bytes`, if they are more than are left.
     pub fn refusal(self, bytes: u64) -> Option<String> {
-        // Most are few: nothing is read then.
+        // Most requests are small: the memory in use need not be read.
         let left = if bytes <= LEAST / 4 { bytes } else { self.left() };
         (bytes > left).then(|| {
             let [bytes, left, budget] = [bytes, left, self.0].map(shown);
@@ -59,7 +59,7 @@ impl Default for Memory {
     }
 }
 
-/// `bytes` for people, as `1.5 GiB`.
+/// Formats `bytes` for people, e.g. `1.5 GiB`.
 pub fn shown(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.max(1).ilog2() / 10).min(4) as usize;

@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--cache", help="feature rows that the device keeps, as 20%% or bytes")
+    parser.add_argument("--cache", help="feature rows that the device keeps, e.g. 20%% or bytes")
     parser.add_argument(
         "--topology",
         default="host",

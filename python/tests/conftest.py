@@ -53,7 +53,7 @@ def golden(tmp_path: Path) -> gsplit.Dataset:
 
 @pytest.fixture(scope="session")
 def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The gsplit binary: that of GSPLIT, or what cargo built. Skips where there is none that writes version 2."""
+    """The gsplit binary: `GSPLIT`, or the one that cargo built. Skips if none writes version 2."""
     given = os.environ.get("GSPLIT")
     built = [REPOSITORY / "target" / profile / "gsplit" for profile in ("release", "debug")]
     binary = next((path for path in ([Path(given)] if given else built) if path.is_file()), None)
@@ -87,7 +87,7 @@ def run(binary: Path) -> Callable[..., str]:
 def commands(binary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty folder to work in, where `gsplit.convert` and its kin run the binary. Skips where it does not train."""
     if not binary.with_name("gsplit-train").is_file():
-        pytest.skip(f"no gsplit-train beside {binary}: run `make build`")
+        pytest.skip(f"no gsplit-train next to {binary}: run `make build`")
     monkeypatch.setenv("GSPLIT", str(binary))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -44,7 +44,7 @@ def arrays(batch: Any) -> Iterator[Any]:
 
 
 def native(ds: gsplit.Dataset) -> Iterator[tuple[list[Any], list[Any]]]:
-    """What the extension's loaders make, of a rank alone, and of one whose part has few seeds."""
+    """Mini-batches of the extension's loaders, of a single rank, and of one whose part has few seeds."""
 
     def never(*_: Any) -> None:
         raise AssertionError("nothing crosses")

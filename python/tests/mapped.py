@@ -1,4 +1,4 @@
-"""Proof that an array lies in a mapped file."""
+"""Proof that an array is in a mapped file."""
 
 from __future__ import annotations
 

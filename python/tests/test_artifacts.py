@@ -1,4 +1,4 @@
-"""Presamples and partitions, and that those of another graph are refused."""
+"""Presamples and partitions; artifacts of another graph are refused."""
 
 from __future__ import annotations
 

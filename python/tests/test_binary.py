@@ -1,4 +1,4 @@
-"""The package reads what the gsplit binary writes, and the binary accepts what the tests' own writer writes."""
+"""The package reads the gsplit binary's files, and the binary accepts the files of the tests' own writer."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_an_interrupt_ends_the_child_which_keeps_its_checkpoint(commands: Path) 
     make_dataset()
     options = {**TRAIN, "epochs": 100000, "checkpoint": "run"}
     script = f"import gsplit; gsplit.train('ds', **{options!r})"
-    # Signalled alone, as a notebook's kernel is.
+    # Only Python is signalled, like a notebook's kernel.
     python = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(Path("run").glob("epoch-*")) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What a dataset gives, and that it is not copied."""
+"""Contents of a dataset, and that they are not copied."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_multi_label_targets_are_unpacked_row_by_row(tmp_path: Path) -> None:
     for rows in (3, slice(1, 4), [5, 0, 0], np.array([[1, 2], [3, 4]]), np.arange(6) % 2 == 0):
         np.testing.assert_array_equal(labels[rows], six.MANY_LABELS[rows])
     assert labels[:].dtype == np.bool_
-    with pytest.raises(TypeError, match="indexed by vertex alone"):
+    with pytest.raises(TypeError, match="indexed only by vertex"):
         labels[1, 2]
 
 

@@ -1,4 +1,4 @@
-"""Bad directories: one line that names the file, what was expected and what to do."""
+"""Bad directories: one line that names the file, the expected content and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SciPy shares memory with the files; what is not installed is named."""
+"""SciPy shares memory with the files; a missing package is named."""
 
 from __future__ import annotations
 

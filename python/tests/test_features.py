@@ -30,7 +30,7 @@ def values_of(rows: int) -> npt.NDArray[np.float32]:
 
 
 def narrowed(values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.float32]:
-    """What is left of `values` after storing them, by another way than the package's."""
+    """The `values` after storing them, computed differently than in the package."""
     if dtype == "i8":
         stored, scale = writer.to_i8(values)
         return np.array([[scale[row] * np.float32(x) for x in stored[row]] for row in range(len(values))], np.float32)
@@ -104,7 +104,7 @@ def test_wrong_indices_are_refused(many: Stored) -> None:
     for wrong in (0.5, "a", [1.5], np.ones(3, bool)):
         with pytest.raises(IndexError, match="expected"):
             features[wrong]
-    with pytest.raises(TypeError, match="indexed by vertex alone"):
+    with pytest.raises(TypeError, match="indexed only by vertex"):
         features[0, 1]
 
 

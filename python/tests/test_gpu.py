@@ -55,11 +55,11 @@ def run(ds: Path, task: str, variables: dict[str, str]) -> subprocess.CompletedP
 # Streams go on as late as they may, or by chance.
 @pytest.mark.parametrize("haste", [None, "3"])
 def test_differential_a_gpu_samples_what_the_cpu_does(ds: Path, fake: dict[str, str], haste: str | None) -> None:
-    # Room for the graph and a few mini-batches, not for those of an epoch after the other.
+    # Room for the graph and a few mini-batches, but not for all mini-batches of an epoch.
     variables = {**fake, "FAKE_CUDA_MEMORY_MIB": "4", **({} if haste is None else {"FAKE_CUDA_HASTE": haste})}
     done = run(ds, "native", variables)
     # Two loaders, each from the GPU's memory and from the host's, leave no device of theirs as Python's current one.
-    # The driver also says on stderr what is never freed.
+    # The driver also reports on stderr memory that is never freed.
     no_device = "fake libcuda.so: cuCtxSynchronize: this thread has no current context\n"
     assert (done.stdout, done.stderr) == ("48\n", no_device)
 

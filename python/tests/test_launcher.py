@@ -13,7 +13,7 @@ from conftest import REPOSITORY
 
 
 def launch(folder: Path, version: bytes | None, program: bytes | None, mode: int = 0o755) -> str:
-    """The line with which the launcher ends beside `program`, with a torch whose version.py is `version`."""
+    """The line with which the launcher ends next to `program`, with a torch whose version.py is `version`."""
     launcher = shutil.copy(REPOSITORY / "python/launcher/gsplit_train.py", folder / "gsplit-train")
     torch = folder / "torch"
     torch.mkdir()
@@ -41,6 +41,6 @@ def test_a_torch_of_another_version_is_named(tmp_path: Path, version: bytes | No
 
 @pytest.mark.parametrize(("program", "mode"), [(b"\x7fELF", 0o644), (b"\x7fELF", 0o755), (b"", 0o755), (None, 0)])
 def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, program: bytes | None, mode: int) -> None:
-    # Bytes that are not UTF-8 elsewhere in the file are no version.
+    # Bytes that are not UTF-8 elsewhere in the file do not hide the version.
     line = launch(tmp_path, b"# \xff\n__version__ = '2.11.0'\n", program, mode)
     assert "gsplit-train.bin cannot be started (" in line and "`pip install --force-reinstall gsplit`" in line

@@ -361,7 +361,7 @@ def test_rows_are_gathered_into_memory_that_python_allocates(
             placed.append(any(np.shares_memory(batch.x, array) for array in allocated))
     # One array for each mini-batch that found none large enough.
     assert 0 < placed.count(False) == len(allocated) < len(placed) / 4
-    # Memory of what is held is not used again.
+    # Memory of a mini-batch that is still held is not reused.
     assert given.epoch == expected.epoch
     for batch, same in zip(list(given), expected):
         np.testing.assert_array_equal(batch.x, same.x)

@@ -80,7 +80,7 @@ def start(folder: Path, ranks: int, task: str, ds: str = "ds", **options: Any) -
 
 
 def said_by(processes: list[subprocess.Popen[str]]) -> list[str]:
-    """What the processes have said once they have ended, in time."""
+    """The outputs of the processes once they have ended, in time."""
     try:
         return [process.communicate(timeout=TIMEOUT)[1] for process in processes]
     finally:
@@ -304,7 +304,7 @@ def test_oracle_pairs_and_what_is_sampled_for_them(data: Path, ds: str, ranks: i
     found = run(data, ranks, "pairs", ds, partition=partition(ranks))
     for rank in found:
         assert not any(rank["wrong"].values()), rank["wrong"]
-    # Each edge once, but for those held out; of two directions one.
+    # Each edge once, except the held-out ones; one of two directions.
     edges, out = edges_of(gsplit.open(data / ds)), held_out(data / ds)
     of_all, used = set(map(frozenset, edges)), [frozenset(edges[e]) for e in found[0]["learnt"]]
     used += map(frozenset, out)
@@ -475,7 +475,7 @@ def test_a_cache_has_the_hottest_rows_that_fit(data: Path) -> None:
     assert len(kept) == 10 and loads[kept].min() >= np.sort(loads)[-10]
     assert num_rows(ds, "10%", True) == 70
     for cache in ("20", "-1%", "101%", "x%", -1, True):
-        with pytest.raises(ValueError, match=r"expected a number of bytes or a percentage of the rows, as '20%'"):
+        with pytest.raises(ValueError, match=r"expected a number of bytes or a percentage of the rows, e.g. '20%'"):
             num_rows(ds, cache, True)
     with pytest.raises(gsplit.DatasetError, match="has no presample `cold`"):
         hottest(ds, "cold", 10)

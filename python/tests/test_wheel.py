@@ -47,7 +47,7 @@ def installed(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Install
     if made is None:
         pytest.skip("no wheel named in GSPLIT_WHEEL: `make test-python` makes one")
     if not binary.with_name("gsplit-train").is_file():
-        pytest.skip(f"no gsplit-train beside {binary}: run `make build`")
+        pytest.skip(f"no gsplit-train next to {binary}: run `make build`")
     folder = tmp_path_factory.mktemp("wheel")
     wheel, share = shutil.copy(made, folder), folder / "share"
     environment = {**os.environ, "GSPLIT": str(binary)}
@@ -134,14 +134,14 @@ def test_training_loads_the_libtorch_of_the_environment(installed: Installed, to
     made = installed.run("gsplit", "generate", "community", "--vertices", "500", "--edges", "4000", "--out", ds)
     assert made.returncode == 0, made.stderr
     options = ["--layers", "2", "--fanouts", "5,5", "--hidden", "8"]
-    # `run` calls gsplit, which lies beside gsplit-train.
+    # `run` calls gsplit, which is next to gsplit-train.
     out = str(tmp_path / "out")
     done = installed.run("gsplit", "run", ds, "--out", out, "--", *options, "--epochs", "1")
     assert done.returncode == 0 and Path(out, "report.html").is_file(), done.stderr
 
 
 def test_python_finds_the_program_that_came_with_it(installed: Installed) -> None:
-    # What the package imports besides comes from the environment of the tests.
+    # Other imports of the package come from the environment of the tests.
     tests = [path for path in sys.path if path.endswith("site-packages")]
     code = f"import sys; sys.path += {tests}; from gsplit import _commands; print(_commands._program())"
     found = installed.run("python", "-c", code, PATH="/usr/bin:/bin")

@@ -1,4 +1,4 @@
-"""A rank of a test of `gsplit.torch`: `torch_ranks.py DATASET TASK OPTIONS`; what it found is `found-RANK.json`."""
+"""A rank of a test of `gsplit.torch`: `torch_ranks.py DATASET TASK OPTIONS`; writes `found-RANK.json`."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def gathered(values: torch.Tensor) -> Any:
 
 
 def pairs(ds: gsplit.Dataset, **options: Any) -> dict[str, Any]:
-    """Faults of the pairs of an epoch and of what is sampled for them; the edges that are learnt, by position."""
+    """Faults of an epoch's pairs and of the mini-batches sampled for them; the learned edges, by position."""
     loader = LinkLoader(ds, ["all", "all"], 300, negatives=3, threads=1, features=False, **options)
     held_out = {(u, v) for split in ("valid", "test") for u, v in loader.held_out(split).T.tolist()}
     edges = np.array(edges_of(ds)).T
@@ -212,7 +212,7 @@ def pairs(ds: gsplit.Dataset, **options: Any) -> dict[str, Any]:
 
 
 def rows(ds: gsplit.Dataset) -> dict[str, Any]:
-    """What the layers read, and the transpose of it."""
+    """The rows that the layers read, and the transpose."""
     wrong = 0
     for batch in SplitLoader(ds, [4, 3], 64, threads=1):
         below = batch.n_id
@@ -239,7 +239,7 @@ def rows(ds: gsplit.Dataset) -> dict[str, Any]:
 
 
 def infer(ds: gsplit.Dataset, without: float = 0.0) -> dict[str, Any]:
-    """Rows by `inference`, beside those over the whole graph at once; of that `without` a share of the edges."""
+    """Rows by `inference`, and over the whole graph at once; the graph is `without` that share of its edges."""
     assert ds.num_classes is not None
     convs = layers_of("mean", [ds.features.shape[1], 8, ds.num_classes])
     loader = LinkLoader(ds, [1], valid_edges=0, test_edges=without)
@@ -303,7 +303,7 @@ def typed(ds: gsplit.Dataset) -> dict[str, Any]:
 
 
 def gradients(ds: gsplit.Dataset) -> dict[str, Any]:
-    """The sums of gradients that all ranks have, rank 0 alone has, and none has; how often the host looked at them."""
+    """The sums of gradients that all ranks have, only rank 0 has, and none has; how often the host read them."""
     looks, look = [0], torch.Tensor.__bool__
 
     def counted(tensor: torch.Tensor) -> bool:

@@ -167,7 +167,7 @@ def write_dataset(
 
 
 def made_from(dataset: Path) -> dict[str, Any]:
-    """What an artifact records of the dataset at `dataset`."""
+    """The record in an artifact of the dataset at `dataset`."""
     content = json.loads((dataset / "dataset.json").read_text())["content"]
     files = {name: record["checksum"] for name, record in content["files"].items()}
     topology = checksum(f"{files['topology/indptr.npy']}\n{files['topology/indices.npy']}".encode())

@@ -8,10 +8,10 @@ pub enum SampleError {
     /// The sampler refused its input.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The edges give no links to learn.
+    /// The edges cannot be learned from: there are none, or more than 32 bits can count.
     #[error("{0}")]
     Links(String),
-    /// The group of ranks broke.
+    /// Communication within the group of ranks failed.
     #[error(transparent)]
     Comm(#[from] CommError),
 }

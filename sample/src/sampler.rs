@@ -1,7 +1,7 @@
 //! Sampling of one rank's mini-batches, layer by layer.
 //!
-//! Returns: a [`HostSample`]. Input: the rank's seeds, the ownership of each frontier, the graph on the host. Idea: `lib.rs`. Cost: that
-//! of [`Sampler`], and under a partition map a shuffle of ids a layer.
+//! Returns: a [`HostSample`]. Input: the rank's seeds, the ownership of each frontier, the graph on the host. Idea: see
+//! `lib.rs`. Cost: that of [`Sampler`], plus one shuffle of ids per layer under a partition map.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Communicator, Draw, EdgeIds, ExcludedEdges, Fanout, Graph, HostEdges, Near, SampledCsc, Sampler};
@@ -9,10 +9,10 @@ use rayon::prelude::*;
 
 use crate::{Frontiers, HostExchange, HostShuffle, Ownership, SampleError, Seeds};
 
-/// One layer of one rank's mini-batch: it computes the rows of its frontier from those that it reads.
+/// One layer of one rank's mini-batch: computes the rows of its frontier from the rows below.
 #[derive(Debug)]
 pub struct HostLayer {
-    /// Local frontier: the vertices whose rows this layer computes. They are the first that it reads.
+    /// Local frontier: the vertices whose rows this layer computes. They come first among the rows that it reads.
     pub frontier: Vec<u32>,
     /// Whether other ranks may compute rows of the same vertices.
     pub replicated: bool,
@@ -22,7 +22,7 @@ pub struct HostLayer {
     pub factors: Vec<f32>,
     /// Position of each edge in the graph's `indices`; empty unless [kept](HostSampler::keep_edge_ids).
     pub edge_ids: Vec<u64>,
-    /// Rows that move between ranks below this layer. `None`: the rows of the frontier below are read as they are.
+    /// Rows that move between ranks below this layer. `None` if the rows of the frontier below are read in place.
     pub exchange: Option<HostExchange>,
 }
 
@@ -47,11 +47,11 @@ impl HostSample {
     }
 }
 
-/// Sampler of one rank's mini-batches on the host, one after another; it keeps memory from one to the next.
+/// Samples one rank's mini-batches on the host, one after another, reusing its memory.
 pub struct HostSampler<'g> {
     sampler: Box<Sampler>,
     graph: Graph<'g>,
-    /// Vertices that are drawn more often, if any are.
+    /// The vertices to draw more often, if there are any.
     near: Option<Near>,
     keeps_edge_ids: bool,
 }
@@ -62,29 +62,29 @@ impl<'g> HostSampler<'g> {
         Self { sampler: Box::new(sampler), graph, near: None, keeps_edge_ids: false }
     }
 
-    /// The same, which tells the [ids of edges](HostLayer::edge_ids).
+    /// Also returns the [ids of edges](HostLayer::edge_ids).
     pub fn keep_edge_ids(self) -> Self {
         Self { keeps_edge_ids: true, ..self }
     }
 
-    /// Draws as `near` says.
+    /// Draws the vertices of `near` more often.
     pub fn prefer(&mut self, near: Near) {
         self.near = Some(near);
     }
 
-    /// Draws what it prefers `factor` times more often.
+    /// Sets how many times more often the preferred vertices are drawn.
     pub fn set_factor(&mut self, factor: f64) {
         self.near.iter_mut().for_each(|near| near.set_factor(factor));
     }
 
-    /// Samples this rank's part of the mini-batch `step`, one layer for each of `fanouts`; `frontiers` are of as many layers. Collective
-    /// under a partition map: every rank calls it for every mini-batch, with no seeds if it owns none.
+    /// Samples this rank's part of the mini-batch `step`, with one layer per fanout; `frontiers` must have as many layers.
+    /// Under a partition map this is collective: every rank must call it for every mini-batch, even if it owns no seeds.
     ///
     /// # Errors
-    /// [`SampleError`]: those of [`Sampler::layer`] and of [`HostShuffle::new`].
+    /// Fails as [`Sampler::layer`] and [`HostShuffle::new`] do.
     ///
     /// # Panics
-    /// If `frontiers` are of fewer layers, or a map has fewer vertices than the graph.
+    /// If `frontiers` has fewer layers than `fanouts`, or a map has fewer vertices than the graph.
     pub fn sample(
         &mut self,
         seeds: Seeds,
@@ -103,11 +103,11 @@ impl<'g> HostSampler<'g> {
         Ok(HostSample { layers, input: frontier })
     }
 
-    /// Samples up to `layers` layers with all in-edges, otherwise as [`HostSampler::sample`]. There are fewer once no rank's frontier grows
-    /// any more: all layers below are then as the last. Collective.
+    /// Samples up to `layers` layers with all in-edges, otherwise like [`HostSampler::sample`]. Stops early once no
+    /// rank's frontier grows any more: all further layers would equal the last. Collective.
     ///
     /// # Errors
-    /// The same as of [`HostSampler::sample`].
+    /// Fails as [`HostSampler::sample`] does.
     pub fn sample_all(
         &mut self,
         seeds: Vec<u32>,
@@ -115,7 +115,7 @@ impl<'g> HostSampler<'g> {
         frontiers: &Frontiers<'_>,
         comm: &dyn Communicator,
     ) -> Result<HostSample, SampleError> {
-        // Nothing is drawn by the step.
+        // The step is unused: with all in-edges, nothing is drawn.
         let batch = Batch { step: Step { seed: 0, epoch: 0, step: 0 }, excluded: None, frontiers, comm };
         let (mut frontier, mut found) = (seeds, Vec::new());
         while found.len() < layers {
@@ -132,7 +132,7 @@ impl<'g> HostSampler<'g> {
         Ok(HostSample { layers: found, input: frontier })
     }
 
-    /// Samples layer `depth`, which computes `frontier`; returns it with the frontier below. Collective where a map holds that.
+    /// Samples layer `depth`, which computes `frontier`; returns the layer and the frontier below. Collective under a map.
     fn layer(
         &mut self,
         batch: &Batch<'_>,
@@ -141,7 +141,7 @@ impl<'g> HostSampler<'g> {
         frontier: Vec<u32>,
     ) -> Result<(HostLayer, Vec<u32>), SampleError> {
         let ownership = batch.frontiers.at(depth);
-        // Under a map the frontier is another than the mixed frontier that the sampler holds.
+        // Under a map, the frontier differs from the mixed frontier that the sampler holds.
         if depth == 0 || ownership.map().is_some() {
             self.sampler.start(&frontier);
         }
@@ -165,7 +165,7 @@ impl<'g> HostSampler<'g> {
                 let shuffle = HostShuffle::new(batch.comm, mixed, |v| part[v as usize] as usize)?;
                 let HostShuffle { frontier: below, source: rows, mut exchange } = shuffle;
                 if replicated {
-                    // The frontier has vertices of other ranks, so its rows are not the first of the matrix.
+                    // The frontier includes other ranks' vertices, so its rows do not come first in the matrix.
                     (exchange.read, exchange.order) = (mixed.to_vec(), Some(rows));
                 } else {
                     sources.par_iter_mut().for_each(|source| *source = rows[*source as usize]);
@@ -179,7 +179,7 @@ impl<'g> HostSampler<'g> {
     }
 }
 
-/// A mini-batch, as all of its layers see it.
+/// Inputs that all layers of a mini-batch share.
 struct Batch<'b> {
     step: Step,
     excluded: Option<&'b ExcludedEdges>,

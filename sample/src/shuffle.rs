@@ -1,23 +1,23 @@
 //! The shuffle below one layer: the rows that go to each rank.
 //!
-//! Below each layer, a rank holds one row for every vertex of its local frontier (which it owns) and needs one for every vertex of its
-//! mixed frontier (owned by anybody). Only what others own moves. The layer reads one matrix:
+//! Below each layer, a rank holds one row for every vertex of its local frontier (which it owns) and needs one for every
+//! vertex of its mixed frontier (owned by any rank). Only rows that other ranks own move. The layer reads one matrix:
 //!
 //! ```text
 //! [ rows of the local frontier | rows received, by owner ]
 //! ```
 //!
-//! Input: the mixed frontier of a layer on each rank, and the owner of each vertex. Idea: each rank groups its mixed frontier by owner
-//! and tells the owners which of their vertices it needs; those that an owner does not need itself extend its local frontier. Edges are
-//! numbered for the matrix once, by [`HostShuffle::source`]. The same lists serve features, activations and gradients
-//! (GSplit, MLSys 2025, section 5). Rows received stand by owner, so sums do not depend on timing.
-//! Cost: one exchange of counts and one of ids; time and memory in proportion to the mixed frontier.
+//! Input: the mixed frontier of a layer on each rank, and the owner of each vertex. Idea: each rank groups its mixed
+//! frontier by owner and sends each owner the list of vertices it needs; an owner adds to its local frontier the ones that
+//! it does not need itself. Edges are renumbered for the matrix once, by [`HostShuffle::source`]. The same lists serve
+//! features, activations and gradients (GSplit, MLSys 2025, section 5). Received rows are ordered by owner, so sums do not
+//! depend on timing. Cost: one exchange of counts and one of ids; time and memory proportional to the mixed frontier.
 
 use gsplit_kernels::{CommError, Communicator, all_to_all_counts, all_to_all_v, split_by_owner, unique};
 
 use crate::SampleError;
 
-/// Number of rows that one rank sends to each rank, and receives from each: one entry a rank, 0 for itself.
+/// Number of rows that one rank sends to and receives from each rank, with one entry per rank; 0 for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowCounts {
     /// Rows to each rank.
@@ -27,27 +27,27 @@ pub struct RowCounts {
 }
 
 impl RowCounts {
-    /// Counts of a rank that needs the rows of `needed[r]` vertices of rank `r`. Collective.
+    /// Exchanges the counts of a rank that needs the rows of `needed[r]` vertices of rank `r`. Collective.
     ///
     /// # Errors
-    /// [`CommError`]: those of the communicator.
+    /// Fails as the communicator does.
     pub fn tell(comm: &dyn Communicator, needed: &[usize]) -> Result<Self, CommError> {
         let mut receive = needed.to_vec();
         receive[comm.rank()] = 0;
         Ok(Self { send: all_to_all_counts(comm, &receive)?, receive })
     }
 
-    /// Rows that are sent, to all ranks.
+    /// Number of rows sent, to all ranks.
     pub fn num_sent(&self) -> usize {
         self.send.iter().sum()
     }
 
-    /// Rows that are received, from all ranks.
+    /// Number of rows received, from all ranks.
     pub fn num_received(&self) -> usize {
         self.receive.iter().sum()
     }
 
-    /// Values that are sent to each rank and received from each, where a row has `dim`.
+    /// Number of values sent to and received from each rank, for rows of `dim` values.
     pub fn values(&self, dim: usize) -> [Vec<usize>; 2] {
         [&self.send, &self.receive].map(|counts| counts.iter().map(|count| count * dim).collect())
     }
@@ -55,8 +55,8 @@ impl RowCounts {
 
 /// Rows that move between ranks below one layer, as one rank sees it.
 ///
-/// Forwards the rows at `asked` go out, and those that come in are put behind the rows of the local frontier. Backwards the gradients of
-/// the rows behind go out, and those that come in are added at `asked`.
+/// In the forward pass, the rows at `asked` are sent, and received rows are appended to the local frontier's rows. In
+/// the backward pass, the gradients of the appended rows are sent, and received gradients are added at `asked`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostExchange {
     /// Vertex of each row that the layer reads: the local frontier and then the vertices received, or the vertices of `order`.
@@ -65,14 +65,14 @@ pub struct HostExchange {
     pub counts: RowCounts,
     /// Positions in the local frontier of the rows that are sent, by receiving rank.
     pub asked: Vec<u32>,
-    /// Position in the matrix of each row that is read; `None` where the layer reads the matrix as it is.
+    /// Position in the matrix of each row that is read; `None` if the layer reads the matrix in order.
     pub order: Option<Vec<u32>>,
 }
 
-/// A local frontier, and the exchange that brings its rows, and those of others, to the layer above.
+/// A local frontier, and the exchange that brings its rows and those of other ranks to the layer above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShuffle {
-    /// This rank's own vertices of the mixed frontier in their order, then those that only others need.
+    /// This rank's own vertices of the mixed frontier in their order, followed by the ones that only other ranks need.
     pub frontier: Vec<u32>,
     /// Row of each vertex of the mixed frontier, in the matrix.
     pub source: Vec<u32>,
@@ -81,11 +81,11 @@ pub struct HostShuffle {
 }
 
 impl HostShuffle {
-    /// Shuffle of the distinct vertices `mixed`, each owned by the rank that `owner` says. Collective: every rank calls it, with an
-    /// empty `mixed` if it has nothing to compute.
+    /// Shuffles the distinct vertices `mixed`; `owner` gives the rank of each. Collective: every rank must call it,
+    /// with an empty `mixed` if it has nothing to compute.
     ///
     /// # Errors
-    /// [`KernelError::Owner`](gsplit_kernels::KernelError::Owner) for an owner that is no rank; those of the communicator.
+    /// [`KernelError::Owner`](gsplit_kernels::KernelError::Owner) if an owner is not a rank; otherwise fails as the communicator does.
     pub fn new(
         comm: &dyn Communicator,
         mixed: &[u32],

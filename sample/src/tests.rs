@@ -1,5 +1,5 @@
-//! Invariants 1 and 2: what ranks sample together is what one rank samples alone, and nothing is done twice; and the exchange brings each
-//! row from its owner.
+//! Invariants 1 and 2: ranks together draw exactly the sample of one rank, without doing anything twice; and the
+//! exchange brings each row from its owner.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -54,7 +54,7 @@ fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + Sync)
     })
 }
 
-/// Maps of `n` vertices to `ranks` ranks: by chance, by ranges, and all but one vertex a rank to rank 0.
+/// Maps of `n` vertices to `ranks` ranks: at random, by ranges, and all on rank 0 except one vertex per other rank.
 fn cuts(n: u32, ranks: usize) -> [Vec<u16>; 3] {
     let (key, ranks) = (StreamKey::new(9, Stream::Assign), ranks as u32);
     let by_chance = |v| Draws::new(&key, v).below(ranks);
@@ -75,7 +75,7 @@ fn edges(sample: &HostSample) -> Vec<LayerEdges> {
     sample.layers.iter().enumerate().map(of_layer).collect()
 }
 
-/// The exchange below layer `depth`, as it moves rows that are their vertices' ids; and the rank of each that was received.
+/// Applies the exchange below layer `depth` to rows that hold their vertices' ids; also returns the rank of each row received.
 fn exchanged(sample: &HostSample, depth: usize, comm: &dyn Communicator) -> (Vec<u32>, Vec<(usize, u32)>) {
     let mut rows = sample.frontier(depth + 1).to_vec();
     let Some(exchange) = &sample.layers[depth].exchange else { return (rows, Vec::new()) };
@@ -149,7 +149,7 @@ fn the_lowest_layers_and_the_seeds_are_split() {
     }
 }
 
-/// Each row that is read comes from its owner, and none that the rank has.
+/// Each row that is read comes from its owner, and a rank receives no row that it has.
 fn check_exchanges(sample: &HostSample, frontiers: &Frontiers<'_>, comm: &dyn Communicator) {
     for (depth, layer) in sample.layers.iter().enumerate() {
         let (rows, received) = exchanged(sample, depth, comm);
@@ -169,7 +169,7 @@ fn check_exchanges(sample: &HostSample, frontiers: &Frontiers<'_>, comm: &dyn Co
     }
 }
 
-/// All ranks' layers have the edges of the `single` rank's and no others; what a map holds is on one rank alone.
+/// All ranks' layers together have exactly the edges of the `single` rank; under a map each vertex is on only one rank.
 fn check_union(single: &HostSample, samples: &[HostSample], frontiers: &Frontiers<'_>, what: &str) {
     let mut union = vec![LayerEdges::new(); single.layers.len()];
     for sample in samples {

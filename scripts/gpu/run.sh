@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
 # The first steps on a real GPU, in the order in which what fails is cheapest to find. A stage is one command of at most 540 seconds, for
-# machines that are lent for ten minutes at a time: it makes the graph that it needs, and packs what it found into one archive.
+# machines that are lent for ten minutes at a time: it makes the graph that it needs, and packs its results into one archive.
 #
 #   run.sh STAGE
 #
-#   sources    nvcc: registers and spills of every kernel, from the sources alone; needs neither a GPU nor the bundle
+#   sources    nvcc: registers and spills of every kernel, from only the sources; needs neither a GPU nor the bundle
 #   first      compile kernels: compiled cold and warm, then their tests
-#   losses     data train places: counters and losses of the GPU beside the CPU's, from each place
+#   losses     data train places: counters and losses of the GPU compared with the CPU's, from each place
 #   tests      dlopen trainer: torch's CUDA part as a run finds it, then the trainer's tests
 #   starts     torch's two allocators, and lazy and eager loading of kernels, by the clock
 #   sanitizer  NVIDIA's memcheck over the kernels that follow ids
-#   pytorch    gsplit.torch beside the CPU
+#   pytorch    gsplit.torch compared with the CPU
 #   bench      copies, gathers, sampling and pre-sampling
 #   several    ranks table3 processes: several ranks, on one GPU or more
 #   models     types infer peer: number types, inference, PyG
 #
 # A step of a stage may be named too. All but `sources` need NVIDIA's driver, the programs of `make gpu-bundle` and, from `losses` on, a Python
 # with PyTorch of the pinned version; they begin with `gsplit doctor --require-gpu`, and end there where no GPU can be used. Each step says what passing looks like. $OUT/STAGE.tgz has its
-# output, the logs of training, and results.jsonl with step, status, seconds, and `go` or `stop`: after a failure of what the rest
+# output, the logs of training, and results.jsonl with step, status, seconds, and `go` or `stop`: after a failure of a step that the rest
 # needs the stage ends. Variables:
 #
 #   SMOKE=1        a first try: a graph of 200,000 vertices, mini-batches of 1,024 seeds, a start of each kind
 #   OUT=path       the folder for the archive, of at most 16 MiB [WORK]
 #   WORK=path      the folder for programs, graph and runs, outside this one [gsplit-gpu in the folder for temporary files]
-#   PROGRAMS=path  the folder of gsplit, gsplit-train, tests-kernels, tests-trainer and bench [made of the programs.tar.gz beside this]
+#   PROGRAMS=path  the folder of gsplit, gsplit-train, tests-kernels, tests-trainer and bench [unpacked from programs.tar.gz next to this file]
 #   PYTHON=path    the Python that has PyTorch [python3]
 #   CUDA_HOME=path the CUDA toolkit, for `sources` and `sanitizer` [/usr/local/cuda]
 #   ARCH=sm_90     what `sources` compiles for [that of GPU 0, else sm_90]
-#   GPUS=0,0,0,0   the GPU of each of the ranks of `ranks` and `table3`; one may stand there more than once. Where there are as many GPUs as
+#   GPUS=0,0,0,0   the GPU of each of the ranks of `ranks` and `table3`; a GPU may be repeated. Where there are as many GPUs as
 #                  ranks, `processes` joins them by NCCL
 #   STARTS=n       starts of each kind in `processes` [5]
 #   TOOL=name      of compute-sanitizer, for `sanitizer` [memcheck]
@@ -89,7 +89,7 @@ on_gpus=()
 
 with_gpu_0() { GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 "$@"; }
 
-# Every file by nvcc, and a table of its kernels, those with most spills and registers last.
+# Compiles every file with nvcc; a table of its kernels, the ones with most spills and registers last.
 sources() {
     local kernels=$here/kernels arch=${ARCH:-} file name jobs=() status=0
     [ -d "$kernels" ] || kernels=$here/../../kernels/src
@@ -196,11 +196,11 @@ for name, found in zip(names, losses):
     off = max((abs(a - b) / max(abs(a), 1e-30) for a, b in pairs), default=float("inf"))
     print(f"losses of {name}: {found}, off by {off:.1e}")
     if not off <= float(within):
-        sys.exit(f"losses of {name} are not those of {names[0]} within {within}")
+        sys.exit(f"losses of {name} differ from {names[0]}'s by more than {within}")
 END
 }
 
-# One rank: what each choice costs or saves.
+# One rank: the cost or saving of each choice.
 train() {
     local single=(--parallelism single --device "$device") names=()
     graph || return
@@ -290,7 +290,7 @@ sanitizer() {
 pytorch() {
     local package=$here/python
     if [ ! -e "$package/gsplit/_native.abi3.so" ]; then
-        echo "error: no native module of the Python package beside $0: \`make gpu-bundle\` builds it"
+        echo "error: no native module of the Python package next to $0: \`make gpu-bundle\` builds it"
         return 1
     fi
     if ! "$python" -c 'import sys, numpy, pyarrow, torch; sys.exit(torch.version.cuda is None)'; then
@@ -395,7 +395,7 @@ export torch=
 if [ "$stage" != sources ]; then
     if [ ! -x "$PROGRAMS/gsplit" ] || [ "$PROGRAMS" = "$work/programs" ]; then
         if [ ! -e "$here/programs.tar.gz" ]; then
-            echo "error: no programs beside $here/run.sh: build them by \`make gpu-bundle\`, and start the run.sh in target/gpu-bundle" >&2
+            echo "error: no programs next to $here/run.sh: build them by \`make gpu-bundle\`, and start the run.sh in target/gpu-bundle" >&2
             exit 1
         fi
         mkdir -p "$PROGRAMS" && tar -xzf "$here/programs.tar.gz" -C "$PROGRAMS" || exit 1

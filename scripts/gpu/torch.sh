@@ -43,7 +43,7 @@ losses() {
     sed -n 's/^epoch \([0-9]*\): loss \([0-9.]*\),.*/\1 \2/p' "$name.out" >"$name.losses"
 }
 
-# agree NAME: compares with those of the CPU.
+# agree NAME: compares the losses with the CPU's.
 agree() {
     paste cpu.losses "$1.losses" | awk -v name="$1" '
         { off = ($2 - $4) / $2; if (off < 0) off = -off; if (NF != 4 || off > 0.001) bad = 1 }

@@ -75,7 +75,7 @@ fn read(path: &Path) -> anyhow::Result<LogRow> {
     for (number, line) in text.lines().enumerate() {
         let expected = || format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1);
         let record: Value = serde_json::from_str(line).with_context(expected)?;
-        // A record of `--log-every`: the epoch's own has all its mini-batches.
+        // A record of `--log-every`; the record of the epoch covers all its mini-batches.
         if record.get("step").is_none() {
             reports.push(serde_json::from_value(record).with_context(expected)?);
         }

@@ -51,15 +51,15 @@ pub struct Args {
     /// Dataset directory, or logs written by `gsplit train --log`
     #[arg(required = true, value_name = "DATASET|LOG.jsonl")]
     inputs: Vec<PathBuf>,
-    /// Make a table for each value of an option, as ranks=1,2,4: of ranks, groups (of --ranks each), hidden, batch-size or layers
-    /// (the last fanout is repeated)
+    /// Make a table for each value of an option, e.g. ranks=1,2,4: of ranks, groups (of --ranks each), hidden,
+    /// batch-size or layers (the last fanout is repeated)
     #[arg(long, value_name = "OPTION=N,...")]
     over: Option<Over>,
     #[command(flatten)]
     pub systems: SideBySide,
 }
 
-/// Compares what `args` name; `given` are the matches that they are from.
+/// Compares the systems or the logs that `args` name; `given` holds the matches that `args` came from.
 pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
     match (&args.inputs[..], args.inputs.iter().find(|input| input.is_dir())) {
         ([dataset], Some(_)) => args.on(dataset, ui),
@@ -98,7 +98,7 @@ impl Args {
         Ok(())
     }
 
-    /// The systems of each table and its value of what grows.
+    /// The systems of each table and the value of the growing option.
     fn tables(&self) -> anyhow::Result<Vec<(Option<usize>, SideBySide)>> {
         let Some(over) = &self.over else {
             self.systems.choose()?;
@@ -113,7 +113,7 @@ impl Args {
     }
 }
 
-/// An option of `given` that is no option of every subcommand, by its name.
+/// The name of an option of `given` that not every subcommand has.
 fn option_given(given: &ArgMatches) -> Option<String> {
     let everywhere = Output::augment_args(clap::Command::new("gsplit"));
     let is_own =

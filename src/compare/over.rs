@@ -45,7 +45,7 @@ impl fmt::Display for Over {
 }
 
 impl Over {
-    /// `systems` with the option at `value`. Groups are of as many ranks as `systems` has.
+    /// `systems` with the option set to `value`. Each group has as many ranks as `systems` has.
     pub fn at(&self, value: usize, systems: &SideBySide) -> anyhow::Result<SideBySide> {
         let mut systems = systems.clone();
         let setting = &mut systems.setting;
@@ -63,7 +63,7 @@ impl Over {
     }
 }
 
-/// `fanouts` for this number of `layers`, at least one: repeats the last fanout, or leaves out the last ones.
+/// `fanouts` for this number of `layers` (at least one): repeats the last fanout, or drops the last ones.
 fn of_layers(fanouts: &Fanouts, layers: usize) -> anyhow::Result<Fanouts> {
     let text = fanouts.to_string();
     let given: Vec<&str> = text.split(',').collect();

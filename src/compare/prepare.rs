@@ -1,7 +1,7 @@
-//! Artifacts that systems need before they can train: a presample as the run will draw, partition maps made with it, and placements.
+//! Artifacts that systems need before they can train: a presample with the run's settings, partition maps made with it, and placements.
 //!
-//! One that is there already is found whatever its name. The others are made, stored in the dataset's cache (`tried/`), and found the next
-//! time.
+//! An existing artifact is found whatever its name. The others are made and stored in the dataset's cache (`tried/`),
+//! where the next comparison finds them.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ use gsplit_store::{CachedRows, Dataset, MadeFrom, PartitionMap, Placement, Presa
 
 use gsplit::ui::{Ui, usage};
 
-/// The presample of `dataset` with `options`, made if there is none.
+/// The presample of `dataset` with `options`; made if it does not exist.
 pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &Ui) -> Result<Presample> {
     let wanted = options.config();
     if let Some(found) = opened(dataset, "presample", Presample::open)?.find(|found| found.meta().config == wanted) {
         return Ok(found);
     }
-    // One of that name is damaged, or is of other splits.
+    // The presample of that name is damaged, or is of other splits.
     let made =
         presample(dataset, options, Some(&tried(&options.default_key())), true, gpu, ui).map_err(
             |error| match error {
@@ -32,8 +32,8 @@ pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &
     Ok(made.presample)
 }
 
-/// The map of `dataset` with `options` and `presample`, made if there is none; without a presample, one of these options whatever it was
-/// made with.
+/// The map of `dataset` with `options` and `presample`; made if it does not exist. Without a presample, any map with
+/// these options is taken, whichever presample it was made with.
 pub fn partitioned(
     dataset: &Dataset,
     options: &PartitionOptions,
@@ -56,7 +56,7 @@ pub fn partitioned(
     Ok(map)
 }
 
-/// A name in the cache for a map by its options, which none has there or in the dataset; with the key of `presample` if need be.
+/// A name in the cache for a map, made of its options and, if taken there or in the dataset, the key of `presample`.
 fn new_key(dataset: &Dataset, by_options: &str, presample: Option<&Presample>) -> String {
     let with = presample.map(|presample| format!("{by_options}-{}", bare_key(presample.key())));
     let is_free = |key: &String| {
@@ -72,20 +72,20 @@ fn new_key(dataset: &Dataset, by_options: &str, presample: Option<&Presample>) -
     )
 }
 
-/// Further names.
+/// Further names: `key` with a number.
 fn numbered(key: &str) -> impl Iterator<Item = String> {
     (2..).map(move |number: u32| format!("{key}-{number}"))
 }
 
-/// The key that the artifact `name` of the cache would have as the dataset's own, which lie in the `folder` of their key.
+/// The key that the cached artifact `name` would have in the dataset itself, where `folder` gives the folder of a key.
 pub fn own_key(name: &str, folder: impl Fn(&str) -> PathBuf) -> String {
     let bare = bare_key(name);
     let is_free = |key: &String| !folder(key).exists();
     [bare.to_string()].into_iter().chain(numbered(bare)).find(is_free).unwrap_or_default()
 }
 
-/// The rows of each device, one for each part of `map`, where a row takes `row_bytes`; and the key under which they are found if they
-/// are `stored`.
+/// The rows of each device (one per part of `map`) for rows of `row_bytes`; and the key under which they are found if they are
+/// `stored`.
 pub fn placed(
     dataset: &Dataset,
     options: &PlaceOptions,

@@ -1,4 +1,4 @@
-//! One run of a system: `gsplit train` in a process of its own, so that its peak of memory is its own too.
+//! One run of a system: `gsplit train` in its own process, so that its peak memory is its own too.
 
 use std::process::{Command, Stdio};
 
@@ -19,10 +19,10 @@ pub struct RunResult {
     pub peak_rss_mb: Option<f64>,
 }
 
-/// Trains on `dataset` by `config` and `around`, further options of `gsplit train`.
+/// Trains on `dataset` with `config` and `around`, further options of `gsplit train`.
 ///
 /// # Errors
-/// Its own line, where it fails.
+/// The error line of `gsplit train`, if it fails.
 pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui) -> anyhow::Result<RunResult> {
     let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! Setting that the systems of a comparison have in common: model, mini-batches, ranks and device; and the artifacts that they need.
+//! Settings that the systems of a comparison share: model, mini-batches, ranks and device; and the artifacts that they need.
 
 use clap::ValueEnum;
 use gsplit_kernels::Gpu;
@@ -29,27 +29,27 @@ pub struct Setting {
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     pub batch_size: usize,
-    /// Number of ranks, each with a part of its own
+    /// Number of ranks, each with its own part
     #[arg(long, default_value_t = 4)]
     pub ranks: usize,
-    /// Groups of these ranks, as hosts are: what splits a mini-batch over its ranks does so within a group, and deals it to the groups.
-    /// For GraNNDis they are its servers
+    /// Groups of these ranks, as hosts are: systems that split a mini-batch over ranks do so within a group, and deal
+    /// mini-batches to the groups. GraNNDis uses them as its servers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub groups: usize,
     /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
+    /// With --device cuda, the GPU of each rank, e.g. 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
-    /// With --device cuda, memory of its GPU that each rank has for feature rows, for the systems that cache: 4GiB, or 20% of all
-    /// rows [default: what a few mini-batches on trial and the graph leave there]
+    /// With --device cuda, GPU memory of each rank for feature rows, in systems that cache: 4GiB, or 20% of all rows
+    /// [default: the memory that the graph and a few trial mini-batches leave free]
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeatureStorage,
-    /// Epochs of the presample that weighs the maps and ranks the rows
+    /// Epochs of the presample that gives the weights of the maps and ranks the rows
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     presample_epochs: u32,
     /// Seed of every random choice: weights, batches, samples, dropout, maps
@@ -57,19 +57,19 @@ pub struct Setting {
     seed: u64,
 }
 
-/// The systems of a comparison that can run here, and the others with the reason.
+/// The systems of a comparison that can run here, and the other systems with the reason.
 pub type Chosen = (Vec<System>, Vec<(System, String)>);
 
 /// Artifacts that the systems of a comparison need.
 pub struct Prepared {
-    /// The systems, each with the map that it needs, if it needs one.
+    /// The systems, each with its map if it needs one.
     pub systems: Vec<(System, Option<PartitionMap>)>,
     /// Key of the presample, if any system needs it.
     pub presample: Option<String>,
 }
 
 impl Setting {
-    /// The setting of all systems on `ranks` ranks of the CPU, to count their work without a run.
+    /// Settings of all systems on `ranks` CPU ranks, to count their work without a run.
     pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
         Self {
             systems: Vec::new(),
@@ -87,10 +87,10 @@ impl Setting {
         }
     }
 
-    /// Sorts the systems that were asked for, or all. `config` is a run of one.
+    /// Sorts the requested systems (or all) into [`Chosen`]. `config` gives the run of a system.
     ///
     /// # Errors
-    /// Of usage, where the options contradict each other, and where a system was asked for by name that cannot be run.
+    /// A usage error, if the options contradict each other or a system that was named cannot run.
     pub fn choose(&self, config: impl Fn(System) -> TrainConfig) -> anyhow::Result<Chosen> {
         if self.cache.is_some() && self.device == Device::Cpu {
             return Err(usage("--cache is for --device cuda: leave it out, or give both"));
@@ -98,7 +98,7 @@ impl Setting {
         if self.ranks == 0 || self.ranks > 256 {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
         }
-        // A problem with one of these systems is a problem with the options.
+        // A problem of these two systems is a problem of the options.
         for system in [System::Dgl, System::Gsplit] {
             self.config(system, 1).check().map_err(as_usage)?;
         }
@@ -118,7 +118,7 @@ impl Setting {
         Ok((runs, left_out))
     }
 
-    /// A run of `system` for `epochs` epochs, without a partition map yet.
+    /// A run of `system` for `epochs` epochs, still without a partition map.
     pub fn config(&self, system: System, epochs: u32) -> TrainConfig {
         let Choices { parallelism, split_layers, .. } = system.choices();
         TrainConfig {
@@ -147,7 +147,7 @@ impl Setting {
         }
     }
 
-    /// The options of `gsplit train` around the configuration of `system`; `presample` ranks the rows.
+    /// The options of `gsplit train` in addition to the configuration of `system`; `presample` ranks the rows.
     pub fn around(&self, system: System, presample: Option<&str>) -> Vec<String> {
         let placement = system.placement(self.device);
         let caches = placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
@@ -166,7 +166,7 @@ impl Setting {
         .collect()
     }
 
-    /// Finds or makes the presample that weighs the maps and ranks the rows.
+    /// Finds or makes the presample that gives the weights of the maps and ranks the rows.
     pub fn presample(&self, dataset: &Dataset, gpu: Option<&Gpu>, ui: &Ui) -> anyhow::Result<Presample> {
         let options = Options {
             fanouts: self.fanouts.clone(),
@@ -223,7 +223,7 @@ impl Setting {
         )
     }
 
-    /// JSON object of a table, with the fields of `more`.
+    /// JSON object of a table, with the fields of `more` added.
     pub fn json(&self, dataset: &Dataset, left_out: &[(System, String)], more: Value) -> Value {
         let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name(), "why": why }));
         let mut said = json!({

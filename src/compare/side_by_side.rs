@@ -1,4 +1,4 @@
-//! Systems side by side: the work, the bytes, the seconds and the memory of one epoch.
+//! Systems side by side: the work, bytes, seconds and memory of one epoch.
 
 use anyhow::anyhow;
 use gsplit_kernels::Route;
@@ -42,7 +42,7 @@ pub struct SystemRow {
     map: Option<String>,
     /// The last epoch.
     epoch: EpochReport,
-    /// Its seconds divided by those of [`System::Gsplit`], if that ran.
+    /// Its seconds divided by the seconds of [`System::Gsplit`], if that system ran.
     times_gsplit: Option<f64>,
     cache: Value,
     peak_rss_mb: Option<f64>,

@@ -1,4 +1,4 @@
-//! Advice about what this machine lacks.
+//! Advice about missing or contradicting parts of this machine's set-up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use gsplit::launch::{ADDRESS_OF, Launch, Told};
 
 use super::{OnGpu, Training};
 
-/// Shared memory that NCCL may want for a GPU whose messages go through the host.
+/// Shared memory that NCCL may use per GPU whose messages go through the host.
 const SHM_OF_A_GPU: u64 = 64 << 20;
 /// Oldest GPUs that NVRTC 13 compiles for.
 const OLDEST: (u32, u32) = (7, 5);
 
-/// One line for each thing that is missing.
+/// One line for each missing part.
 pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> Vec<String> {
     let mut lines = Vec::new();
     if let Training::Fails(reason) = training {
@@ -59,7 +59,7 @@ fn no_gpus(survey: &CudaSurvey) -> Option<String> {
     }
 }
 
-/// Why none of `gpus` can be used; `None` where one can.
+/// The reason why none of `gpus` can be used; `None` if one can.
 pub fn no_gpu(survey: &CudaSurvey, gpus: &[OnGpu<'_>]) -> Option<String> {
     let unusable = |gpu: &OnGpu<'_>| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?));
     match gpus.iter().map(unusable).collect::<Option<Vec<String>>>()?.into_iter().next() {
@@ -79,7 +79,7 @@ fn odd(facts: &GpuFacts) -> Option<String> {
     }
 }
 
-/// Advice where `bytes` of shared memory are few for as many `gpus`.
+/// Advice where `bytes` of shared memory are too few for this number of `gpus`.
 pub fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
     let needed = SHM_OF_A_GPU * gpus as u64;
     (gpus > 1 && bytes < needed).then(|| {
@@ -91,8 +91,8 @@ pub fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
     })
 }
 
-/// Advice where a process in a container, which has `own` namespaces, is one of more ranks than it sees GPUs: others of its host may
-/// be in containers of theirs.
+/// Advice for a process in a container (with its `own` namespaces) that is one of more ranks than it sees GPUs: the
+/// other ranks of its host may be in other containers.
 pub fn in_containers(own: &[&str], (ranks, gpus): (usize, usize)) -> Option<String> {
     (!own.is_empty() && gpus > 0 && ranks > gpus).then(|| {
         format!(
@@ -104,7 +104,7 @@ pub fn in_containers(own: &[&str], (ranks, gpus): (usize, usize)) -> Option<Stri
     })
 }
 
-/// Advice about variables of launchers: what is missing, and what contradicts.
+/// Advice about the variables of launchers: missing ones, and contradictions.
 pub fn of_launcher(launch: &Result<Option<Launch>, String>, told: &[Told]) -> Vec<String> {
     let missing = |names: [&'static str; 2]| -> Vec<&str> {
         let is_set =
@@ -141,7 +141,7 @@ pub fn of_launcher(launch: &Result<Option<Launch>, String>, told: &[Told]) -> Ve
     lines.into_iter().map(|line| format!("launcher: {line}")).collect()
 }
 
-/// Advice where NVRTC is of a later CUDA than the driver runs.
+/// Advice where NVRTC belongs to a later CUDA than the driver supports.
 fn too_new(compiler: (u32, u32), driver: (u32, u32)) -> Option<String> {
     (compiler.0 > driver.0).then(|| {
         format!(
@@ -151,7 +151,7 @@ fn too_new(compiler: (u32, u32), driver: (u32, u32)) -> Option<String> {
     })
 }
 
-/// Advice where there is no driver: `devices` of NVIDIA's are on the bus, and `kernel` is there if its half of the driver is.
+/// Advice without a driver: `devices` NVIDIA devices are on the bus; `kernel` exists if the driver's kernel module is loaded.
 fn no_driver(devices: usize, kernel: &Path) -> String {
     match (devices, kernel.exists()) {
         (_, true) => "driver: the host has one, its library (libcuda.so.1) is not here: start the container with \
@@ -164,7 +164,7 @@ fn no_driver(devices: usize, kernel: &Path) -> String {
     }
 }
 
-/// How many display devices of NVIDIA's the bus has.
+/// Number of NVIDIA display devices on the bus.
 fn nvidia_devices(bus: &Path) -> usize {
     let is = |device: PathBuf, file: &str, prefix: &str| {
         fs::read_to_string(device.join(file)).is_ok_and(|text| text.trim().starts_with(prefix))

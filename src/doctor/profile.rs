@@ -1,4 +1,4 @@
-//! `gsplit doctor --profile`: what this machine can do, measured and written for `gsplit plan`.
+//! `gsplit doctor --profile`: measures this machine and writes the rates for `gsplit plan`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ impl Measured {
     }
 }
 
-/// The first line of a profile that was measured: such a file is replaced, no other.
+/// The first line of a profile that was measured: only such a file is replaced.
 pub const MEASURED: &str = "# Measured by gsplit doctor --profile.";
 
-/// Rates of the disk that `folder` is on, told; `None` where it cannot be measured, with a note.
+/// Measures and prints the rates of the disk of `folder`; `None` if it cannot be measured, with a note.
 pub fn disk_rates(folder: Option<PathBuf>, ui: &Ui) -> Option<DiskRates> {
     let folder = folder.unwrap_or_else(std::env::temp_dir);
     let rates = DiskRates::of_folder(&folder, &Reading::default()).inspect_err(|error| {
@@ -49,7 +49,7 @@ pub fn disk_rates(folder: Option<PathBuf>, ui: &Ui) -> Option<DiskRates> {
     Some(rates)
 }
 
-/// Has `gsplit-train` measure this machine, and keeps what it says, with the rates of its `disk`.
+/// Has `gsplit-train` measure this machine, and stores its rates together with the rates of the `disk`.
 pub fn write_profile(path: &Path, device: Measured, disk: Option<&DiskRates>, ui: &Ui) -> Result<()> {
     let mut command = Command::new(trainer()?);
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));

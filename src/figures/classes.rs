@@ -1,10 +1,10 @@
-//! How many vertices each class has.
+//! Number of vertices per class.
 
 use gsplit_store::{Column, Dataset, Result};
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Vertices of one class.
+/// Number of vertices of one class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassCount {
     /// The class.
@@ -12,7 +12,7 @@ pub struct ClassCount {
     /// Its name, where classes have names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many vertices have it.
+    /// Number of vertices of the class.
     pub vertices: u64,
 }
 
@@ -23,14 +23,14 @@ impl ClassCount {
     }
 }
 
-/// The class of each vertex, -1 for none, where a vertex has one class at most and all rows are here.
+/// The class of each vertex, -1 for none; `None` unless each vertex has at most one class and all rows are in this dataset.
 pub fn labels(dataset: &Dataset) -> Result<Option<Column<i32>>> {
     let manifest = dataset.manifest();
     let has = manifest.num_classes.is_some() && !manifest.multi_label && dataset.shard().is_none();
     has.then(|| dataset.labels()).transpose()
 }
 
-/// The classes that occur, ascending; `None` without labels, and of a shard. Where a vertex can have several it counts in each.
+/// The classes that occur, ascending; `None` without labels, and for a shard. A vertex of several classes counts in each.
 pub fn count_classes(dataset: &Dataset) -> Result<Option<Vec<ClassCount>>> {
     let manifest = dataset.manifest();
     if manifest.num_classes.is_none() || dataset.shard().is_some() {
@@ -42,7 +42,7 @@ pub fn count_classes(dataset: &Dataset) -> Result<Option<Vec<ClassCount>>> {
         vertices: vertices as u64,
     };
     if let Some(labels) = labels(dataset)? {
-        // Sorted, not counted by class: a damaged label may be any number.
+        // Sort instead of counting by class: a damaged label may be any number.
         let mut labels: Vec<i32> = labels.par_iter().copied().filter(|&label| label >= 0).collect();
         labels.par_sort_unstable();
         let counts = labels.chunk_by(|a, b| a == b);

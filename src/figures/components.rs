@@ -1,7 +1,7 @@
 //! Weakly connected components.
 //!
-//! Returns: how many there are, and the size of the largest. Input: a topology whose indices are checked.
-//! Idea: a forest ([`Forest`]) whose trees all edges join. Cost: nearly O(n + m), parallel; 8 bytes a vertex.
+//! Returns: the number of components and the size of the largest. Input: a topology whose indices are checked. Idea: a
+//! forest ([`Forest`]) whose trees are joined by all edges. Cost: nearly O(n + m), parallel; 8 bytes per vertex.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use super::sum_over;
 
-/// Components of a graph whose edges are taken in both directions.
+/// Components of a graph, ignoring the direction of edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Components {
-    /// How many; a vertex without edges is one of its own.
+    /// Number of components; a vertex without edges is a component.
     pub number: u64,
-    /// Vertices of the largest.
+    /// Vertices of the largest component.
     pub largest: u64,
 }
 

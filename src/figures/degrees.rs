@@ -1,4 +1,4 @@
-//! How degrees are distributed.
+//! Distribution of degrees.
 //!
 //! Returns: quantiles by nearest rank (the p-quantile is the smallest degree that a share p of the vertices does not exceed), and a
 //! histogram whose bars double in width. Cost: one parallel sort.
@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Degrees of all vertices, in or out.
+/// Summary of the in- or out-degrees of all vertices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Degrees {
     /// Least.
@@ -21,21 +21,21 @@ pub struct Degrees {
     pub max: u32,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Vertices of degree 0, 1, 2 to 3, 4 to 7 ... up to the most.
+    /// Number of vertices of degree 0, 1, 2 to 3, 4 to 7 ... up to the maximum.
     pub histogram: Vec<DegreeCount>,
 }
 
-/// Vertices whose degrees are alike.
+/// A bar of the histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DegreeCount {
-    /// The lowest degree; the next bar begins with twice that.
+    /// The lowest degree of the bar; the next bar begins at twice that.
     pub from: u32,
-    /// Vertices.
+    /// Number of vertices.
     pub vertices: u64,
 }
 
 impl Degrees {
-    /// Summary of the `degrees` of vertices, `None` without any.
+    /// Summary of `degrees`; `None` if there are none.
     pub fn of(mut degrees: Vec<u32>) -> Option<Self> {
         degrees.par_sort_unstable();
         let (&min, &max) = (degrees.first()?, degrees.last()?);

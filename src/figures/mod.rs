@@ -1,14 +1,14 @@
-//! Figures of a graph: degrees, components, reciprocity, homophily, and classes or numbers to learn.
+//! Figures of a graph: degrees, components, reciprocity, homophily, and classes or numeric labels.
 //!
 //! ```text
 //! indptr ─▶ degrees (in)          labels ─▶ classes         one pass over the vertices
 //! indices ─▶ degrees (out) ─▶ components ─▶ pairs           one pass each over the edges
 //! ```
 //!
-//! Returns: [`Figures`]. Input: a dataset whose files may be damaged; one that would be read out of its bounds is an error.
-//! All sums are of integers, and a component is known by its lowest vertex: the same for any number of threads.
-//! Cost: what reads edges is left out above [`CHEAP_EDGES`] of them unless it is asked for. Memory: 8 bytes a vertex; the graph is read
-//! where it lies.
+//! Returns: [`Figures`]. Input: a dataset whose files may be damaged; an index that is out of bounds is an error. All
+//! sums are of integers, and a component is identified by its lowest vertex: the result does not depend on the number
+//! of threads. Cost: figures that read edges are left out above [`CHEAP_EDGES`] edges unless requested. Memory: 8 bytes
+//! per vertex; the graph is read from its mapped file.
 
 mod classes;
 mod components;
@@ -32,39 +32,39 @@ pub use pairs::Pairs;
 /// Edges up to which all figures are computed without `--full`.
 pub const CHEAP_EDGES: u64 = 200_000_000;
 
-/// Vertices that one task handles together.
+/// Vertices per task.
 const VERTICES_PER_TASK: usize = 4096;
 
 /// Figures of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// In-degrees; `None` of a graph without vertices.
+    /// In-degrees; `None` for a graph without vertices.
     pub in_degree: Option<Degrees>,
-    /// Vertices of each class that occurs, by class; `None` without labels, and of a shard, which has not all of them.
+    /// Number of vertices of each class that occurs; `None` without labels, and for a shard, which does not have all labels.
     pub classes: Option<Vec<ClassCount>>,
-    /// Figures of the numbers to learn; `None` without any, and of a shard.
+    /// Figures of numeric labels; `None` without any, and for a shard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers: Option<NumberFigures>,
-    /// Figures that take passes over the edges; `None` of a large graph, unless they were asked for.
+    /// Figures that need passes over the edges; `None` for a large graph, unless requested.
     pub edges: Option<EdgeFigures>,
 }
 
-/// Figures that take passes over the edges.
+/// Figures that need passes over the edges.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EdgeFigures {
-    /// Out-degrees; `None` of a graph without vertices.
+    /// Out-degrees; `None` for a graph without vertices.
     pub out_degree: Option<Degrees>,
     /// Vertices without any edge, in or out.
     pub isolated: u64,
     /// Weakly connected components.
     pub components: Components,
-    /// Figures of pairs of vertices that an edge joins.
+    /// Figures of the edges as pairs of vertices.
     #[serde(flatten)]
     pub pairs: Pairs,
 }
 
 impl Figures {
-    /// The figures of `dataset`, those of edges only with `full` or up to [`CHEAP_EDGES`].
+    /// The figures of `dataset`; figures of edges only with `full` or up to [`CHEAP_EDGES`].
     ///
     /// # Errors
     /// A damaged topology or label file.
@@ -97,12 +97,12 @@ impl EdgeFigures {
 }
 
 fn in_degrees(topology: &Topology) -> Vec<u32> {
-    // More than 2^32 edges into one vertex are counted as so many.
+    // More than 2^32 edges into one vertex count as 2^32 - 1.
     let degree = |ends: &[u64]| u32::try_from(ends[1] - ends[0]).unwrap_or(u32::MAX);
     topology.indptr().par_windows(2).map(degree).collect()
 }
 
-/// Maps ranges of vertices to sums, in parallel, and tells `stage` of their edges.
+/// Maps ranges of vertices to sums, in parallel, and reports their edges to `stage`.
 fn sum_over<T: Send + Default>(
     topology: &Topology,
     stage: &dyn Stage,

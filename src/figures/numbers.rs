@@ -1,14 +1,14 @@
-//! Mean, deviation and range of the numbers to learn.
+//! Mean, deviation and range of numeric labels.
 
 use gsplit_store::{Dataset, Result};
 use serde::Serialize;
 
-/// Figures of the numbers of all vertices that have one.
+/// Figures of the labels of all vertices that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NumberFigures {
     /// Vertices that have a number.
     pub vertices: u64,
-    /// Mean of these.
+    /// Mean of the labels.
     pub mean: f64,
     /// Their population standard deviation.
     pub deviation: f64,
@@ -19,7 +19,7 @@ pub struct NumberFigures {
 }
 
 impl NumberFigures {
-    /// The figures of the labels of `dataset`; `None` where they are no numbers, where no vertex has one, and of a shard.
+    /// The figures of the labels of `dataset`; `None` if the labels are not numbers, if no vertex has one, and for a shard.
     ///
     /// # Errors
     /// A damaged label file.

@@ -1,23 +1,23 @@
 //! Figures of the two ends of edges: reciprocity and homophily.
 //!
-//! Returns: counts and their shares. Input: a topology whose indices are checked, and a class or -1 for each vertex. An edge from a
-//! vertex to itself joins no pair: it counts as a self-loop and nothing else.
-//! Source: reciprocity as Newman, Forrest and Balthrop (2002); edge homophily as Zhu et al., Beyond homophily in graph neural networks
-//! (NeurIPS 2020). Cost: a binary search an edge.
+//! Returns: counts and shares. Input: a topology whose indices are checked, and a class or -1 for each vertex. An edge
+//! from a vertex to itself counts as a self-loop and in no other figure.
+//! Source: reciprocity as in Newman, Forrest and Balthrop (2002); edge homophily as in Zhu et al., Beyond homophily in
+//! graph neural networks (NeurIPS 2020). Cost: a binary search per edge.
 
 use gsplit_store::{Stage, Topology};
 use serde::Serialize;
 
 use super::sum_over;
 
-/// Figures of pairs of vertices that an edge joins.
+/// Figures of the edges as pairs of vertices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pairs {
     /// Edges from a vertex to itself.
     pub self_loops: u64,
-    /// Share of the other edges whose reverse is an edge too; `None` where there are no others.
+    /// Share of the edges, without self-loops, whose reverse is an edge too; `None` without such edges.
     pub reciprocal_share: Option<f64>,
-    /// How alike neighbours are; `None` without labels of one class a vertex, or edges between labelled vertices.
+    /// How alike neighbours are; `None` unless vertices have at most one class each and an edge joins two labelled vertices.
     pub homophily: Option<Homophily>,
 }
 
@@ -26,7 +26,7 @@ pub struct Pairs {
 pub struct Homophily {
     /// Edges between two labelled vertices.
     pub labelled_edges: u64,
-    /// Share of those that join vertices of one class.
+    /// Share of these edges that join vertices of the same class.
     pub share: f64,
 }
 
@@ -40,7 +40,7 @@ struct Counts {
 }
 
 impl Pairs {
-    /// Figures of the edges of `topology`, between vertices of the classes `labels`.
+    /// Computes the figures of the edges of `topology` between vertices with the classes `labels`.
     pub fn of(topology: &Topology, labels: Option<&[i32]>, stage: &dyn Stage) -> Self {
         let class = |v: u32| labels.map_or(-1, |labels| labels[v as usize]);
         let count = |v: u32, counts: &mut Counts| {

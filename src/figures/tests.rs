@@ -1,4 +1,4 @@
-//! Against brute force on tiny random graphs, and by hand.
+//! Compares figures with brute force on tiny random graphs, and with values worked out by hand.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use gsplit_store::{DatasetWriter, NoProgress, Provenance};
 use super::pairs::Homophily;
 use super::*;
 
-/// A dataset of these edges, each from its first end to its second, and classes.
+/// A dataset with these edges, each from its first to its second vertex, and classes.
 fn dataset(n: usize, edges: &[(u32, u32)], labels: Option<&[i32]>) -> (tempfile::TempDir, Dataset) {
     let folder = tempfile::tempdir().unwrap();
     let mut sorted: Vec<(u32, u32)> = edges.iter().map(|&(from, to)| (to, from)).collect();
@@ -28,7 +28,7 @@ fn draw(state: &mut u64, below: u64) -> u64 {
     ((*state >> 32) * below) >> 32
 }
 
-/// Figures by definition, without a thought for cost.
+/// Figures by definition, however slow.
 fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
     let degrees = |end: fn(&(u32, u32)) -> u32| -> Vec<u32> {
         (0..n as u32).map(|v| edges.iter().filter(|edge| end(edge) == v).count() as u32).collect()
@@ -63,7 +63,7 @@ fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
             histogram: all.map(bar).collect(),
         })
     };
-    // The lowest vertex that is reached, until nothing changes.
+    // The lowest vertex that is reached; repeated until nothing changes.
     let mut lowest: Vec<u32> = (0..n as u32).collect();
     for _ in 0..n {
         for &(u, v) in edges {
@@ -112,7 +112,7 @@ fn oracle_random_graphs() {
         let mut state = seed;
         let n = 1 + draw(&mut state, 40) as usize;
         let m = draw(&mut state, 3 * n as u64);
-        // Loops and edges that come twice too.
+        // Includes self-loops and repeated edges.
         let edges: Vec<(u32, u32)> =
             (0..m).map(|_| (draw(&mut state, n as u64) as u32, draw(&mut state, n as u64) as u32)).collect();
         let labels: Vec<i32> = (0..n).map(|_| draw(&mut state, 4) as i32 - 1).collect();
@@ -124,7 +124,7 @@ fn oracle_random_graphs() {
 
 #[test]
 fn threads_change_nothing() {
-    // Larger than what one task handles, and of long paths, which are the hard case for components.
+    // More vertices than one task handles, in long paths, which are the hard case for components.
     let n = 3 * VERTICES_PER_TASK as u32;
     let edges: Vec<(u32, u32)> = (0..n - 2).map(|v| (v, (v + 2) % n)).chain([(7, 7), (9, 5), (5, 9)]).collect();
     let (_folder, dataset) = dataset(n as usize, &edges, None);

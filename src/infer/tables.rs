@@ -1,4 +1,4 @@
-//! New tables to infer on: they become a dataset by the recipe that the model was trained with, which is removed when the inference ends.
+//! New tables to infer on: they become a temporary dataset by the recipe of the model's training data.
 
 use std::path::{Path, PathBuf};
 
@@ -14,17 +14,17 @@ use gsplit_trainer::{InferConfig, JoinedModel, scratch_folder};
 use crate::train::as_usage;
 use gsplit::ui::usage;
 
-/// Tables in place of a dataset.
+/// Tables instead of a dataset.
 #[derive(clap::Args)]
 pub struct NewTables {
-    /// Table of new vertices, with the columns that the model was trained on, in any order; in place of DATASET
+    /// Table of new vertices, with the columns that the model was trained on, in any order; instead of DATASET
     #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
     /// With --nodes, the table of their edges [default: they have none]
     #[arg(long, value_name = "FILE", requires = "nodes")]
     edges: Option<PathBuf>,
-    /// With --nodes, the dataset, or the run with it, whose graph the new vertices are joined to: its vertices are their neighbours where --edges
-    /// says so. Ids are those of the tables that it was made from
+    /// With --nodes, the dataset, or the run with it, whose graph the new vertices are joined to: --edges may then
+    /// connect them to its vertices. Ids are the ids of the tables that it was made from
     #[arg(long, value_name = "DATASET", requires = "nodes")]
     with: Option<PathBuf>,
     /// With --edges, the column with the vertex that an edge comes from [default: as in training]
@@ -33,16 +33,16 @@ pub struct NewTables {
     /// With --edges, the column with the vertex that an edge leads to [default: as in training]
     #[arg(long, value_name = "COLUMN", requires = "edges")]
     target_column: Option<String>,
-    /// With --nodes, categories that training did not see: refuse them, or take them for other
+    /// With --nodes, categories that training did not see: refuse them, or treat them as other
     #[arg(long, value_name = "refuse|other", hide_possible_values = true, requires = "nodes")]
     unseen: Option<Unseen>,
-    /// With --nodes, number to take for one that is missing, where the recipe has none
+    /// With --nodes, the number that replaces a missing value, where the recipe has none
     #[arg(long, value_name = "NUMBER", requires = "nodes", allow_negative_numbers = true)]
     fill: Option<Fill>,
-    /// With --nodes, the order of day and month in dates [default: as in training, or found out]
+    /// With --nodes, the order of day and month in dates [default: as in training, or detected]
     #[arg(long, value_name = "dmy|mdy", requires = "nodes")]
     date_order: Option<DateOrder>,
-    /// With --nodes, the row that counts of several of a vertex: the first or the last; those of --with come first [default: refused]
+    /// With --nodes, the row to use if a vertex has several: the first or the last; rows of --with come first [default: refused]
     #[arg(long, value_name = "first|last", hide_possible_values = true, requires = "nodes")]
     on_duplicate: Option<OnDuplicate>,
     /// With --nodes, vertices of the edges that have no row: fill gives them a row of missing values, drop leaves out their edges [default:
@@ -51,24 +51,24 @@ pub struct NewTables {
     missing_rows: Option<MissingRows>,
 }
 
-/// A dataset that is there for one inference.
+/// A dataset that exists for one inference.
 pub struct Converted {
     /// The dataset.
     pub dataset: Dataset,
-    /// The vertices of the rows of the table.
+    /// The vertices of the table's rows.
     pub rows: Vec<u32>,
-    /// The folder around it.
+    /// The folder that holds it.
     _folder: PrivateFolder,
 }
 
 impl NewTables {
-    /// The files that are given, by their options.
+    /// The files that are given, with their options.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let all = [("--nodes", &self.nodes), ("--edges", &self.edges), ("--with", &self.with)];
         all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
-    /// `error` about `dataset`, with a table in its place where it is made of these.
+    /// `error`, in which the temporary `dataset`, if it was made of these tables, is replaced by a table.
     pub fn named(&self, error: anyhow::Error, dataset: &Dataset) -> anyhow::Error {
         let (place, text) = (dataset.path().display().to_string(), error.to_string());
         match self.edges.as_ref().or(self.nodes.as_ref()) {
@@ -77,7 +77,7 @@ impl NewTables {
         }
     }
 
-    /// Converts them by the recipe of the checkpoint, into a folder that nobody else can read.
+    /// Converts the tables by the recipe of the checkpoint, into a folder that nobody else can read.
     pub fn convert(
         &self,
         config: &InferConfig,
@@ -121,21 +121,21 @@ impl NewTables {
     }
 }
 
-/// The dataset in `folder`, or in the folder of the run that it is.
+/// Opens the dataset in `folder`, or the dataset of the run in `folder`.
 fn opened(folder: &Path) -> anyhow::Result<Dataset> {
     let of_run = folder.join("dataset");
     let is_run = !folder.join("dataset.json").exists() && of_run.join("dataset.json").exists();
     Ok(Dataset::open(if is_run { &of_run } else { folder })?)
 }
 
-/// Messages of a conversion, whose options `gsplit infer` does not all have.
+/// Rewrites messages of a conversion, since `gsplit infer` does not have all its options.
 struct Remedies<'a> {
     shown: &'a dyn Progress,
     checkpoint: &'a Path,
 }
 
 impl Remedies<'_> {
-    /// `text`, and what to do with the options in it that `gsplit infer` does not have.
+    /// `text`, followed by advice on the options in it that `gsplit infer` does not have.
     fn runnable(&self, text: &str) -> String {
         let own = super::Args::augment_args(Command::new("infer"));
         let is_own = |name: &str| own.get_arguments().any(|argument| argument.get_long() == Some(name));

@@ -1,12 +1,12 @@
-//! The command line that made a dataset, from what its manifest records.
+//! The command line that made a dataset, reconstructed from its manifest.
 //!
-//! Options are those that the subcommand has today: a recorded one that is left at its default, or is no option, is left out.
+//! Only current options of the subcommand appear: recorded options that equal their default or no longer exist are left out.
 
 use clap::{Arg, Command};
 use gsplit_store::{Dataset, shell_path, shell_word};
 use serde_json::Value;
 
-/// The command line that makes `dataset` again in its place; of a subcommand that is not known, its recorded name.
+/// The command line that makes `dataset` again in the same place; for an unknown subcommand, its recorded name.
 pub fn command_line(dataset: &Dataset) -> String {
     let provenance = &dataset.manifest().provenance;
     let mut root = crate::command();
@@ -21,7 +21,7 @@ pub fn command_line(dataset: &Dataset) -> String {
     words.join(" ")
 }
 
-/// The arguments of `command` that `recorded` sets to something else than their defaults; positional ones first.
+/// The arguments of `command` that `recorded` sets to a value other than the default; positional ones first.
 fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
     let mut words = Vec::new();
     let is_positional = |arg: &&Arg| arg.is_positional();
@@ -29,7 +29,7 @@ fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
     for arg in positional.chain(command.get_arguments().filter(|arg| !arg.is_positional())) {
         let value = recorded.get(arg.get_id().as_str()).unwrap_or(&Value::Null);
         match (arg.get_long(), value) {
-            // Where it was, the manifest does not say.
+            // The manifest does not record where it was.
             (None, Value::Null) => words.push(arg.get_id().as_str().to_uppercase()),
             (_, Value::Null | Value::Bool(false)) => {}
             (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),

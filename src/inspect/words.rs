@@ -1,14 +1,14 @@
-//! The figures of a graph in words, as `inspect` and `report` show them.
+//! The figures of a graph as text, for `inspect` and `report`.
 
 use crate::figures::{CHEAP_EDGES, ClassCount, Degrees, Figures, NumberFigures};
 
-/// Classes that are shown, the most frequent.
+/// Number of classes shown, the most frequent ones.
 const CLASSES_SHOWN: usize = 10;
 
-/// Heads of [`degree_rows`].
+/// Header of [`degree_rows`].
 pub const DEGREE_HEAD: [&str; 7] = ["degrees", "min", "p50", "p90", "p99", "max", "mean"];
 
-/// A row of cells for the in-degrees, and one for the out-degrees where they are known.
+/// A row of cells for the in-degrees, and one for the out-degrees if they are known.
 pub fn degree_rows(figures: &Figures) -> Vec<[String; 7]> {
     let row = |name: &str, d: &Degrees| {
         let [min, p50, p90, p99, max] = [d.min, d.p50, d.p90, d.p99, d.max].map(|degree| degree.to_string());
@@ -19,7 +19,7 @@ pub fn degree_rows(figures: &Figures) -> Vec<[String; 7]> {
     known.into_iter().filter_map(|(name, degrees)| Some(row(name, degrees?))).collect()
 }
 
-/// Other figures that are known, each with its name.
+/// The other known figures, each with its name.
 pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     match &figures.edges {
@@ -52,7 +52,7 @@ pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Figures that are left out of a large graph, and how to get them.
+/// The figures that are left out for a large graph, and how to get them.
 pub fn left_out() -> String {
     let millions = CHEAP_EDGES / 1_000_000;
     format!(
@@ -81,7 +81,7 @@ fn classes_shown(classes: &[ClassCount]) -> String {
     }
 }
 
-/// A share as `12.3 %`.
+/// Formats a share, e.g. `12.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

@@ -1,4 +1,4 @@
-//! `train --parallelism auto`: the plan for this machine, its best three tried on a few mini-batches.
+//! `train --parallelism auto`: plans for this machine and tries the best three plans on a few mini-batches.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::question::Question;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
 
-/// How many are tried, how often, and on how many mini-batches.
+/// Number of candidates tried, rounds of trials, and mini-batches per trial.
 const TRIED: usize = 3;
 const ROUNDS: usize = 2;
 const STEPS: usize = 6;
@@ -26,9 +26,9 @@ pub struct Tried {
     ranks: usize,
     /// The options of `gsplit train` that run it.
     options: Vec<String>,
-    /// Seconds of an epoch by the plan.
+    /// Predicted seconds of an epoch.
     predicted_s: f64,
-    /// Seconds of an epoch by the mini-batches of the trial.
+    /// Seconds of an epoch, extrapolated from the mini-batches of the trial.
     measured_s: f64,
 }
 
@@ -36,17 +36,17 @@ pub struct Tried {
 pub struct AutoChoice {
     /// The configuration with the parallelism, ranks, split layers and partition.
     pub config: TrainConfig,
-    /// Presample that ranks the rows which stay in memory, unless the options name another.
+    /// Presample that ranks the rows to keep in memory, unless the options name another.
     pub presample: Option<String>,
     /// The candidates that were tried, the chosen one first.
     pub tried: Vec<Tried>,
 }
 
-/// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine; a run that goes on keeps those it began with,
-/// and tries nothing. Prints why. Artifacts that are missing are made in the cache of the dataset (`tried/`), which no default chooses from.
+/// The fastest parallelism, ranks, split layers and partition for `dataset` on this machine, with the reasons printed. A resumed run
+/// keeps its choice without trials. Missing artifacts are made in the cache of the dataset (`tried/`), which no default chooses from.
 ///
 /// # Errors
-/// Of usage, where it cannot choose; those of planning and training.
+/// A usage error if it cannot choose; the errors of planning and training.
 pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui: &Ui) -> anyhow::Result<AutoChoice> {
     if config.device == Device::Cuda {
         return Err(usage(
@@ -89,7 +89,7 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     let found = question.candidates(dataset, ui)?;
     let presample = found.presample.as_ref().map(|presample| presample.key().to_string());
     if let Some(config) = goes_on {
-        // Its map was cleaned away, and is made again.
+        // Its map was removed from the cache and is made again.
         return Ok(AutoChoice { config, presample, tried: Vec::new() });
     }
     let presample = options.presample.clone().or(presample);
@@ -97,7 +97,7 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     let ranked = found.rank(&profile);
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
     for row in &ranked {
-        // Systems that differ by the placement of rows alone do the same on a CPU.
+        // Systems that differ only in the placement of rows do the same on a CPU.
         let fits = row.candidate.applied(config).check().is_ok();
         if fits && best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate)) {
             best.push((row.candidate, row.epoch_s, f64::INFINITY));
@@ -139,7 +139,7 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     Ok(AutoChoice { config, presample, tried: tried.collect() })
 }
 
-/// `options` without what is written or read beside the dataset.
+/// `options` without checkpoints and logs.
 fn aside(options: &RunOptions) -> RunOptions {
     RunOptions { checkpoint: None, resume: false, log: None, tensorboard: None, log_every: 0, ..options.clone() }
 }

@@ -1,4 +1,4 @@
-//! Something that could be run: a system with its map, number of ranks and split layers, and what it does in a mini-batch.
+//! A configuration that could be run: a system with its map, number of ranks and split layers, and its work per mini-batch.
 
 use clap::ValueEnum;
 use gsplit_partition::evaluate::Work;
@@ -8,14 +8,14 @@ use serde::Serialize;
 use super::cost::Sources;
 use super::question::Question;
 
-/// Something that could be run.
+/// A configuration that could be run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
     pub name: String,
     pub ranks: usize,
-    /// Mini-batches of an epoch.
+    /// Mini-batches per epoch.
     pub steps: usize,
-    /// Seeds of the largest of them over those of the mean one.
+    /// Seeds of the largest mini-batch divided by the mean number of seeds.
     #[serde(skip)]
     pub largest: f64,
     /// The options of `gsplit train` that run it.
@@ -27,18 +27,18 @@ pub struct Candidate {
     pub servers: usize,
     #[serde(skip)]
     pub rows: RowPlacement,
-    /// Sources of its feature rows, and the bytes of those that a rank keeps, where that was counted.
+    /// Sources of its feature rows and the bytes of the rows that a rank keeps, if they were counted.
     #[serde(skip)]
     pub kept: Option<(Sources, f64)>,
-    /// Why it cannot be run there yet, if it cannot.
+    /// The reason why it cannot be run on the device yet, if any.
     #[serde(skip)]
     pub problem: Option<String>,
-    /// Why its seconds stand beside no other's, if they do not.
+    /// The reason why its seconds cannot be compared with the others, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apart: Option<String>,
     /// Key of its map.
     pub partition: Option<String>,
-    /// Work of all ranks together in a mini-batch.
+    /// Work of all ranks together per mini-batch.
     pub work: Work,
 }
 
@@ -54,12 +54,12 @@ pub struct Choice {
 pub struct Contender<'a> {
     pub name: &'a str,
     pub ranks: usize,
-    /// Mini-batches of an epoch.
+    /// Mini-batches per epoch.
     pub steps: usize,
 }
 
 impl Candidate {
-    /// `name` on so many `ranks`, with the options that run it as `question` asks. `rows` matter to GPUs.
+    /// A system on a number of ranks, with the options that run it for `question`. `rows` only matter to GPUs.
     pub fn new(
         Contender { name, ranks, steps }: Contender<'_>,
         way: Choice,
@@ -98,13 +98,13 @@ impl Candidate {
         }
     }
 
-    /// Whether `other` computes the same on a CPU.
+    /// Whether `other` does the same work on a CPU.
     pub fn is_as(&self, other: &Self) -> bool {
         let what = |one: &Self| (one.way, one.ranks, one.partition.clone());
         what(self) == what(other)
     }
 
-    /// `config` with what this chooses.
+    /// `config` with the choices of this candidate.
     pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
         let Choice { parallelism, split_layers } = self.way;
         TrainConfig {
@@ -117,13 +117,13 @@ impl Candidate {
     }
 }
 
-/// Seeds of a whole mini-batch over those of the mean one that was counted.
+/// Seeds of a full mini-batch divided by the mean number of seeds in the counted ones.
 fn largest_over_mean(question: &Question, work: &Work) -> f64 {
     let seeds = work.layers.first().map_or(0.0, |layer| layer.vertices);
     (question.batch_size as f64 / seeds).clamp(1.0, 2.0)
 }
 
-/// As the command line has it.
+/// The name of `value` on the command line.
 fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
 }

@@ -1,14 +1,14 @@
-//! Commands that run a plan, with artifacts of the dataset's own in place of those in its cache.
+//! Commands that run a plan with artifacts of the dataset itself instead of its cache.
 
 use gsplit_store::{Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, bare_key, shell_path};
 
 use super::found::Ranked;
 use crate::compare::own_key;
 
-/// The commands that train as `plan` does, in order: those that make its presample and its map the dataset's own, and the training.
+/// The commands that train like `plan`, in order: they store its presample and its map in the dataset, then train.
 ///
 /// # Errors
-/// What keeps its map from being opened.
+/// The error of opening its map.
 pub fn commands(plan: &Ranked<'_>, presample: Option<&Presample>, dataset: &Dataset) -> anyhow::Result<Vec<String>> {
     let path = shell_path(dataset.path());
     let is_tried = |key: &&str| bare_key(key) != *key;
@@ -33,13 +33,13 @@ pub fn commands(plan: &Ranked<'_>, presample: Option<&Presample>, dataset: &Data
     Ok(commands)
 }
 
-/// The options of `gsplit presample` that draw so.
+/// The options of `gsplit presample` for `config`.
 fn drawn(config: &PresampleConfig) -> String {
     let PresampleConfig { fanouts, batch_size, epochs, seed, .. } = config;
     format!(" --fanouts {fanouts} --batch-size {batch_size} --epochs {epochs}{}", seeded(*seed))
 }
 
-/// The options of `gsplit partition` that cut so.
+/// The options of `gsplit partition` for `config`.
 fn cut(config: &PartitionConfig) -> String {
     let PartitionConfig { parts, servers, partitioner, weights, seed, .. } = config;
     let servers = if *servers > 1 { format!(" --servers {servers}") } else { String::new() };

@@ -1,9 +1,9 @@
-//! The cost model: seconds and memory of a mini-batch, from what is counted and what a machine can do. Every formula stands here.
+//! The cost model: seconds and memory of a mini-batch, from counted work and the rates of a machine. It has all formulas.
 //!
-//! Of a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and makes rows of `h`,
-//! receive `X` of the rows it reads, ask for each of these with a word of 4 bytes, and load `R` feature rows of `F`
-//! values. N is the number of ranks, L that of layers. A rank does its share: 1 / N times what the busiest has over the mean; where ranks
-//! share the cores of a host, the host does what all of its ranks do.
+//! In a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and
+//! makes rows of `h`, receive `X` of the rows that it reads, request each of these with a word of 4 bytes, and load `R`
+//! feature rows of `F` values. N is the number of ranks, L the number of layers. A rank does its share: 1 / N times the
+//! ratio of the busiest rank to the mean; where ranks share the cores of a host, the host does the work of all its ranks.
 //!
 //! ```text
 //! phase     piece            seconds                                        why
@@ -20,38 +20,38 @@
 //!                                                                           where the layer above sums the gradient by source on a GPU
 //!           launches         2 layer a layer                                forwards and backwards
 //!           update           28 P / stream                                  Adam reads 4 and writes 3 values a parameter
-//! exchange  rows             4 X w / peer forwards, as much backwards       the bottom layer's are features: forwards alone
+//! exchange  rows             4 X w / peer forwards, as much backwards       the bottom layer's are features: only forwards
 //!           gradients        8 P (N - 1) / N / peer + 2 latency             reduce-scatter and all-gather (Thakur et al., 2005)
 //! ```
 //!
 //! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for gcn, sgc and resgcn, two for gin; gat and
 //! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. An aggregation comes before or
-//! after the product, as the engine chooses ([`order_of_layer`]): after it, the product has as many rows as are read, and aggregation reads
-//! rows of `h` values. Gat on a CPU may aggregate first too: a row of `w` values for each edge and head, three times.
+//! after the product, as the engine chooses ([`order_of_layer`]). If it comes after, the product covers all rows that are read, and the
+//! aggregation reads rows of `h` values. On a CPU gat may also aggregate first: a row of `w` values for each edge and head, three times.
 //!
-//! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and what crosses take 2.
+//! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and exchanged rows take 2 bytes per value.
 //!
-//! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 4 (V + E + R) (N - 1) bytes of edges to
-//! all, 4 V h (N - 1) of sums back, and as much of their gradients; N in place of N - 1 on shared cores, which copy a rank's own too. Of
-//! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as
-//! many bytes.
+//! P3 computes the bottom layer by columns, with the same products and aggregations over all ranks; it sends 4 (V + E +
+//! R) (N - 1) bytes of edges to all ranks, 4 V h (N - 1) bytes of sums back, and as much of their gradients. On shared
+//! cores N replaces N - 1, since a rank's own copy costs as much. For gat, R replaces V, for gatv2 R + V: projections
+//! are added up. A device loads its columns of the rows of all ranks, which is the same number of bytes.
 //!
-//! Cooperative mini-batches are made once: nothing is drawn, and no ids cross. Of one that is all of an epoch the feature rows are kept
-//! where they are read: they are loaded and cross once, which is left out.
+//! Cooperative mini-batches are made once: nothing is drawn, and no ids are exchanged. If one of them is the whole
+//! epoch, feature rows stay where they are read: they are loaded and exchanged only once, which is left out.
 //!
-//! `peer` is what a rank sends to all others of its host at once; where pairs have links of their own, the slowest pair may take longer:
-//! a rank sends each of n - 1 others an equal portion, so it sends at most n - 1 times what that pair's link carries.
+//! `peer` is the rate at which a rank sends to all other ranks of its host at once. If pairs have their own links, the slowest may take longer:
+//! a rank sends each of the n - 1 others an equal portion, so its rate is at most n - 1 times the rate of that link.
 //!
-//! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
-//! takes the network; a host's ranks share it. A map for H servers (`partition --servers`) has its own share, which is counted. Ranks
-//! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
-//! Ranks on shared cores take their sum, since both need the cores; but for the disk, which is read while they compute.
+//! With H hosts the share (N - N / H) / (N - 1) of the bytes between ranks crosses between hosts (the share of such pairs of ranks)
+//! and takes the network, which a host's ranks share. For a map for H servers (`partition --servers`) the share is counted instead.
+//! Ranks with their own devices sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange). On
+//! shared cores it takes their sum, since both need the cores; except for reads from disk, which go on while ranks compute.
 //!
-//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch, as they are made and
-//! dropped (`gsplit_trainer::model::held`), the next one's feature rows with them; on a host also what the engine's pool keeps free beside them, and ranks'
-//! mailboxes; 4 bytes for each edge and id, of 3 mini-batches or of all that are made once, and 8 an edge for backward, once where layers
-//! share them. On a GPU the rest is for the graph (8 a vertex, 4 an edge), where it fits, then for feature rows. A host maps the graph
-//! and the rows that an epoch reads.
+//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch in
+//! the order of their allocation (`gsplit_trainer::model::held`), with the next one's feature rows; on a host also the free
+//! memory of the engine's pool and the ranks' mailboxes; 4 bytes per edge and id, of 3 mini-batches or of all that are made
+//! once, and 8 per edge for backward, once for layers that share edges. On a GPU the rest is for the graph (8 bytes per
+//! vertex, 4 per edge) if it fits, then for feature rows. A host maps the graph and the rows that an epoch reads.
 //!
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
@@ -67,7 +67,7 @@ use super::shape::{Shape, products_of};
 /// Fractions of the loaded rows by source; they add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sources {
-    /// The memory that the rank computes in.
+    /// Memory of the rank's own device.
     pub own: f64,
     /// Memory of other ranks.
     pub peers: f64,
@@ -84,34 +84,34 @@ pub struct Way {
     pub split_layers: usize,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
-    /// Mini-batches of an epoch.
+    /// Mini-batches per epoch.
     pub steps: usize,
-    /// Seeds of the largest mini-batch over those of the mean one: an epoch's last one is short.
+    /// Seeds of the largest mini-batch divided by the mean number: an epoch's last mini-batch is short.
     pub largest: f64,
-    /// Servers that the map was made for; where these are the hosts, what crosses between them is counted.
+    /// Servers that the map was made for; if these are the hosts, the rows between them are counted.
     pub servers: usize,
     /// Sources of feature rows.
     pub sources: Sources,
     /// Whether devices draw from the graph in the host's memory.
     pub far_graph: bool,
-    /// Reads of a host from disk for a mini-batch, and their bytes, where rows do not fit its memory.
+    /// Reads from disk per host and mini-batch, and their bytes, if rows do not fit into its memory.
     pub disk: Option<[f64; 2]>,
 }
 
-/// Name of the piece that is reading rows from disk.
+/// Name of the piece for reading rows from disk.
 pub const DISK: &str = "feature rows from disk";
 
-/// Phases of a mini-batch, sampling, loading, forward and backward.
+/// Phases of a mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Drawing and relabelling.
     Sample,
-    /// Feature rows.
+    /// Loading feature rows.
     Load,
     /// Forward, backward, update.
     Compute,
-    /// Rows and gradients between ranks.
+    /// Exchanging rows and gradients between ranks.
     Exchange,
 }
 
@@ -122,22 +122,22 @@ pub struct Piece {
     pub phase: Phase,
     /// Name of the work.
     pub what: &'static str,
-    /// How long.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 /// Cost of a mini-batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
-    /// In the order of the phases.
+    /// Pieces in the order of the phases.
     pub pieces: Vec<Piece>,
-    /// Seconds of the mini-batch, with what goes on at the same time.
+    /// Seconds of the mini-batch, with overlapping phases taken into account.
     pub seconds: f64,
-    /// Bytes that a rank needs beside the graph and cached rows; the host's, where ranks share it.
+    /// Bytes that a rank needs besides the graph and cached rows; the host's bytes, if ranks share it.
     pub memory: f64,
-    /// Bytes of matrices at the largest moment.
+    /// Peak bytes of matrices.
     pub matrices: f64,
-    /// Name of the piece that takes the longest, of those that are not hidden behind others.
+    /// Name of the longest piece that is not hidden behind others.
     #[serde(skip)]
     pub bound: &'static str,
 }
@@ -161,9 +161,9 @@ struct Model<'a> {
     profile: &'a Profile,
 }
 
-/// Mini-batches that are computed, wait and are made, where one is prepared ahead.
+/// Mini-batches in memory when one is prepared ahead: one computed, one waiting and one in preparation.
 const AHEAD: f64 = 3.0;
-/// Bytes that a GPU reads of the host's memory at least.
+/// Minimum number of bytes that a GPU reads from the host's memory.
 const SECTOR: f64 = 32.0;
 
 impl Model<'_> {
@@ -208,7 +208,7 @@ impl Model<'_> {
         add(Phase::Compute, "products", products);
         add(Phase::Compute, "aggregation", aggregation);
         add(Phase::Compute, "element-wise operations", element_wise);
-        // Threads of ranks that share cores start and stop beside each other's.
+        // Threads of ranks that share cores start and stop at the same time.
         add(Phase::Compute, "launches", 2.0 * profile.layer * shape.widths.len() as f64);
         let updates = if profile.shared { self.ranks_of_host() } else { 1.0 };
         add(Phase::Compute, "update", updates * 28.0 * shape.parameters / profile.stream);
@@ -220,7 +220,7 @@ impl Model<'_> {
         let rows = [bytes(&|work| work.rows_exchanged), bytes(&|work| work.rows_abroad)];
         add(Phase::Exchange, "rows", self.crossing(rows, rounds));
         if sliced {
-            // What attends to rows adds up their projections, before any score.
+            // Attention adds up the projections of rows before it computes scores.
             let rows = match shape.kind {
                 ModelKind::Gat => self.work.rows_loaded,
                 ModelKind::Gatv2 => self.work.rows_loaded + self.bottom().vertices,
@@ -288,7 +288,7 @@ impl Model<'_> {
         sums.map(|seconds| self.share(seconds, self.work.edge_imbalance))
     }
 
-    /// Whether the bottom layer sums feature rows where a GPU keeps them, as they are stored.
+    /// Whether the bottom layer sums feature rows in a GPU's memory, as they are stored.
     fn sums_in_place(&self) -> bool {
         let (way, bottom) = (self.way, self.work.layers.len().saturating_sub(1));
         let is_here = !self.profile.shared && way.sources.own == 1.0 && way.disk.is_none() && way.split_layers == 0;
@@ -303,14 +303,14 @@ impl Model<'_> {
             && self.order(bottom) == Order::AggregateFirst
     }
 
-    /// Whether the sums of `layer` by source make the gradient of the input of ReLU in the layer below.
+    /// Whether the sums of `layer` by source also give the gradient of ReLU's input in the layer below.
     fn sums_through_relu(&self, layer: usize) -> bool {
         let reads_own = layer + self.way.split_layers < self.work.layers.len();
         let ends_with_relu = matches!(self.shape.kind, ModelKind::Sage | ModelKind::Gcn);
         !self.profile.shared && reads_own && ends_with_relu && self.order(layer) == Order::AggregateFirst
     }
 
-    /// Bytes of a value of a row: GPUs keep rows in the type of products.
+    /// Bytes per value of a row: GPUs keep rows in the type of products.
     fn value(&self) -> f64 {
         if self.profile.device == Device::Cuda && self.shape.dtype != Dtype::F32 { 2.0 } else { 4.0 }
     }
@@ -325,7 +325,7 @@ impl Model<'_> {
         self.work.layers.last().copied().unwrap_or_default()
     }
 
-    /// How often the rows of `layer` cross: forwards, and backwards unless they are features.
+    /// How often the rows of `layer` are exchanged: forwards, and also backwards unless they are features.
     fn ways(&self, layer: usize) -> f64 {
         match layer + 1 == self.work.layers.len() {
             true if self.keeps_rows() => 0.0,
@@ -352,7 +352,7 @@ impl Model<'_> {
         self.way.ranks as f64 - 1.0
     }
 
-    /// Ranks that are told what all have to know; on shared cores one's own copy takes as long.
+    /// Ranks that receive data which all need; on shared cores a rank's own copy costs as much as another's.
     fn told(&self) -> f64 {
         if self.profile.shared { self.way.ranks as f64 } else { self.others() }
     }
@@ -366,7 +366,7 @@ impl Model<'_> {
         self.profile.hosts.min(self.way.ranks) as f64
     }
 
-    /// Work that sets the time, where all ranks do `all` together and the busiest has `imbalance` times the mean.
+    /// Work that determines the time, if all ranks do `all` together and the busiest has `imbalance` times the mean.
     fn share(&self, all: f64, imbalance: f64) -> f64 {
         match (self.profile.shared, self.hosts() > 1.0) {
             (true, false) => all,
@@ -375,13 +375,13 @@ impl Model<'_> {
         }
     }
 
-    /// Seconds until `bytes`, over all ranks together and alike between all pairs, have crossed in `messages` collectives.
+    /// Seconds to send `bytes`, in total and evenly between all pairs of ranks, in `messages` collectives.
     fn between(&self, bytes: f64, messages: f64) -> f64 {
         let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
         self.taking([bytes, bytes * (ranks - ranks / hosts) / (ranks - 1.0)], messages)
     }
 
-    /// The same of what the map makes cross: all, and between its servers.
+    /// Seconds to send the rows that the map makes ranks exchange: `all` bytes, `abroad` of them between its servers.
     fn crossing(&self, [all, abroad]: [f64; 2], messages: f64) -> f64 {
         match self.way.servers > 1 && self.way.servers as f64 == self.hosts() {
             true => self.taking([all, abroad], messages),
@@ -389,7 +389,7 @@ impl Model<'_> {
         }
     }
 
-    /// Seconds until `all` bytes have crossed from rank to rank, `abroad` of them from host to host.
+    /// Seconds to send `all` bytes from rank to rank, `abroad` of them from host to host.
     fn taking(&self, [all, abroad]: [f64; 2], messages: f64) -> f64 {
         if self.way.ranks < 2 {
             return 0.0;
@@ -401,7 +401,7 @@ impl Model<'_> {
         network.map_or(peer, |network| peer.max(network.seconds(abroad / hosts, messages)))
     }
 
-    /// Rows that a layer reads.
+    /// Number of rows that a layer reads.
     fn read(&self, layer: usize) -> f64 {
         let below = self.work.layers.get(layer + 1).map_or(self.work.rows_loaded, |below| below.vertices);
         below + self.work.layers[layer].rows_exchanged
@@ -417,12 +417,12 @@ impl Model<'_> {
         order_of_layer(kind, heads, counts, widths.map(|width| width as usize), !bottom, projects)
     }
 
-    /// Attention heads of a layer: one of the last, whose rows are the logits.
+    /// Attention heads of a layer: one in the last layer, whose rows are the logits.
     fn heads(&self, layer: usize) -> f64 {
         if layer == 0 { 1.0 } else { self.shape.heads }
     }
 
-    /// The matrices of a mini-batch, on one device or on all of a host.
+    /// The matrices of a mini-batch, on one device or over all ranks of a host.
     fn batch(&self) -> Batch {
         let layers = &self.work.layers;
         let of = |layer: usize| HeldLayer {
@@ -444,12 +444,12 @@ impl Model<'_> {
         }
     }
 
-    /// Bytes of a rank or of a host's ranks, and those of matrices at the largest moment among them.
+    /// Bytes of a rank (or of all ranks of a host), and the peak bytes of matrices among them.
     fn memory(&self) -> [f64; 2] {
         let batch = self.batch();
         let share = |all: f64| self.way.largest * self.share(all, self.work.edge_imbalance);
         let [most, kept] = values(&batch).map(|values| values as f64);
-        // Ranks that are threads pass what they send through the host's memory.
+        // Ranks that are threads send rows through the host's memory.
         let matrices = match self.profile.shared {
             true => 4.0 * share(kept + mailed(&batch)),
             false => self.value() * share(most),
@@ -461,11 +461,11 @@ impl Model<'_> {
 
     /// Bytes of edges and ids.
     fn edge_bytes(&self) -> f64 {
-        // Of mini-batches that are made once, layers with the same edges share them.
+        // In mini-batches that are made once, layers with the same edges share them.
         let mut layers: Vec<(usize, &LayerWork)> = self.work.layers.iter().enumerate().collect();
         layers.dedup_by(|(_, a), (_, b)| self.is_made_once() && a == b);
         let by_target: f64 = layers.iter().map(|(at, work)| work.edges + 2.0 * work.vertices + self.read(*at)).sum();
-        // Backward has them by source too, but for features.
+        // The backward pass also has the edges by source, except for features.
         let above = layers.iter().filter(|(at, _)| at + 1 < self.shape.widths.len());
         let by_source: f64 = above.map(|(at, work)| 2.0 * work.edges + self.read(*at)).sum();
         let batches = if self.is_made_once() { self.way.steps as f64 } else { AHEAD };

@@ -1,4 +1,4 @@
-//! Work of each system on some number of ranks, counted on simulated mini-batches.
+//! Counts the work of each system for a number of ranks on simulated mini-batches.
 
 use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
 use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_bytes};
@@ -12,23 +12,23 @@ use crate::compare::placed;
 use crate::system::System;
 use gsplit::ui::Ui;
 
-/// Mini-batches of an epoch that GraNNDis is planned with: full-graph training, and where that does not fit.
+/// Numbers of mini-batches per epoch planned for GraNNDis: full-graph training, and smaller parts for when that does not fit.
 const COOPERATIVE: [usize; 3] = [1, 4, 16];
 
 /// Cache of Song and Jiang's systems (section 6), unless another is named.
 const SONG_JIANG: CacheSize = CacheSize::Percent(20.0);
 
-/// The systems with their maps on some number of ranks, and what is counted with them.
+/// Counts the work of the systems, with their maps, for a number of ranks.
 pub struct Counting<'a> {
     pub question: &'a Question,
     pub dataset: &'a Dataset,
     pub ranks: usize,
-    /// Mini-batches of an epoch.
+    /// Mini-batches per epoch.
     pub steps: usize,
 }
 
 impl Counting<'_> {
-    /// Candidates of the `systems` that draw mini-batches, and one rank.
+    /// Candidates for the `systems` that draw mini-batches, and the candidate with one rank.
     pub fn drawn(
         &self,
         systems: &[System],
@@ -39,7 +39,7 @@ impl Counting<'_> {
         let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
         let mut of_systems = setting.prepare(self.dataset, &alike, ui)?.systems;
         if of_systems.iter().all(|(_, map)| map.is_none()) {
-            // Data parallelism is counted beside a map, whichever.
+            // Data parallelism needs no map, but is counted with one; any will do.
             let any = setting.prepare(self.dataset, &[System::Rand], ui)?.systems;
             of_systems.splice(0..0, any);
         }
@@ -75,7 +75,7 @@ impl Counting<'_> {
         Ok((found, one))
     }
 
-    /// The mini-batches that are counted.
+    /// Options of the counted mini-batches.
     fn setting(&self) -> evaluate::Setting {
         let question = self.question;
         evaluate::Setting {
@@ -98,7 +98,7 @@ impl Counting<'_> {
         Candidate::new(Contender { name, ranks: self.ranks, steps: self.steps }, way, rows, map, self.question, work)
     }
 
-    /// A system's row; under GSplit's map those with some layers split; and on GPUs other placements of rows.
+    /// Candidates for a system: the system itself; for GSplit also with only some layers split; on GPUs also other placements of rows.
     fn of_system(&self, system: System, evaluated: &MapEvaluation, map: Option<&PartitionMap>) -> Vec<Candidate> {
         let (choices, layers) = (system.choices(), self.question.model.layers);
         let parallelism = choices.parallelism;
@@ -121,7 +121,7 @@ impl Counting<'_> {
         found
     }
 
-    /// The lowest layers split, by this map.
+    /// Candidates that split only the lowest layers, with this map.
     fn in_part(&self, map: &MapEvaluation, split_layers: std::ops::RangeInclusive<usize>) -> Vec<Candidate> {
         let of = |split_layers: usize| {
             let name = format!("split {split_layers} of {}", self.question.model.layers);
@@ -133,8 +133,8 @@ impl Counting<'_> {
         split_layers.map(of).collect()
     }
 
-    /// Song and Jiang's placement, stored in the dataset where it has rows, with draws that prefer what a rank keeps. The
-    /// map says how many devices there are.
+    /// Song and Jiang's placement, stored in the dataset if it has feature rows, with draws that prefer the rows that a
+    /// rank keeps. The map gives the number of devices.
     fn song_jiang(
         &self,
         made_from: (&PartitionMap, &Presample),
@@ -173,8 +173,8 @@ impl Counting<'_> {
         Ok(Candidate { kept: Some((Sources { own, peers, host }, bytes)), apart: Some(apart), ..candidate })
     }
 
-    /// Mini-batches that are made once: GraNNDis, full-graph training and with a few of them in an epoch; and where there are several
-    /// servers, full-graph training that is split over all of them.
+    /// Candidates whose mini-batches are made once: GraNNDis with full-graph training and with a few mini-batches per
+    /// epoch; with several servers also full-graph training split over all of them.
     pub fn made_once(&self, ui: &Ui) -> anyhow::Result<Vec<Candidate>> {
         let hosts = self.question.hosts;
         let servers = if self.ranks.is_multiple_of(hosts) { hosts } else { 1 };
@@ -218,7 +218,7 @@ impl Counting<'_> {
     }
 }
 
-/// Work of a mini-batch on one rank.
+/// Work of a mini-batch with one rank.
 fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
     let layer = |layer: &evaluate::LayerSize| LayerWork {
         vertices: layer.vertices,

@@ -1,4 +1,4 @@
-//! Candidates on some hardware: which fit, how long they take, and what would change their order.
+//! Candidates on given hardware: which fit, how long they take, and changes of the hardware that would reorder them.
 
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
@@ -13,48 +13,48 @@ use super::profile::{Link, Profile};
 use super::shape::Shape;
 use gsplit::ui::bytes;
 
-/// Share of a GPU's memory that is never planned with: libraries, fragments.
+/// Share of a GPU's memory left unplanned, for libraries and fragmentation.
 const SPARE: f64 = 0.1;
-/// Share of a host's memory that training does not hold by itself.
+/// Share of a host's memory that training leaves to others.
 const FREE: f64 = 0.2;
-/// Bytes of a training program, libtorch in it, and of what is not counted: vectors, reads in flight.
+/// Bytes of a training program with libtorch, and of uncounted memory: vectors, reads in flight.
 const PROGRAM: f64 = 134e6;
 
-/// Everything that a ranking on some hardware needs.
+/// Everything needed to rank candidates on given hardware.
 pub struct Candidates {
     /// The question, for people.
     pub line: String,
-    /// Mini-batches of an epoch.
+    /// Mini-batches per epoch.
     pub steps: usize,
     pub candidates: Vec<Candidate>,
     /// Systems that cannot be planned for, with the reason.
     pub left_out: Vec<(String, String)>,
     pub shape: Shape,
-    /// Presample that weighs maps and ranks rows, if any system draws.
+    /// Presample that gives the weights of maps and ranks rows, if any system draws.
     pub presample: Option<Presample>,
-    /// Share of all loads that so many of the hottest rows serve.
+    /// Share of all loads served by a number of the hottest rows.
     pub hits: Hits,
     pub graph_bytes: f64,
     pub row_bytes: f64,
-    /// Memory for feature rows of each rank, one plan for each; what is left, if none is named.
+    /// Memory of each rank for feature rows, one plan per size; the free memory if empty.
     pub caches: Vec<CacheSize>,
-    /// Memory of a host that a run may hold; what the profile leaves, if it is not named.
+    /// Memory limit of a run on a host; the profile's memory if `None`.
     pub memory: Option<Memory>,
 }
 
-/// Feature rows that do not fit a host, of an epoch of all ranks.
+/// Feature rows that do not fit into a host's memory, per epoch and over all ranks.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DiskRows {
     /// Rows that stay in memory.
     pub rows_kept: f64,
     /// Rows that are read from disk.
     pub rows_from_disk: f64,
-    /// Bytes that are read for them.
+    /// Bytes that are read from disk for them.
     pub bytes_from_disk: f64,
     /// Bytes of the graph that stay in memory.
     #[serde(skip)]
     graph: f64,
-    /// Reads, and bytes of them, of a host for a mini-batch.
+    /// Reads from disk per host and mini-batch, and their bytes.
     #[serde(skip)]
     of_host: [f64; 2],
 }
@@ -64,9 +64,9 @@ pub struct DiskRows {
 pub struct LeftOut<'a> {
     pub system: String,
     pub why: String,
-    /// Whether the memory is enough, as far as that is known.
+    /// Whether the memory is sufficient, as far as that is known.
     pub fits: bool,
-    /// Its plan and cost, where they are known.
+    /// Its plan and cost, if known.
     pub plan: Option<Ranked<'a>>,
 }
 
@@ -76,21 +76,21 @@ pub struct Ranked<'a> {
     #[serde(flatten)]
     pub candidate: &'a Candidate,
     pub epoch_s: f64,
-    /// Name of the work that takes longest.
+    /// Name of the work that takes the longest.
     pub bound: &'static str,
-    /// Bytes of a rank, the graph and cached rows included.
+    /// Bytes of memory per rank, including the graph and cached rows.
     pub memory: f64,
-    /// Memory that it was given for feature rows, if it was limited.
+    /// Its memory for feature rows, if limited.
     pub cache: Option<String>,
     /// Sources of its feature rows.
     sources: Sources,
-    /// Rows that come from disk, where they do not fit.
+    /// Rows that are read from disk, if not all fit into memory.
     pub disk: Option<DiskRows>,
     pub cost: Cost,
 }
 
 impl Ranked<'_> {
-    /// Line about its rows from disk, if it reads any.
+    /// A line about its rows from disk, if it reads any.
     pub fn disk_line(&self, dataset: &str) -> Option<String> {
         let DiskRows { rows_kept, rows_from_disk, bytes_from_disk, .. } = self.disk?;
         let seconds = match self.cost.pieces.iter().find(|piece| piece.what == DISK) {
@@ -113,7 +113,7 @@ impl Ranked<'_> {
         format!("{}{cache}", self.candidate.name)
     }
 
-    /// The options of `gsplit train` that run it, the cache that was asked for with them.
+    /// The options of `gsplit train` that run it, including the requested cache.
     pub fn options(&self) -> String {
         let cache = self.cache.as_ref().map(|cache| format!("--cache {cache}"));
         self.candidate.options.iter().cloned().chain(cache).collect::<Vec<_>>().join(" ")
@@ -121,12 +121,12 @@ impl Ranked<'_> {
 }
 
 impl Candidates {
-    /// The candidates that fit `profile` and stand beside each other, the fastest first.
+    /// The comparable candidates that fit `profile`, the fastest first.
     pub fn rank(&self, profile: &Profile) -> Vec<Ranked<'_>> {
         self.sorted(profile, |candidate| candidate.apart.is_none())
     }
 
-    /// Candidates that fit and stand apart, the fastest first.
+    /// The candidates that fit but cannot be compared with the others, the fastest first.
     pub fn apart(&self, profile: &Profile) -> Vec<Ranked<'_>> {
         self.sorted(profile, |candidate| candidate.apart.is_some())
     }
@@ -157,7 +157,7 @@ impl Candidates {
         never.chain(not_here).collect()
     }
 
-    /// Lines about hardware that would have another system first.
+    /// Lines about changes of the hardware that would put another system first.
     pub fn what_changes(&self, profile: &Profile) -> Vec<String> {
         let first = |profile: &Profile| {
             self.rank(profile).first().map(|first| (first.candidate.name.clone(), first.candidate.ranks))
@@ -189,7 +189,7 @@ impl Candidates {
         changes.into_iter().filter_map(line).collect()
     }
 
-    /// `candidate` on `profile` with each size of cache, where that makes a difference.
+    /// `candidate` on `profile` with each cache size, if the size makes a difference.
     fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<(Ranked<'a>, Option<String>)> {
         let caches = !profile.shared && candidate.rows != RowPlacement::Host && candidate.kept.is_none();
         match self.caches.is_empty() || !caches || candidate.problem.is_some() {
@@ -198,7 +198,7 @@ impl Candidates {
         }
     }
 
-    /// `candidate` on `profile`, and why it does not fit, if it does not.
+    /// `candidate` on `profile`, and the reason why it does not fit, if it does not.
     fn on<'a>(
         &'a self,
         candidate: &'a Candidate,
@@ -246,12 +246,12 @@ impl Candidates {
         (plan, unfit)
     }
 
-    /// Rows that `candidate` reads from disk, where they do not fit a host beside mini-batches that take `taken` bytes of it, or of a
-    /// GPU. The budget is that of training (`trainer/src/run/host.rs`); of a host with GPUs it is known only where it is named.
+    /// Rows that `candidate` reads from disk, if not all fit into a host's memory next to mini-batches of `taken` bytes (on the host or
+    /// GPU). The budget is the one of training (`trainer/src/run/host.rs`); for a host with GPUs it is only known if `--memory` gives it.
     fn disk_rows(&self, candidate: &Candidate, profile: &Profile, taken: f64, sources: Sources) -> Option<DiskRows> {
         let (ranks, hosts) = (candidate.ranks as f64, profile.hosts.min(candidate.ranks) as f64);
         let (loaded, all) = (candidate.work.rows_loaded, self.hits.vertices() * self.row_bytes);
-        // Rows that the host gathers for GPUs, as f32 and as these take them, of the mini-batch that is ahead too.
+        // Rows that the host gathers for GPUs: as f32 and as converted for them, also for the mini-batch prepared ahead.
         let taken = if profile.shared { taken } else { 4.0 * loaded / hosts * self.row_bytes };
         let cooperates = candidate.way.parallelism.cooperates();
         let budget = match self.memory.filter(|_| !cooperates) {
@@ -259,7 +259,7 @@ impl Candidates {
             None if profile.shared => profile.memory * (1.0 - FREE),
             None => return None,
         };
-        // Of a graph that does not fit, edges are read as they are drawn, and have half of what is left; these reads are not counted.
+        // If the graph does not fit, edges are read while drawing and get half of the memory that is left; these reads are not counted.
         let rest = budget - taken;
         let graph = if self.graph_bytes <= rest { self.graph_bytes } else { rest.max(0.0) / 2.0 };
         let left = rest - graph;
@@ -298,10 +298,10 @@ impl Candidates {
         self.graph_bytes + vertices * (1.0 - unread) * self.row_bytes
     }
 
-    /// Sources of the rows of `candidate` with `left` bytes of a GPU for the graph, if it fits, and rows; whether the graph stays in the
-    /// host's memory; and bytes taken of the GPU, `taken` included.
+    /// Places `candidate` in `left` bytes of a GPU. Returns the sources of its rows, whether the graph stays in the
+    /// host's memory, and the bytes used on the GPU, including `taken`.
     fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<CacheSize>) -> (Sources, bool, f64) {
-        // Where all layers are split a rank draws for its own vertices alone.
+        // If all layers are split, a rank draws only for its own vertices.
         let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
         let graph = self.graph_bytes / parts;
         let kept = candidate.kept.map_or(0.0, |(_, kept)| kept);
@@ -318,7 +318,7 @@ impl Candidates {
         let room = (left - graph).min(wanted);
         let ranks = candidate.ranks as f64;
         let (hit, rows) = match candidate.rows {
-            // A rank's columns of all rows, or none: a row is computed by all ranks.
+            // A rank holds its columns of all rows, or none: all ranks compute a row together.
             _ if candidate.way.parallelism.slices_columns() && all / ranks <= room => (all, all / ranks),
             RowPlacement::Host => (0.0, 0.0),
             RowPlacement::Peer | RowPlacement::Partitioned => (room * ranks, (all / ranks).min(room)),

@@ -1,25 +1,25 @@
-//! Feature rows by how often they are loaded: how many loads the hottest serve, and what is read of the others.
+//! Feature rows by number of loads: the share of loads that the hottest rows serve, and the reads for the others.
 //!
-//! The reads of a mini-batch are planned by the reader itself, of rows that are drawn as often as the presample loaded them. Vertices are
-//! looked at in pieces over all of the file, [`SEEN`] of them at most. Cost: a sort of all rows; one of those seen for each plan.
+//! The reads of a mini-batch are planned by the reader's own code, for rows drawn as often as the presample loaded them. This uses a sample
+//! of at most [`SEEN`] vertices, in pieces spread over the file. Cost: one sort of all rows; a sort of the sampled ones for each plan.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{Presample, planned_reads};
 
-/// Vertices that are looked at for the reads of a mini-batch, and those that are in one piece.
+/// Maximum number of sampled vertices, and vertices per piece.
 const SEEN: usize = 1 << 18;
 const PIECE: usize = 1 << 12;
 
-/// How often rows are loaded.
+/// Numbers of loads of the feature rows.
 pub struct Hits {
     /// Loads of each row.
     loads: Vec<u32>,
-    /// Loads of the rows so far, hottest first.
+    /// Prefix sums of the loads, hottest first.
     sums: Vec<u64>,
 }
 
 impl Hits {
-    /// Hits by the loads of `presample`; without one, all `vertices` alike.
+    /// Hits from the loads of `presample`; without one, all `vertices` count alike.
     pub fn of(presample: Option<&Presample>, vertices: usize) -> Self {
         let loads = presample.map_or_else(|| vec![1; vertices], |presample| presample.input().to_vec());
         let mut sums: Vec<u64> = loads.iter().map(|&loads| loads.into()).collect();
@@ -36,21 +36,21 @@ impl Hits {
         self.sums.len() as f64
     }
 
-    /// Loads of the `count` hottest rows.
+    /// Loads of the `count` hottest rows together.
     fn sum(&self, count: usize) -> u64 {
         count.min(self.sums.len()).checked_sub(1).map_or(0, |last| self.sums[last])
     }
 
-    /// Share of the loads that so many rows serve.
+    /// Share of the loads that the `rows` hottest rows serve.
     pub fn of_rows(&self, rows: f64) -> f64 {
         self.sum(rows as usize) as f64 / self.sum(self.sums.len()).max(1) as f64
     }
 
-    /// Reads, and bytes of them, for each row that is read where `loaded` rows are asked for at a time and the `kept` hottest are in
-    /// memory. Rows of `row` bytes lie `stride` bytes apart.
+    /// Reads from disk, and their bytes, per row that is not in memory, when `loaded` rows are requested at a time and
+    /// the `kept` hottest rows are in memory. Rows of `row` bytes are stored `stride` bytes apart.
     pub fn reads_of_row(&self, kept: f64, loaded: f64, [stride, row]: [f64; 2]) -> [f64; 2] {
         let (kept, all) = ((kept as usize).min(self.sums.len()), self.sum(self.sums.len()).max(1));
-        // Loads of the first row that is not kept: hotter ones are, and some of those alike.
+        // Loads of the first row that is not kept: hotter rows are kept, and some of the rows with equal loads.
         let least = self.sum(kept + 1) - self.sum(kept);
         let pieces = self.loads.chunks(PIECE).zip((0u32..).step_by(PIECE));
         let seen = pieces.step_by(self.loads.len().div_ceil(SEEN).max(1));
@@ -68,7 +68,7 @@ impl Hits {
         let drawn: Vec<u32> = drawn.map(|&(v, _)| v).collect();
         let reads = planned_reads(&drawn, stride as usize, row as usize);
         match drawn.len() {
-            // None at all: each row is a read.
+            // No row was drawn: each row is a read.
             0 => planned_reads(&[0], stride as usize, row as usize).map(|count| count as f64),
             drawn => reads.map(|count| count as f64 / drawn as f64),
         }
@@ -91,11 +91,11 @@ mod tests {
         let half_kept = hits.reads_of_row(200_000.0, 100_000.0, [512.0; 2])[1];
         assert!(
             512.0 < dense && dense < half_kept,
-            "rows that are kept lie between those that are read: {dense}, {half_kept}"
+            "rows that are kept are between rows that are read: {dense}, {half_kept}"
         );
         let [reads, bytes] = hits.reads_of_row(400_000.0, 100.0, [512.0; 2]);
         assert_eq!((reads, bytes), (1.0, 4096.0), "none is read");
-        // Columns: as many reads, less bytes of rows that are longer than a block.
+        // Columns: as many reads, but fewer bytes for rows that are longer than a block.
         let [reads, bytes] = hits.reads_of_row(0.0, 400.0, [32_768.0, 8_192.0]);
         assert!(reads == 1.0 && bytes < 3.1 * 4096.0, "{reads}, {bytes}");
     }

@@ -1,4 +1,4 @@
-//! The profile of this machine: of its CPU, or of its GPUs.
+//! Measures the profile of this machine: its CPU or its GPUs.
 
 use anyhow::Context;
 use gsplit_kernels::{CudaSurvey, processor};
@@ -10,13 +10,13 @@ use super::found::Candidates;
 use super::profile::{Dense, Link, Pair, Profile};
 use gsplit::ui::Ui;
 
-/// How much slower than its portion of what a GPU receives a pair must be to be named.
+/// A pair of GPUs is listed if its rate is below this fraction of its share of a GPU's receive rate.
 const SLOWER: f64 = 0.9;
 
-/// Measures this machine, in some seconds.
+/// Measures this machine, which takes some seconds.
 ///
 /// # Errors
-/// Those of the operators; that there is no GPU.
+/// The errors of the operators; an error if there is no GPU.
 pub fn measure(device: Device) -> anyhow::Result<Profile> {
     match device {
         Device::Cpu => Ok(of_cpu(Rates::measure()?)),
@@ -30,7 +30,7 @@ pub fn measure(device: Device) -> anyhow::Result<Profile> {
     }
 }
 
-/// `profile`, measured on this machine, with the disk that `dataset` is on, if any of `candidates` reads rows from it.
+/// `profile`, measured on this machine, with the disk of `dataset` added if any of `candidates` reads rows from it.
 pub fn with_disk(profile: Profile, candidates: &Candidates, dataset: &Dataset, ui: &Ui) -> Profile {
     if !candidates.reads_disk(&profile) {
         return profile;

@@ -4,11 +4,11 @@
 //! dataset ─▶ presample, maps ─▶ simulated mini-batches (evaluate) ─▶ candidates ─┬─▶ cost ─▶ ranking ─▶ table, JSON
 //! profile: built in, a file, or measured now ────────────────────────────────────┘
 //!
-//! question.rs    what is planned for           profile.rs, measure.rs   what hardware can do
-//! counting.rs    what each system does         cost.rs, shape.rs        the formulas, and the model's widths
-//! candidate.rs   something that could be run   found.rs                 what fits, and in which order
-//! hits.rs        rows: hot, kept, read         auto.rs                  the best three, tried
-//! commands.rs    how the fastest is run
+//! question.rs    the question of a plan        profile.rs, measure.rs   the rates of hardware
+//! counting.rs    the work of each system       cost.rs, shape.rs        the formulas, and the model's widths
+//! candidate.rs   a system on some ranks        found.rs                 candidates that fit, in order
+//! hits.rs        rows: hot, kept, read         auto.rs                  tries the best three
+//! commands.rs    commands for the fastest
 //! ```
 
 use std::path::PathBuf;
@@ -46,18 +46,18 @@ use commands::commands;
 use cost::Phase;
 use question::Question;
 
-/// Tell which training system is fastest on given hardware, and why
+/// Predict which training system is fastest on given hardware, and why
 ///
-/// Counts what every system does on mini-batches drawn as training will, each once, and divides by what the hardware can do: its
-/// products, its memory, its links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and backward with the
-/// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
-/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed. Feature rows that do
-/// not fit in memory are loaded from disk, and a line says how many.
+/// Counts the work of every system on mini-batches drawn as in training, each system once, and divides it by the rates of the
+/// hardware: of products, memory and links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and
+/// backward with the update, exchange between ranks), memory of a rank, the work that takes longest, and changes of the hardware
+/// that would reorder the systems. The formulas are in docs/plan.md. If each rank has its own device, mini-batches are sampled and
+/// loaded while others are computed. Feature rows that do not fit in memory are loaded from disk, and a line gives their number.
 ///
-/// Systems that train on samples of their own stand below the others (GraNNDis, Song & Jiang): their seconds compare with no other's.
+/// Systems that train on their own samples (GraNNDis, Song & Jiang) are listed below the others: their seconds are not comparable.
 ///
-/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured (of this machine's CPU, or its GPUs), or one that
-/// is built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
+/// The hardware is a profile: a file measured by `gsplit doctor --profile FILE` (for this machine's CPU or GPUs), or one that is
+/// built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
 /// and placements that are needed are kept in a cache of the dataset (`tried/`), which gsplit clean empties; nothing else changes.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -82,24 +82,24 @@ pub struct Args {
     /// Systems to plan for [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
     systems: Vec<System>,
-    /// Numbers of ranks to try beside one [default: all that the profile has]
+    /// Numbers of ranks to try in addition to one [default: all of the profile]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     ranks: Vec<u32>,
-    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows; several, to plan with each [default: what is left
-    /// there; for Song & Jiang 20%]
+    /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan with each [default:
+    /// the free memory; for Song & Jiang 20%]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     cache: Vec<CacheSize>,
-    /// Memory of a host that each run may hold, as with train --memory: feature rows that do not fit are read from disk [default: with
-    /// CPUs four fifths of the profile's; with GPUs all rows fit]
+    /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are read from disk
+    /// [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Memory>,
-    /// Plan for feature rows of N f32 values, in place of those that the dataset has, if it has any
+    /// Plan for feature rows of N f32 values, instead of the dataset's rows, if it has any
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     feature_dim: Option<u32>,
     /// Mini-batches to count
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: u32,
-    /// A map to plan with beside those that the systems need; repeat it for several
+    /// A map to plan with, in addition to the maps of the systems; repeat it for several
     #[arg(long = "partition", value_name = "KEY", value_parser = stored_key)]
     partitions: Vec<String>,
     /// Seed of the mini-batches and maps
@@ -198,7 +198,7 @@ fn say(candidates: &Candidates, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &P
     candidates.what_changes(profile).iter().for_each(|line| ui.say(line));
 }
 
-/// Refuses to plan without several ranks.
+/// Fails unless there is a plan with several ranks.
 fn check_ranks(ranks: &[u32]) -> anyhow::Result<()> {
     match ranks.is_empty() {
         true => Err(usage("the profile has one rank: pass --ranks N to plan for more")),

@@ -1,8 +1,8 @@
-//! Profile of a machine, or of several: the rates that the cost model divides by.
+//! Profile of a machine, or of several: the rates by which the cost model divides.
 //!
-//! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; those of `profiles/` are built in, each number with its
-//! source. A rate is what one rank reaches, but where ranks share the cores of a host (`shared`): there it is what all of them reach
-//! together.
+//! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; the profiles in `profiles/` are built in,
+//! each number with its source. A rate is the rate of one rank, except where ranks share the cores of a host
+//! (`shared`): there it is the rate of all of them together.
 
 use anyhow::{Context, bail};
 use gsplit_store::{DiskRates, read_text};
@@ -22,7 +22,7 @@ pub const SHIPPED: [(&str, &str); 9] = [
     ("cpu-cluster-4", include_str!("../../profiles/cpu-cluster-4.toml")),
 ];
 
-/// A machine, or several that are alike.
+/// A machine, or several identical ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -32,36 +32,36 @@ pub struct Profile {
     pub device: Device,
     /// Number of hosts.
     pub hosts: usize,
-    /// GPUs of a host; ranks on a CPU may be any number.
+    /// GPUs per host; on a CPU there may be any number of ranks.
     pub ranks: usize,
-    /// Whether the ranks of a host share its cores and memory: what one leaves free another takes.
+    /// Whether the ranks of a host share its cores and memory: each can use the part that others leave free.
     pub shared: bool,
-    /// Bytes of memory of a GPU, or of the host where ranks share it.
+    /// Bytes of memory per GPU, or per host if ranks share it.
     pub memory: f64,
-    /// Sampled edges a second: drawing and relabelling.
+    /// Sampled edges per second: drawing and relabelling.
     pub sampled_edges: f64,
-    /// Bytes a second of rows read at random from the memory that ranks compute in.
+    /// Bytes per second of rows read at random from the memory of the ranks' device.
     pub rows: f64,
-    /// Bytes a second read or written one after the other there.
+    /// Bytes per second of sequential reads or writes there.
     pub stream: f64,
-    /// Seconds that a layer takes in one direction beside its work: launches, or threads that start and stop.
+    /// Seconds per layer and direction in addition to its work: launches, or threads that start and stop.
     pub layer: f64,
-    /// Operations a second of dense products.
+    /// Operations per second of dense products.
     pub dense: Dense,
-    /// From one rank of a host to its others.
+    /// Link from one rank of a host to the others.
     pub peer: Link,
-    /// Pairs of ranks of a host with a link of their own.
+    /// Pairs of ranks of a host with their own link.
     #[serde(default, rename = "pair", skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
-    /// From the host's memory to a GPU.
+    /// Link from the host's memory to a GPU.
     pub bus: Option<Link>,
-    /// From one host to another.
+    /// Link from one host to another.
     pub network: Option<Link>,
-    /// Reads of a host from the disk that datasets are on.
+    /// Rates of a host's reads from the disk of the datasets.
     pub disk: Option<DiskRates>,
 }
 
-/// Operations a second by type of the factors; a multiplication and an addition are two.
+/// Operations per second by type of the factors; a multiplication and an addition count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dense {
@@ -71,13 +71,13 @@ pub struct Dense {
     pub bf16: f64,
 }
 
-/// A way from one memory to another.
+/// A link from one memory to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Bytes a second that a rank sends, or receives, while all others do.
+    /// Bytes per second that a rank sends, or receives, while all others do too.
     pub bytes: f64,
-    /// Seconds until a message that is short is there, in a collective of all ranks.
+    /// Seconds for a short message to arrive, in a collective of all ranks.
     pub latency: f64,
 }
 
@@ -87,14 +87,14 @@ pub struct Link {
 pub struct Pair {
     /// The ranks, numbered within their host.
     pub ranks: [usize; 2],
-    /// Bytes a second that cross it while all other links are busy.
+    /// Bytes per second that cross it while all other links are busy.
     pub bytes: f64,
-    /// Seconds until a short message is there.
+    /// Seconds for a short message to arrive.
     pub latency: f64,
 }
 
 impl Link {
-    /// Seconds that `messages` of `bytes` in all take.
+    /// Seconds for `messages` messages of `bytes` in total.
     pub fn seconds(self, bytes: f64, messages: f64) -> f64 {
         bytes / self.bytes + messages * self.latency
     }
@@ -108,10 +108,10 @@ impl Dense {
 }
 
 impl Profile {
-    /// The built-in profile of this name, or the one that the file `name` holds.
+    /// The built-in profile with this name, or the profile in the file `name`.
     ///
     /// # Errors
-    /// Where there is neither, naming those that are built in; what is wrong with the file, and in which line.
+    /// If neither exists, with the names of the built-in profiles; if the file is invalid, with the problem and its line.
     pub fn named(name: &str) -> anyhow::Result<Self> {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));
@@ -175,8 +175,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The link by which each of `ranks` ranks of a host sends to all others alike: as much as its ports let it, and as the slowest pair
-    /// takes.
+    /// The link by which each of `ranks` ranks of a host sends equally to all others: limited by its ports and by the
+    /// slowest pair.
     pub fn among(&self, ranks: usize) -> Link {
         let within = self.pairs.iter().filter(|pair| pair.ranks.iter().all(|&rank| rank < ranks));
         within.fold(self.peer, |link, pair| Link {
@@ -185,13 +185,13 @@ impl Profile {
         })
     }
 
-    /// Links between the ranks of a host `times` as fast.
+    /// Makes the links between the ranks of a host `times` as fast.
     pub fn scale_peers(&mut self, times: f64) {
         self.peer.bytes *= times;
         self.pairs.iter_mut().for_each(|pair| pair.bytes *= times);
     }
 
-    /// As a file.
+    /// The profile as the text of a file.
     pub fn text(&self) -> anyhow::Result<String> {
         Ok(toml::to_string(self)?)
     }

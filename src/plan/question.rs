@@ -18,27 +18,27 @@ use gsplit::ui::{Ui, usage};
 /// The question that a plan answers.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Systems to plan for; all, if none is named.
+    /// Systems to plan for; all, if empty.
     pub systems: Vec<System>,
     pub model: ModelConfig,
     pub fanouts: Fanouts,
     pub batch_size: usize,
-    /// Numbers of ranks to try, beside one.
+    /// Numbers of ranks to try, in addition to one.
     pub ranks: Vec<u32>,
-    /// Hosts that these lie on.
+    /// Number of hosts of these ranks.
     pub hosts: usize,
     pub device: Device,
-    /// Values of the feature rows, if they are not the dataset's.
+    /// Width of the feature rows, if it is not the dataset's.
     pub feature_dim: Option<usize>,
-    /// Memory for feature rows of each rank, if it is not what is left.
+    /// Memory of each rank for feature rows; the free memory if empty.
     pub caches: Vec<CacheSize>,
-    /// Memory of a host that a run may hold, if it is not what the profile has.
+    /// Memory limit of a run on a host, if it is not the profile's memory.
     pub memory: Option<Memory>,
-    /// How many are simulated.
+    /// Number of simulated mini-batches.
     pub batches: u32,
-    /// Further maps.
+    /// Maps to plan with in addition.
     pub partitions: Vec<String>,
-    /// Whether systems are counted whose seconds stand apart.
+    /// Whether to count systems whose seconds cannot be compared.
     pub apart: bool,
     pub seed: u64,
 }
@@ -47,7 +47,7 @@ impl Question {
     /// Refuses a model or ranks that cannot be trained.
     ///
     /// # Errors
-    /// Of usage.
+    /// A usage error.
     pub fn check(&self) -> gsplit_trainer::Result<()> {
         let system = if self.draws() { System::Gsplit } else { System::GraNNDis };
         self.setting(self.ranks.first().map_or(2, |&ranks| ranks as usize)).config(system, 1).check()
@@ -58,15 +58,15 @@ impl Question {
         self.systems.is_empty() || self.systems.iter().any(|system| system.draws())
     }
 
-    /// The setting that all systems have in common on so many ranks.
+    /// The settings that all systems share on this number of `ranks`.
     pub fn setting(&self, ranks: usize) -> Setting {
         Setting::counted(self.model.clone(), (self.fanouts.clone(), self.batch_size), ranks, self.seed)
     }
 
-    /// Finds or makes the maps, and counts what each system does.
+    /// Finds or makes the maps, and counts the work of each system.
     ///
     /// # Errors
-    /// Those of pre-sampling, partitioning and evaluating.
+    /// The errors of presampling, partitioning and evaluating.
     pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Candidates> {
         super::check_ranks(&self.ranks)?;
         let (dim, stored) = match self.feature_dim {
@@ -136,7 +136,7 @@ impl Question {
         })
     }
 
-    /// The systems that are counted on `ranks` ranks; and those that cannot be, with the reason.
+    /// The systems that are counted on `ranks` ranks; and those which cannot be, with the reason.
     fn systems_on(&self, ranks: usize) -> (Vec<System>, Vec<(String, String)>) {
         let (mut counted, mut left_out) = (Vec::new(), Vec::new());
         let wanted = |system: &&System| match self.systems.is_empty() {
@@ -154,7 +154,7 @@ impl Question {
         (counted, left_out)
     }
 
-    /// Whether what `system` does is counted, though it cannot be run there yet or compared with the others.
+    /// Whether the work of `system` is counted, although it cannot be run on the device yet or compared with the others.
     fn is_counted(&self, system: System) -> bool {
         system.stands_apart() || (self.device == Device::Cuda && system.choices().parallelism.slices_columns())
     }

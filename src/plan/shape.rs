@@ -1,4 +1,4 @@
-//! Shape of a model: rows, weights and parameters of its layers.
+//! Shape of a model: widths, weights and parameters of its layers.
 
 use gsplit_trainer::{Dtype, ModelKind};
 
@@ -7,7 +7,7 @@ use gsplit_trainer::{Dtype, ModelKind};
 pub struct Shape {
     /// Kind of layers.
     pub kind: ModelKind,
-    /// Values of the rows that each layer reads and makes, from the seeds' layer down.
+    /// Widths of the rows that each layer reads and makes, from the seeds' layer down.
     pub widths: Vec<[f64; 2]>,
     /// Type that products round to.
     pub dtype: Dtype,
@@ -20,7 +20,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A model of `layers` layers of `hidden` values from `features` to `outputs`.
+    /// A model of `layers` layers with `hidden` values, from `features` inputs to `outputs` outputs.
     pub fn new(
         kind: ModelKind,
         layers: usize,
@@ -28,7 +28,7 @@ impl Shape {
         dtype: Dtype,
         stored: usize,
     ) -> Self {
-        // The only product is where it makes rows narrower: at the bottom, or at the top.
+        // The only product is at the end where it makes rows narrower: the bottom or the top.
         let hidden = if kind == ModelKind::Sgc { features.min(outputs) } else { hidden };
         let width = |layer: usize| match layer {
             0 => outputs as f64,
@@ -46,7 +46,7 @@ impl Shape {
     }
 }
 
-/// Weight matrices of a layer.
+/// Number of weight matrices per layer.
 pub fn products_of(kind: ModelKind) -> f64 {
     match kind {
         ModelKind::Sage | ModelKind::SagePool | ModelKind::Gin | ModelKind::Gatv2 => 2.0,

@@ -1,7 +1,7 @@
-//! Contents of a folder that can be reported on: a dataset, logs of training runs, and their checkpoints.
+//! Contents of a folder for the report: a dataset, logs of training runs, and their checkpoints.
 //!
-//! The folder itself may be a dataset, or have one, logs (`train --log`) and checkpoints (`train --checkpoint`) in it or in its folders.
-//! Links, hidden folders and what lies in a dataset or a checkpoint are passed over.
+//! The folder itself may be a dataset, or have one, logs (`train --log`) and checkpoints (`train --checkpoint`) in it
+//! or in its folders. Links, hidden folders and the contents of a dataset or a checkpoint are skipped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +14,15 @@ use gsplit_store::{Checksum, EpochReport, Error, MadeFrom, ModelScores, entries}
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Folders below the one that is named which are looked into, one in the other.
+/// Maximum depth of folders that are searched.
 const DEPTH: usize = 3;
-/// Files and folders that are looked at.
+/// Maximum number of files and folders that are visited.
 const MOST: usize = 100_000;
 
-/// Bytes of a log's first line at most.
+/// Maximum length of a log's first line in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Contents of a folder that can be reported on.
+/// Contents of a folder for the report.
 #[derive(Default)]
 pub struct Found {
     /// The dataset.
@@ -35,15 +35,15 @@ pub struct Found {
 
 /// A training run.
 pub struct TrainingRun {
-    /// The path of its log or its checkpoints in the folder.
+    /// The path of its log or its checkpoints, relative to the folder.
     pub name: String,
-    /// At least one.
+    /// Its epochs, at least one.
     pub epochs: Vec<EpochReport>,
     /// Its last checkpoint.
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// Part of the trainer's `checkpoint.json` that is shown.
+/// The parts of the trainer's `checkpoint.json` that are shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub made_from: MadeFrom,
@@ -56,24 +56,24 @@ pub struct Checkpoint {
     pub tool_version: String,
 }
 
-/// Part of its inputs that is shown.
+/// The parts of its inputs that are shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inputs {
     pub partition: Option<(String, Checksum)>,
 }
 
 impl TrainingRun {
-    /// Text of an option of `train` in its checkpoint's configuration.
+    /// Value of an option of `train` in its checkpoint's configuration.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.checkpoint.as_ref()?.config[name].as_str()
     }
 
-    /// Scores beside the baseline and class by class; `None` without a checkpoint that has them.
+    /// Scores compared with the baseline and class by class; `None` without a checkpoint that has them.
     pub fn scores(&self) -> Option<&ModelScores> {
         self.checkpoint.as_ref()?.scores.as_ref()
     }
 
-    /// The class as people know it.
+    /// The name of the class, or its number.
     pub fn class(&self, class: usize) -> String {
         let names = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.class_names.as_ref());
         names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
@@ -86,10 +86,10 @@ impl Document for Checkpoint {
 }
 
 impl Found {
-    /// Looks into `folder`, whose runs may be of the dataset `elsewhere`.
+    /// Searches `folder`; its runs may be of the dataset `elsewhere`.
     ///
     /// # Errors
-    /// Nothing, several datasets, or a log or checkpoint that cannot be read.
+    /// If it finds nothing, several datasets, or a log or checkpoint that cannot be read.
     pub fn within(folder: &Path, elsewhere: Option<&Path>) -> Result<Self> {
         let mut scan = Scan::default();
         scan.folder(folder, DEPTH)?;
@@ -118,7 +118,7 @@ impl Found {
         for (place, path) in &scan.checkpoints {
             let (checkpoint, _) = document::read::<Checkpoint>(path)?;
             let last = checkpoint.history.last();
-            // The log of the very run, if there is one.
+            // The log of this very run, if there is one.
             match runs.iter_mut().find(|run| last.is_some_and(|last| run.epochs.contains(last))) {
                 Some(run) => run.checkpoint = Some(checkpoint),
                 None if checkpoint.history.is_empty() => {}
@@ -140,13 +140,13 @@ impl Found {
     }
 }
 
-/// Artifacts seen on the way.
+/// Artifacts found so far.
 #[derive(Default)]
 struct Scan {
     datasets: Vec<PathBuf>,
     logs: Vec<PathBuf>,
     tables: Vec<PathBuf>,
-    /// The newest checkpoint of each folder with some.
+    /// The newest checkpoint of each folder that has any.
     checkpoints: BTreeMap<PathBuf, PathBuf>,
     seen: usize,
 }
@@ -159,7 +159,7 @@ impl Scan {
         }
         let checkpoint = folder.join("checkpoint.json");
         if checkpoint.exists() {
-            // Those of a run are called by their epochs, so that the newest comes last.
+            // Checkpoints of a run are named by their epochs, so the newest comes last.
             let place = folder.parent().unwrap_or(folder).to_path_buf();
             self.checkpoints.insert(place, checkpoint);
             return Ok(());
@@ -187,11 +187,11 @@ impl Scan {
     }
 }
 
-/// The epochs of a log; `None` of a file that begins otherwise, or has none.
+/// The epochs of a log; `None` if the file is not a log or has no epochs.
 fn read_log(path: &Path) -> Result<Option<Vec<EpochReport>>> {
     let mut first = String::new();
     let start = gsplit_store::open_file(path).map_err(Error::io(path))?.take(LONGEST_LINE);
-    // What is no text is no log.
+    // A file that is not text is not a log.
     let read = BufReader::new(start).read_line(&mut first);
     if read.is_err() || !first.contains(r#""gradient_norm":"#) {
         return Ok(None);
@@ -207,7 +207,7 @@ fn read_log(path: &Path) -> Result<Option<Vec<EpochReport>>> {
             )
         };
         let record: Value = serde_json::from_str(line).with_context(expected)?;
-        // A record of `--log-every`: the epoch's own has all its mini-batches.
+        // A record of `--log-every`; the record of the epoch covers all its mini-batches.
         if record.get("step").is_none() {
             epochs.push(serde_json::from_value(record).with_context(expected)?);
         }

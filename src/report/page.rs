@@ -1,4 +1,4 @@
-//! An HTML page in one file: no scripts, and nothing is fetched. It is written as well-formed XML, all text escaped.
+//! An HTML page in one file, without scripts or anything to fetch. It is well-formed XML with all text escaped.
 
 /// The first line of every page contains it.
 pub const MAKER: &str = "<!--gsplit report-->";
@@ -14,7 +14,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Adds a section, which `fill` writes.
+    /// Adds a section that `fill` writes.
     pub fn section(&mut self, title: &str, fill: impl FnOnce(&mut Self)) {
         self.sections.push(title.into());
         let (id, title) = (id(title), escape(title));

@@ -1,4 +1,4 @@
-//! Classes that `gsplit infer` predicted, counted in the files that it wrote.
+//! Counts of the classes that `gsplit infer` predicted, from the files that it wrote.
 
 use gsplit_preprocess::read::{PredictedClasses, predicted_classes};
 
@@ -6,10 +6,10 @@ use super::found::Found;
 use super::page::Page;
 use crate::inspect::words::percent;
 
-/// Classes that are shown, the most frequent.
+/// Number of classes shown, the most frequent ones.
 const SHOWN: usize = 100;
 
-/// Adds the section, where a Parquet file of `found` has predictions of classes.
+/// Adds the section, if a Parquet file of `found` has predictions of classes.
 pub fn show(page: &mut Page, found: &Found) {
     let mut tables = Vec::new();
     for (name, path) in &found.tables {

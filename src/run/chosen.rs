@@ -1,4 +1,4 @@
-//! Options that `gsplit run` chooses where its words leave them open, and what it cannot do without.
+//! Options that `gsplit run` chooses where the command line leaves them open, and the checks of its requirements.
 
 use anyhow::bail;
 use gsplit_preprocess::convert::ConvertOptions;
@@ -8,16 +8,16 @@ use gsplit_trainer::{TaskConfig, TrainConfig, unscored};
 
 use crate::train::as_usage;
 
-/// Option of convert where a graph has labels and no splits.
+/// Option of convert for a graph with labels but without splits.
 const RANDOM_SPLIT: &str = "--random-split=0.6,0.2,0.2";
 
-/// Whether the words `given` have an option.
+/// Whether the words `given` contain the option `flag`.
 pub fn has(given: &[String], flag: &str) -> bool {
     given.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(flag)))
 }
 
-/// The option of convert by which features of the structure are made without the links that training holds out, where these are others
-/// than its default for two kinds of vertices.
+/// The option of convert that makes features of the structure without the links that training holds out, unless that is
+/// its default for two kinds of vertices.
 pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     let (share, default) = (task.valid_edges + task.test_edges, TaskConfig::default());
     let is_other = (task.valid_edges, task.test_edges, task.edge_seed)
@@ -26,8 +26,8 @@ pub fn held_out(convert: &ConvertOptions, task: &TaskConfig) -> Option<String> {
     (wanted && convert.held_out_links.is_none()).then(|| format!("--held-out-links={share},{}", task.edge_seed))
 }
 
-/// Options of convert that its words leave open and the task decides: numbers are no classes, what is labelled needs splits, and vertices
-/// of two kinds have no features but those of the structure.
+/// Options of convert that the user left open and the task decides: numbers are not classes, labelled vertices need
+/// splits, and vertices of two kinds only have features of the structure.
 pub fn of_convert(convert: &ConvertOptions, config: &TrainConfig) -> Vec<String> {
     let read = &convert.read;
     let needs_splits = !config.task.is_link() && convert.random_split.is_none() && read.split.is_none();
@@ -43,8 +43,8 @@ pub fn of_convert(convert: &ConvertOptions, config: &TrainConfig) -> Vec<String>
     words.into_iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, word)| word.to_string()).collect()
 }
 
-/// The words of train `given`, with options that suit links where they are left open: many negatives of few edges, and small rows, since
-/// a model of links soon learns its edges by heart.
+/// The words of train `given`, with suitable options for links where they are left open: many negatives for few edges,
+/// and small rows, since a model of links soon overfits its edges.
 pub fn for_links(given: &[String]) -> Vec<String> {
     const SUIT_LINKS: [[&str; 2]; 7] = [
         ["layers", "2"],
@@ -64,12 +64,12 @@ pub fn for_links(given: &[String]) -> Vec<String> {
     given.iter().cloned().chain(open.map(|[flag, value]| format!("--{flag}={value}"))).collect()
 }
 
-/// Options of train that its words `given` leave open and that decide how well and how long it learns `dataset`.
+/// Options of train that `given` leaves open and that decide how well and how long it learns `dataset`.
 ///
-/// A rate of 0.01 and as many epochs as raise the valid score, within bounds that go by the mini-batches of an epoch: on small graphs an
-/// epoch is one mini-batch, on large ones an epoch takes long.
+/// The rate is 0.01 and the number of epochs raises the valid score, within bounds that depend on the mini-batches per
+/// epoch: on small graphs an epoch is one mini-batch, on large ones an epoch takes long.
 ///
-/// A trial of several rates gave no more: on cora and ogbn-arxiv 0.01 was the better of 0.01 and 0.001.
+/// Trials of several rates gave no improvement: on cora and ogbn-arxiv 0.01 was better than 0.001.
 pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> anyhow::Result<Vec<String>> {
     let is_given = |flag: &str| has(given, flag);
     let mut chosen = Vec::new();
@@ -91,7 +91,7 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
     let steps = steps.max(1);
     let has_valid = match is_link {
         true => config.task.valid_edges > 0.0 || dataset.links()?.is_some(),
-        // Without a score nothing could stop it early.
+        // Without a score nothing could stop the training early.
         false => unscored(dataset, config.task.metric, Split::Valid).map_err(as_usage)?.is_none(),
     };
     if has_valid && config.eval_every > 0 {
@@ -105,7 +105,7 @@ pub fn of_train(dataset: &Dataset, config: &TrainConfig, given: &[String]) -> an
     Ok(chosen)
 }
 
-/// Whether `dataset` has something to learn and no vertices to learn it from.
+/// Whether `dataset` has labels but no training vertices.
 fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
     !config.task.is_link()
         && (dataset.manifest().num_classes.is_some() || dataset.manifest().numeric_label)
@@ -113,8 +113,8 @@ fn lacks_splits(dataset: &Dataset, config: &TrainConfig) -> bool {
             && dataset.split(Split::Train).is_ok_and(|train| !train.is_empty()))
 }
 
-/// Fails with all that training needs and `dataset` lacks, and the command that has it: `again` with these options of convert and of
-/// train.
+/// Fails with everything that training needs and `dataset` lacks, and a command that provides it: `again` with these
+/// options of convert and of train.
 pub fn check_ready(
     dataset: &Dataset,
     config: &TrainConfig,

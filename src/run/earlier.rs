@@ -1,4 +1,4 @@
-//! `gsplit run --from RUN`: the model and the recipe of an earlier run, to start from.
+//! `gsplit run --from RUN`: starts from the model and the recipe of an earlier run.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Earlier {
     /// Opens the run in `folder`, or the checkpoint there.
     ///
     /// # Errors
-    /// Of usage, where none is there.
+    /// A usage error, if there is none.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let inner: PathBuf = folder.join("checkpoint");
         let folder = if inner.is_dir() { inner } else { folder.to_path_buf() };
@@ -32,10 +32,10 @@ impl Earlier {
         Ok(Self { path: as_text("--from", &as_argument(&folder))?.to_string(), trained })
     }
 
-    /// Options of convert by which tables are read as the run read its own.
+    /// Options of convert that read tables as the earlier run read its own.
     ///
     /// # Errors
-    /// Of usage, where `given` says otherwise.
+    /// A usage error, if `given` contradicts them.
     pub fn of_convert(&self, given: &ConvertOptions) -> anyhow::Result<Vec<String>> {
         let table = &given.read.node_table;
         let has_features = self.trained.recipe().is_some_and(|recipe| !recipe.features.is_empty());
@@ -56,7 +56,7 @@ impl Earlier {
         Ok(vec![format!("--recipe={}", self.path)])
     }
 
-    /// Options of train that its model needs, where `given` leaves them open.
+    /// Options of train that the model needs, where `given` leaves them open.
     pub fn of_train(&self, given: &[String]) -> Vec<String> {
         let mut options = self.trained.shape();
         options.extend(self.trained.config().options().into_iter().filter(|(flag, _)| flag == "fanouts"));
@@ -73,16 +73,16 @@ impl Earlier {
         words.collect()
     }
 
-    /// The option of train that starts from its model.
+    /// The option of train that starts from the earlier model.
     ///
     /// # Errors
-    /// Of usage, where a model by `config` has other parameters.
+    /// A usage error, if a model by `config` has other parameters.
     pub fn init(&self, config: &TrainConfig) -> anyhow::Result<String> {
         self.trained.check_shape(config).map_err(|error| usage(in_run(&error.to_string())))?;
         Ok(format!("--init={}", self.path))
     }
 
-    /// A note where scores of a random split flatter.
+    /// A note, if scores of a random split would be too high.
     pub fn note(&self, draws_splits: bool) -> Option<String> {
         draws_splits.then(|| {
             format!(

@@ -5,7 +5,7 @@
 //! [convert]                   options of gsplit convert
 //! [presample] [partition]     options of these steps that do not follow from training
 //! [train] [train.model] ...   a file of gsplit train, in the table `train`
-//! [infer]                     options of gsplit infer, but for those that the run chooses
+//! [infer]                     options of gsplit infer, except the ones that the run chooses
 //! ```
 
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use super::{Args, CHOSEN, COMMON, chosen, of_convert};
 use crate::infer;
 use crate::train::{self, ConfigFile, Places, is_on_line, words_to_toml};
 
-/// Options of the other steps that follow from training, or that the run chooses.
+/// Options of the other steps that follow from training or are chosen by the run.
 const FOLLOW: [&str; 21] = [
     "fanouts",
     "batch-size",
@@ -46,10 +46,10 @@ const FOLLOW: [&str; 21] = [
     "edges",
     "help",
 ];
-/// Options that follow from the dataset where they are left open. The rate does where the optimizer is left open too.
+/// Options that depend on the dataset if left open; the rate only if the optimizer is left open too.
 const OF_DATASET: [&str; 4] = ["lr", "optimizer", "epochs", "patience"];
 
-/// The places of all options of a run; `command` is gsplit-train's, built.
+/// The places of all options of a run; `command` is the built command of gsplit-train.
 fn places(command: &Command) -> anyhow::Result<Places> {
     let step = |name: &str, step: Command| {
         Places::of_run(
@@ -73,7 +73,7 @@ fn places(command: &Command) -> anyhow::Result<Places> {
     Ok(train.into_iter().fold(all, |all, train| all.with(train.below("train", &without))))
 }
 
-/// Parses `words` as `gsplit train` does.
+/// Parses `words` like `gsplit train` does.
 fn training(words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
     let line = ["gsplit", "train", dataset].into_iter().chain(words.iter().map(String::as_str));
     match crate::completed(line.map(OsString::from).collect())?.command {
@@ -82,7 +82,7 @@ fn training(words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
     }
 }
 
-/// `line` with what `file` says.
+/// `line` with the options of `file` added.
 pub fn merged(line: Vec<OsString>, file: &ConfigFile) -> Vec<OsString> {
     let positional = |word: String| match word.strip_prefix("--input=") {
         Some(input) => as_argument(Path::new(input)).to_string_lossy().into_owned(),
@@ -99,7 +99,7 @@ pub fn merged(line: Vec<OsString>, file: &ConfigFile) -> Vec<OsString> {
 }
 
 impl Args {
-    /// Reads the file that --config names, if it does, for the options that `given`, the matches of `gsplit run` by `command`, leaves to it.
+    /// Reads the file of --config, if given, for the options that `given` (the matches of `gsplit run` by `command`) does not set.
     pub fn read_file(&self, command: &Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
         let Some(path) = &self.file else { return Ok(None) };
         let behind = ["gsplit", "train", "x"].into_iter().chain(self.train.iter().map(String::as_str));
@@ -113,12 +113,12 @@ impl Args {
         ConfigFile::read(path, &places(command)?, is_given).map(Some)
     }
 
-    /// Notes the file, and the options of convert among `given`, which are those of the command line and the file.
+    /// Stores the file, and the options of convert in `given`, which come from the command line and the file.
     pub fn came_from(&mut self, file: ConfigFile, given: Option<&ArgMatches>) {
         (self.from_file, self.merged) = (Some(file), Some(of_convert(given)));
     }
 
-    /// The input and the folder for what is made.
+    /// The input and the output folder.
     pub fn places(&self) -> anyhow::Result<(&Path, &Path)> {
         let missing = |key: &str| {
             let file = self.file.as_deref().unwrap_or(Path::new("")).display();
@@ -128,7 +128,7 @@ impl Args {
         Ok((input, self.out.as_deref().ok_or_else(|| missing("out"))?))
     }
 
-    /// The options of train among `words`, completed and checked.
+    /// The options of train in `words`, completed and checked.
     pub fn training(&self, words: &[String], dataset: &str) -> anyhow::Result<train::Args> {
         for word in words {
             let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag)).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Args {
         }
     }
 
-    /// Fails where the file has options of a step that the run does without.
+    /// Fails if the file has options of a step that the run skips.
     pub fn check_steps(&self, is_dataset: bool, with_presample: bool, needs_map: bool) -> anyhow::Result<()> {
         let Some(file) = &self.from_file else { return Ok(()) };
         let problems = [
@@ -161,8 +161,8 @@ impl Args {
         }
     }
 
-    /// Prints the run as a file for --config: `named` are its input and folder, `train` the options of train. Those that follow from the
-    /// dataset are written down where it is there.
+    /// Prints the run as a file for --config: `named` holds its input and folder, `train` the options of train. Options
+    /// that depend on the dataset are included if the dataset exists.
     pub fn print(
         &self,
         [input, out]: &[&str; 2],

@@ -1,15 +1,15 @@
-//! `gsplit run --fresh`: a new run that takes the place of an earlier one in the same folder.
+//! `gsplit run --fresh`: a new run that replaces an earlier one in the same folder.
 //!
 //! ```text
 //! OUT/.fresh/lock         held by the run
-//! OUT/.fresh/NAME/        the new run at work; NAME is that of OUT
-//! OUT/.fresh/finished/    the new run is whole; the earlier one steps aside, part after part
+//! OUT/.fresh/NAME/        the new run in progress; NAME is the name of OUT
+//! OUT/.fresh/finished/    the new run is complete; the earlier one is moved aside, part after part
 //! OUT/.fresh/replaced/    parts of the earlier run
-//! OUT/.fresh/moving/      nothing of the earlier run is left in OUT; the new one moves in
+//! OUT/.fresh/moving/      nothing of the earlier run is left in OUT; the new one is moved in
 //! ```
 //!
-//! The earlier run stays as it is until the new one has succeeded. Then each step is a rename, and a run that is killed between two of them
-//! is completed by the next `gsplit run` with the same OUT. Files that gsplit did not make are never touched.
+//! The earlier run stays unchanged until the new one has succeeded. Then each step is a rename, and a run that is killed between
+//! two of them is completed by the next `gsplit run` with the same OUT. Files that gsplit did not make are never touched.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,9 +22,9 @@ use gsplit_store::staging::FolderLock;
 
 use super::steps::{RECORD, Record};
 
-/// Folder of the new run in that of the earlier one.
+/// Folder of the new run inside the earlier one's folder.
 const FOLDER: &str = ".fresh";
-/// Folders in it.
+/// Folders inside it.
 const FINISHED: &str = "finished";
 const REPLACED: &str = "replaced";
 const MOVING: &str = "moving";
@@ -38,10 +38,10 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Prepares to replace the run in `out`, of which `earlier` is the record.
+    /// Prepares to replace the run in `out`, whose record is `earlier`.
     ///
     /// # Errors
-    /// A file that gsplit did not make, where the new run would write one; another run at work.
+    /// A file in the way that gsplit did not make; another run in progress.
     pub fn begin(out: &Path, earlier: &Record) -> Result<Self> {
         let foreign = names(out)?.into_iter().find(|name| earlier.is_foreign(name));
         if let Some(name) = foreign {
@@ -50,26 +50,26 @@ impl Fresh {
         }
         let folder = out.join(FOLDER);
         let lock = FolderLock::acquire(&folder)?;
-        // What a replacement that ended did not remove any more.
+        // Left over if a replacement ended before it removed this.
         removed(&folder.join(REPLACED))?;
         let real = out.canonicalize().map_err(gsplit_store::Error::io(out))?;
         let name = real.file_name().unwrap_or(OsStr::new("run"));
         Ok(Self { out: out.into(), work: folder.join(name), _lock: lock })
     }
 
-    /// Removes what an unfinished run left.
+    /// Removes the files of an unfinished run.
     pub fn restart(&self) -> Result<()> {
         removed(&self.work)
     }
 
-    /// Replaces the earlier run by the new one, which is whole.
+    /// Replaces the earlier run by the new one, which is complete.
     pub fn finish(self) -> Result<()> {
         renamed(&self.work, &self.out.join(FOLDER).join(FINISHED))?;
         settle(&self.out)
     }
 }
 
-/// Completes the replacement of the run in `out` by a new one, if one was whole when its process ended.
+/// Completes the replacement of the run in `out`, if the new one was complete when its process ended.
 pub fn complete(out: &Path) -> Result<()> {
     let folder = out.join(FOLDER);
     if folder.join(FINISHED).exists() || folder.join(MOVING).exists() {
@@ -79,7 +79,7 @@ pub fn complete(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the run in `out` by the one that is whole, from wherever that ended. The caller holds the lock.
+/// Replaces the run in `out` by the complete new one, starting wherever that was interrupted. The caller holds the lock.
 fn settle(out: &Path) -> Result<()> {
     let place = |name: &str| out.join(FOLDER).join(name);
     let (finished, replaced, moving) = (place(FINISHED), place(REPLACED), place(MOVING));
@@ -102,7 +102,7 @@ fn settle(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves all that the run in `out` made into the folder `replaced`.
+/// Moves everything that the run in `out` made into the folder `replaced`.
 fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
     let Some(record) = Record::read(out)? else { return Ok(()) };
     let checkpoint = Path::new("checkpoint");
@@ -114,12 +114,12 @@ fn step_aside(out: &Path, replaced: &Path) -> Result<()> {
     for part in parts.chain([PathBuf::from(RECORD)]) {
         renamed(&out.join(&part), &replaced.join(&part))?;
     }
-    // Files of the user's in it keep it there.
+    // The folder stays if it has files of the user.
     let _ = fs::remove_dir(out.join(checkpoint));
     Ok(())
 }
 
-/// Moves the content of `from` into `to`, and that of folders that are there into these.
+/// Moves the contents of `from` into `to`; the contents of folders that exist there are moved into these.
 fn move_in(from: &Path, to: &Path) -> Result<()> {
     for name in names(from)? {
         let (new, target) = (from.join(&name), to.join(&name));
@@ -137,7 +137,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(paths.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
 }
 
-/// Renames `from` to `to`; where `from` is missing that was done before.
+/// Renames `from` to `to`; if `from` is missing, that was already done.
 fn renamed(from: &Path, to: &Path) -> Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound || from.exists() => {
@@ -159,7 +159,7 @@ fn removed(folder: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A folder of an earlier run, with files of the user's.
+    /// A folder of an earlier run, with files of the user.
     fn earlier(out: &Path) -> Record {
         fs::create_dir_all(out.join("checkpoint/epoch-00002")).unwrap();
         fs::create_dir_all(out.join("dataset")).unwrap();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_replacement_that_was_killed_anywhere_is_completed() {
-        // The parts of the earlier run that had stepped aside, and those of the new run that had moved in.
+        // Number of parts of the earlier run already moved aside, and of parts of the new run already moved in.
         for (aside, moved) in [(1, None), (3, None), (5, Some(0)), (5, Some(1)), (5, Some(3))] {
             let folder = tempfile::tempdir().unwrap();
             let out = folder.path().join("nightly");

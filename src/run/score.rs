@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::train::as_usage;
 
-/// Scores of the best epoch, next to those of a baseline that learns nothing.
+/// Scores of the best epoch, and of a baseline that learns nothing.
 #[derive(Serialize)]
 pub struct Score {
     epoch: u32,
@@ -21,7 +21,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// The score of the model in `checkpoint`, whose training printed `summary` if that was read; `None` where none was evaluated.
+    /// The score of the model in `checkpoint`; `summary` is the output of its training, if that was read. `None` if no score was computed.
     pub fn of(checkpoint: &Path, summary: Option<&Value>) -> anyhow::Result<Option<Self>> {
         let trained = Trained::open(checkpoint, None).map_err(as_usage)?;
         Ok(EpochReport::best(trained.history()).map(|best| {

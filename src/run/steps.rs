@@ -1,4 +1,4 @@
-//! The steps of `gsplit run`, one after another: the words of each, which of them have finished, and the record of it.
+//! The steps of `gsplit run`, one after another: the arguments of each, which of them have finished, and the record of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,18 +18,18 @@ use serde_json::{Value, json};
 use super::fresh::{self, Fresh};
 use super::score::Score;
 
-/// File beside the steps' outputs in DIR: the commands that made them.
+/// File next to the steps' outputs in DIR: the commands that made them.
 pub const RECORD: &str = "run.json";
 
-/// Name among what was begun of all that the run was asked for.
+/// Key in `begun` for the arguments of the whole run.
 const ASKED: &str = "run";
 
-/// Content of [`RECORD`]: that is there from the start, so that a run which was killed at any moment is known to be one.
+/// Content of [`RECORD`], which is written first, so that a run which was killed at any moment is recognised.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Record {
-    /// The words of each step that was begun here, if what it makes was not there before: it is of this run's making.
+    /// The arguments of each step that was begun here, if its output did not exist before: it belongs to this run.
     begun: BTreeMap<String, Vec<String>>,
-    /// The words of each step that has finished here.
+    /// The arguments of each step that has finished here.
     #[serde(flatten)]
     pub finished: BTreeMap<String, Vec<String>>,
 }
@@ -38,7 +38,7 @@ impl Record {
     /// The record of the run in `out`, if there is one.
     ///
     /// # Errors
-    /// A file of its name that is none.
+    /// A file with the record's name that is not a record.
     pub fn read(out: &Path) -> anyhow::Result<Option<Self>> {
         let file = out.join(RECORD);
         let Ok(text) = read_text(&file) else { return Ok(None) };
@@ -50,18 +50,18 @@ impl Record {
     pub fn made(&self, name: &str) -> bool {
         let step = MADE.iter().find(|(made, _)| *made == name).and_then(|(_, step)| self.made_by(step));
         let writes = |words: &Vec<String>| words.iter().any(|word| word.ends_with(&format!("/{name}")));
-        // One of several files is made by the step that predicts.
+        // The step that predicts makes one of several files.
         step.is_some_and(|words| !name.ends_with(".parquet") || writes(words))
     }
 
-    /// Whether the file or folder `name` is where every run writes, and not made by this one.
+    /// Whether every run writes the file or folder `name`, but this one did not make it.
     pub fn is_foreign(&self, name: &str) -> bool {
-        // Those of links are written by some runs only, which find them in the way when they are complete.
+        // Files of links are only written by some runs, which report them when they are in the way.
         let of_links = ["embeddings.parquet", "recommendations.parquet"].contains(&name);
         MADE.iter().any(|(made, _)| *made == name) && !of_links && !self.made(name)
     }
 
-    /// The words by which `step` made what is there.
+    /// The arguments with which `step` made its output.
     pub fn made_by(&self, step: &str) -> Option<&Vec<String>> {
         self.finished.get(step).or_else(|| self.begun.get(step))
     }
@@ -78,14 +78,14 @@ const MADE: [(&str, &str); 7] = [
     ("report.html", "report"),
 ];
 
-/// Whether it is more than what a run leaves that was killed while it wrote its first record.
+/// Whether `path` is more than the remains of a run that was killed while writing its first record.
 fn is_foreign(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name != format!(".{RECORD}.partial").as_str())
 }
 
-/// The steps as they run, one after another.
+/// The steps of a run in progress.
 pub struct Steps<'a> {
-    /// Folder that the run is for, and the one that the steps write to until it is whole.
+    /// Folder of the run, and the folder that the steps write to until the run is complete.
     out: &'a Path,
     work: PathBuf,
     fresh: Option<Fresh>,
@@ -93,14 +93,14 @@ pub struct Steps<'a> {
     ui: &'a Ui,
     pub record: Record,
     done: Vec<Value>,
-    /// Steps that were begun, and all that there are.
+    /// Number of steps begun, and their total.
     pub begun: usize,
     pub total: usize,
 }
 
 impl<'a> Steps<'a> {
-    /// Opens the folder `out` of a run on `input`, unless it is there and not gsplit's; a run that is `fresh` replaces the one there, if
-    /// there is one, once it is whole.
+    /// Opens the folder `out` of a run on `input`, unless it exists and is not gsplit's. A `fresh` run replaces an
+    /// existing one once it is complete.
     pub fn new((input, out): (&Path, &'a Path), fresh: bool, dry_run: bool, ui: &'a Ui) -> anyhow::Result<Self> {
         Outputs::new(false).reads("INPUT", input).folder("--out", out)?;
         if !dry_run {
@@ -127,11 +127,11 @@ impl<'a> Steps<'a> {
         &self.work
     }
 
-    /// Begins `total` steps, which are all that the run does if it is asked for by `words`; `outdated` says whether its dataset is there and
-    /// would be another now.
+    /// Begins `total` steps of the run with the arguments `words`; `outdated` is set if its dataset exists and would be
+    /// a different one now.
     ///
     /// # Errors
-    /// A run there of another input, which is not `fresh`.
+    /// An existing run with another input, unless this one is `fresh`.
     pub fn start(&mut self, total: usize, words: Vec<String>, outdated: Option<String>) -> anyhow::Result<()> {
         self.total = total;
         if self.dry_run {
@@ -156,7 +156,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Records that `step` is about to make `output`, unless somebody else's is there.
+    /// Records that `step` is about to make `output`, unless that exists and is not from this run.
     fn begin(&mut self, step: &str, words: &[String], output: &Path) -> anyhow::Result<()> {
         if output.exists() && self.record.made_by(step).is_none() {
             return Ok(());
@@ -165,11 +165,11 @@ impl<'a> Steps<'a> {
         self.save()
     }
 
-    /// Whether the dataset, which the difference `outdated` parts from what the input makes now, may be replaced: it was made here, and
-    /// nothing was trained on it.
+    /// Whether the dataset, which differs by `outdated` from the one the input would give now, may be replaced: it was
+    /// made here, and nothing was trained on it.
     ///
     /// # Errors
-    /// One that may not be.
+    /// If it differs but must not be replaced.
     pub fn replaces(&self, dataset: &Path, outdated: Option<&str>) -> anyhow::Result<bool> {
         let Some(difference) = outdated.filter(|_| dataset.exists()) else { return Ok(false) };
         if self.record.made_by("convert").is_some() && !self.work.join("checkpoint").exists() {
@@ -185,7 +185,7 @@ impl<'a> Steps<'a> {
         self.ui.note(line);
     }
 
-    /// Runs a step, which takes over what it finished before; with `force` it replaces the `output` that it made here by other words.
+    /// Runs a step, which reuses its finished output; with `force` it replaces an `output` that it made here with other arguments.
     pub fn step(
         &mut self,
         name: &'static str,
@@ -215,7 +215,7 @@ impl<'a> Steps<'a> {
             self.say(&format!(
                 "{name} failed. Fix the error above and run the same command again; finished steps are kept."
             ));
-            // It has said why.
+            // The step has printed the reason.
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
             std::process::exit(output.status.code().unwrap_or(1));
         }
@@ -228,7 +228,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Puts a fresh run in its place, and tells where the results are and how good the model is.
+    /// Moves a fresh run into its place, and prints where the results are and the score of the model.
     pub fn end(mut self, dataset: &Path, result: &Path) -> anyhow::Result<()> {
         let checkpoint = self.work.join("checkpoint");
         let trained = self.done.iter().find(|step| step["step"] == "train").map(|step| &step["result"]["summary"]);
@@ -258,7 +258,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Replaces the path `from` by `to` in all strings of `value`.
+/// Replaces the path `from` with `to` in all strings of `value`.
 fn move_paths(value: &mut Value, from: &str, to: &str) {
     match value {
         Value::String(text) => *text = text.replace(from, to),

@@ -1,4 +1,4 @@
-//! How much room feature rows have on GPUs, as users say it: a size, or what is left.
+//! Room for feature rows on GPUs, as an option: a size, or the free memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use gsplit_partition::placement::CacheSize;
 use gsplit_trainer::{Device, Error, RowPlacement, TrainConfig};
 
-/// Memory of its GPU that each rank has for feature rows.
+/// GPU memory of each rank for feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CacheRoom {
-    /// Memory that mini-batches and the graph leave.
+    /// The memory that mini-batches and the graph leave free.
     Auto,
-    /// So much.
+    /// A fixed size.
     Size(CacheSize),
 }
 
@@ -45,10 +45,10 @@ impl fmt::Display for CacheRoom {
     }
 }
 
-/// The rows that `--cache auto` stands for: those of `--placement`, or what suits the parallelism.
+/// The placement of rows that `--cache auto` uses: `given` by `--placement`, or the usual one of the parallelism.
 ///
 /// # Errors
-/// [`Error::Option`] where nothing can be cached.
+/// [`Error::Option`] if nothing can be cached.
 pub fn placement(config: &TrainConfig, given: Option<&RowPlacement>) -> Result<RowPlacement, Error> {
     let problem = match (config.device, given) {
         (Device::Cpu, _) => "--cache auto is for --device cuda: on a CPU give the size of the caches to count with",

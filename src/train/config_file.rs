@@ -1,12 +1,12 @@
 //! `gsplit train --config FILE` and `gsplit run --config FILE`: options from a TOML file.
 //!
-//! Every option of the command line may stand in the file, with `_` for `-`: those of the model, the optimizer ... in tables
-//! of these names, where `kind` is what the table's own flag says (`[model] kind = "sage"` is `--model sage`); those
-//! that surround a run (`checkpoint`, `log`, `threads` ...) in `[run]`; the others at the top. The file is turned into
-//! arguments of the command line: what an option may be is said once, there, and what is given on the command line
-//! itself wins. Every value is checked by itself first, so that a complaint can name its line.
+//! The file may have every option of the command line, with `_` for `-`: options of the model, the optimizer ... in
+//! tables with these names, where `kind` is the table's own flag (`[model] kind = "sage"` is `--model sage`); options
+//! around a run (`checkpoint`, `log`, `threads` ...) in `[run]`; the others at the top. The file is turned into
+//! arguments of the command line, so that options are defined in one place, and the command line itself takes
+//! precedence. Every value is first checked on its own, so that an error can name its line.
 //!
-//! A file of `gsplit run` has a table for each step: `[train]`, `[train.model]` ... are those of a file of `gsplit train`.
+//! A file of `gsplit run` has a table for each step: `[train]`, `[train.model]` ... are the tables of a file of `gsplit train`.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use gsplit::ui::{self, usage};
 
-/// The table of the options that are no part of [`TrainConfig`].
+/// The table of the options that are not part of [`TrainConfig`].
 const RUN: &str = "run";
-/// Options that cannot stand in a file.
+/// Options that a file cannot have.
 const NOT_IN_FILES: [&str; 9] =
     ["dataset", "config", "print-config", "force", "help", "help-all", "version", "json", "quiet"];
 
-/// Places of options in a file: table, with points between the names of nested ones, and key.
+/// Places of options in a file: the table (names of nested ones joined with points) and the key.
 pub struct Places {
-    /// The subcommand that shows all of them with --print-config.
+    /// The subcommand whose --print-config shows all of them.
     command: &'static str,
     options: BTreeMap<(String, String), Arg>,
 }
@@ -39,7 +39,7 @@ struct Taken {
     table: String,
     flag: String,
     line: usize,
-    /// The arguments that stand for it.
+    /// Its arguments.
     words: Vec<String>,
 }
 
@@ -65,13 +65,13 @@ impl Places {
         Self { command: "train", options: places.collect() }
     }
 
-    /// The places of the `options` of a step of `gsplit run` in the table `step`; those at the top of the file for an empty one.
+    /// The places of the `options` of a step of `gsplit run` in the table `step`, or at the top of the file if that is empty.
     pub fn of_run<'a>(step: &str, options: impl Iterator<Item = &'a Arg>) -> Self {
         let place = |arg: &Arg| ((step.to_string(), arg.get_id().as_str().replace('-', "_")), arg.clone());
         Self { command: "run", options: options.map(place).collect() }
     }
 
-    /// These without the options `flags`, their tables below `table`.
+    /// These places without the options `flags`, with their tables below `table`.
     pub fn below(self, table: &str, without: &[&str]) -> Self {
         let kept = self.options.into_iter().filter(|(_, arg)| !without.contains(&arg.get_long().unwrap_or_default()));
         let place = |((inner, key), arg): ((String, String), Arg)| {
@@ -81,7 +81,7 @@ impl Places {
         Self { options: kept.map(place).collect(), ..self }
     }
 
-    /// These and `others`.
+    /// These places and `others`.
     pub fn with(mut self, others: Self) -> Self {
         self.options.extend(others.options);
         self
@@ -107,8 +107,8 @@ impl Places {
             table => format!("`{key}` in [{table}]"),
         };
         let flag = key.replace('_', "-");
-        // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
-        // In the table of the step first.
+        // An option in the wrong place (perhaps under the name of its flag), or a misspelt one.
+        // Search the table of the step first.
         let near = |(inner, _): &&(String, String)| !inner.starts_with(table);
         let mut places: Vec<(&(String, String), &Arg)> = self.options.iter().collect();
         places.sort_by_key(|(place, _)| near(place));
@@ -128,7 +128,7 @@ impl ConfigFile {
     /// Reads the file at `path` and checks each of its values; `is_given` says which options of a table the command line has.
     ///
     /// # Errors
-    /// One line that names file and line, for what is no TOML, no option, or no value of its option.
+    /// One line that names file and line, for anything that is not TOML, not an option, or not a value of its option.
     pub fn read(path: &Path, places: &Places, is_given: impl Fn(&str, &Arg) -> bool) -> anyhow::Result<Self> {
         let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let line_of = |at: usize| 1 + text.get(..at).unwrap_or(&text).matches('\n').count();
@@ -157,12 +157,12 @@ impl ConfigFile {
         Ok(Self { path: path.to_path_buf(), taken })
     }
 
-    /// The arguments that stand for the file.
+    /// The options of the file as arguments.
     pub fn arguments(&self) -> Vec<String> {
         self.taken.iter().flat_map(|taken| taken.words.clone()).collect()
     }
 
-    /// Arguments of the options in the table `step`, and in the tables below it.
+    /// Arguments for the options in the table `step` and in the tables below it.
     pub fn of_step(&self, step: &str) -> Vec<String> {
         self.in_step(step).flat_map(|taken| taken.words.clone()).collect()
     }
@@ -171,13 +171,13 @@ impl ConfigFile {
         self.taken.iter().filter(move |taken| taken.table.split('.').next() == Some(step))
     }
 
-    /// A complaint about an option of `step`, if the file has one: that it is left out since `why`.
+    /// An error about an option of `step`, if the file has one: `why` the option is not used.
     pub fn complaint_of(&self, step: &str, why: &str) -> Option<String> {
         let taken = self.in_step(step).next()?;
         Some(format!("{}:{}: [{}]: {why}: leave it out", self.path.display(), taken.line, taken.table))
     }
 
-    /// Adds to a complaint about `--flag ...` of train where the file says so, if it does.
+    /// Adds the place in the file to a complaint about an option `--flag ...` of train, if the file sets it.
     pub fn place(&self, complaint: String) -> String {
         let flag = complaint.strip_prefix("--").and_then(|rest| rest.split([' ', ':']).next());
         let is_train = |taken: &&Taken| !["convert", "presample", "partition", "infer"].contains(&&*taken.table);
@@ -193,7 +193,7 @@ type Key<'a> = &'a Spanned<std::borrow::Cow<'a, str>>;
 /// An option's table, its key and its value.
 type TomlOption<'a> = (String, Key<'a>, &'a Spanned<DeValue<'a>>);
 
-/// Adds everything in `table`, whose name is empty at the top; fails with the place and name of a table that `places` has not.
+/// Adds everything in `table`, whose name is empty at the top; fails with the place and name of a table that is not in `places`.
 fn entries<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -216,7 +216,7 @@ fn entries<'a>(
     Ok(())
 }
 
-/// Words of the command line for `value` of `arg`, which is checked; one that is no option is called by its name, as `--input=graph`.
+/// Arguments for `value` of `arg`, after checking it; a positional argument is written with its name, e.g. `--input=graph`.
 fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let flag = arg.get_long().unwrap_or(arg.get_id().as_str());
     if matches!(arg.get_action(), ArgAction::SetTrue) {
@@ -238,7 +238,7 @@ fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     }
 }
 
-/// `--flag=text`, if that is a value of `arg`.
+/// `--flag=text`, if `text` is a value of `arg`.
 fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
     let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
     let alone = Command::new("gsplit").no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
@@ -252,9 +252,9 @@ fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
             let reason = first.rsplit_once(">': ").map_or("", |(_, reason)| reason);
             let values = lines.find_map(|line| line.trim().strip_prefix("[possible values: ")?.strip_suffix(']'));
             Err(match (values, reason) {
-                (Some(values), _) => format!("{text} is none of its values: {values}"),
-                (None, "") => format!("{text} is no value of --{flag}"),
-                (None, reason) => format!("{text} is no value of --{flag}: {reason}"),
+                (Some(values), _) => format!("{text} is not one of its values: {values}"),
+                (None, "") => format!("{text} is not a value of --{flag}"),
+                (None, reason) => format!("{text} is not a value of --{flag}: {reason}"),
             })
         }
     }
@@ -280,15 +280,15 @@ fn scalar(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// The name of a type with its article.
+/// The name of a type with its article, `a` or `an`.
 fn a(name: &str) -> String {
     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {name}")
 }
 
-/// A configuration as a file that [`ConfigFile::read`] takes, its tables below that of a `step` if one is named; `run` are the options around
-/// it. What was left open is shown as a comment with the value it has: written down, it would no longer follow the options that it depends
-/// on. The options `untold` are left out.
+/// A configuration as a file that [`ConfigFile::read`] accepts, with its tables below the table of `step` if one is
+/// named; `run` holds the options around it. Unset options are comments with their current values: if written out, they
+/// would no longer follow the options that they depend on. The options `untold` are left out.
 pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>, step: &str, untold: &[&str]) -> String {
     let (given, effective) = (config.options(), config.effective().options());
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -315,12 +315,12 @@ pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>, step: &str, untol
     tables.into_iter().map(section).collect::<Vec<_>>().join("\n\n")
 }
 
-/// `lines` in the table `name`; at the top of the file without one.
+/// `lines` as the table `name`, or for the top of the file if it is empty.
 fn titled(name: &str, lines: &[String]) -> String {
     if name.is_empty() { lines.join("\n") } else { format!("[{name}]\n{}", lines.join("\n")) }
 }
 
-/// The arguments `words`, each `--flag` or `--flag=value`, in the table `name` of a file.
+/// The arguments `words`, each `--flag` or `--flag=value`, as the table `name` of a file.
 pub fn words_to_toml(name: &str, words: &[String]) -> String {
     let line = |word: &String| {
         let word = word.trim_start_matches('-');
@@ -334,11 +334,11 @@ pub fn words_to_toml(name: &str, words: &[String]) -> String {
     titled(name, &words.iter().map(line).collect::<Vec<_>>())
 }
 
-/// `value` in TOML; nothing for null.
+/// `value` in TOML; `None` for null.
 fn literal(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
-        // Beyond TOML's integers, a string says the same.
+        // Beyond the range of TOML's integers, write a string.
         Value::Number(number) if number.as_u64().is_some_and(|number| i64::try_from(number).is_err()) => {
             format!("\"{number}\"")
         }

@@ -1,4 +1,4 @@
-//! Choices that a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
+//! Options of `gsplit train` that are derived from others if left open; and the headings of its options.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -8,7 +8,7 @@ use gsplit_trainer::{Device, Parallelism, TrainConfig};
 
 use super::Args;
 
-/// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
+/// Options for several ranks: a run with one of them uses split parallelism unless another is given.
 const OF_SEVERAL_RANKS: [&str; 3] = ["partition", "groups", "split-layers"];
 
 /// Options that `-h` shows, in this order.
@@ -29,7 +29,7 @@ const COMMON: [&str; 14] = [
     "log",
 ];
 
-/// Options that `--help` shows besides; the others are in `--help-all` alone.
+/// Options that `--help` shows in addition; only `--help-all` shows the rest.
 const USUAL: &str = "config print-config preset gpus placement cache prefetch load-features memory tensorboard force \
     partition groups seed eval-every patience heads dropout norm dtype checkpoint-activations \
     optimizer weight-decay schedule metric";
@@ -37,7 +37,7 @@ const USUAL: &str = "config print-config preset gpus placement cache prefetch lo
 /// Prints all options.
 pub const HELP_ALL: &str = "help-all";
 
-/// `command`, train's own, with its options under the headings of the configuration file.
+/// `command` of train with its options under the headings of the configuration file.
 pub fn grouped(command: Command) -> Command {
     let options = TrainConfig::defaults().map(|config| config.options()).unwrap_or_default();
     let help = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::HelpLong).help("Print help on all options");
@@ -55,7 +55,7 @@ pub fn grouped(command: Command) -> Command {
     command.arg(help)
 }
 
-/// `command`, [`grouped`], whose `--help` shows the usual options and ends with where the others are.
+/// `command`, [`grouped`], whose `--help` shows the usual options and ends with how to see the others.
 pub fn brief(command: Command) -> Command {
     let is_usual =
         |flag: &str| flag == HELP_ALL || COMMON.contains(&flag) || USUAL.split(' ').any(|usual| usual == flag);
@@ -68,15 +68,15 @@ pub fn brief(command: Command) -> Command {
 }
 
 impl Args {
-    /// The arguments that stand for --preset, where `given`, the matches of the command line and the file, leaves them open.
+    /// The arguments for --preset, where `given`, the matches of the command line and the file, leaves them open.
     pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
         let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
         let open = options.into_iter().filter(|(flag, _)| is_open(given, flag));
         open.map(|(flag, value)| format!("--{flag}={value}")).collect()
     }
 
-    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the CPU, one for each
-    /// GPU, one for each process that a launcher has started.
+    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the
+    /// CPU, one for each GPU, one for each process that a launcher has started.
     pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
         let config = &self.config;
         let mut follow = Vec::new();
@@ -105,12 +105,12 @@ impl Args {
     }
 }
 
-/// Whether `given` names fanouts, and layers follow: one for each.
+/// Whether `given` has fanouts but no number of layers, which then is the number of fanouts.
 pub fn leaves_layers_to_fanouts(given: &ArgMatches) -> bool {
     is_open(given, "layers") && !is_open(given, "fanouts")
 }
 
-/// Whether `given` has no value for the option `flag` that somebody chose.
+/// Whether `given` has no explicit value for the option `flag`.
 fn is_open(given: &ArgMatches, flag: &str) -> bool {
     given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine)
 }

@@ -1,4 +1,4 @@
-//! Ranks that are processes, which `torchrun`, `srun` or `mpirun` has started.
+//! Ranks as processes that `torchrun`, `srun` or `mpirun` has started.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::{Device, GpuList, Meeting, Process, TrainConfig};
 use serde_json::Value;
 
-/// How processes meet.
+/// Options for how processes meet.
 #[derive(clap::Args)]
-// Its group would have the name of the one around it.
+// The group would have the same name as the surrounding one.
 #[group(skip)]
 pub struct Args {
-    /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and says for whom.
-    /// Evaluation and checkpoints, for which the others wait for rank 0, do not count
+    /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and names the
+    /// missing ranks. Evaluation and checkpoints, for which the others wait for rank 0, do not count
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     timeout: u64,
-    /// Address where processes meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
-    /// the first host and a port made of the job's number; under mpirun on one host 127.0.0.1 and a port made of the run's name]
+    /// Address where processes meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun the
+    /// first host and a port derived from the job's number; under mpirun on one host 127.0.0.1 and a port derived from the run's name]
     #[arg(long, value_name = "HOST:PORT")]
     rendezvous: Option<Address>,
 }
 
-/// A host and a port there.
+/// A host and a port.
 #[derive(Clone, Debug)]
 pub struct Address {
     host: String,
@@ -62,12 +62,12 @@ impl Args {
         Launch::has_several()
     }
 
-    /// As the configuration file has it.
+    /// The timeout, as in the configuration file.
     pub fn timeout_s(&self) -> u64 {
         self.timeout
     }
 
-    /// As the configuration file has it.
+    /// The address, as in the configuration file.
     pub fn rendezvous(&self) -> Option<String> {
         self.rendezvous.as_ref().map(Address::to_string)
     }
@@ -78,17 +78,17 @@ impl Args {
     }
 }
 
-/// This process among the others.
+/// This process and the number of processes.
 pub struct Processes {
-    /// As a rank.
+    /// This process as a rank.
     pub process: Arc<Process>,
-    /// How many there are.
+    /// The number of processes.
     pub size: usize,
 }
 
 impl Processes {
-    /// Meets the other processes if a launcher has started several, in the groups that `config` says; each computes on its device,
-    /// one of `gpus` if these are named. Collective.
+    /// Joins the other processes, if a launcher has started several, in the groups of `config`; each computes on its
+    /// own device, one of `gpus` if these are given. Collective.
     pub fn join(args: &Args, config: &TrainConfig, gpus: Option<&GpuList>) -> anyhow::Result<Option<Self>> {
         let Some(launch) = Launch::found().map_err(usage)?.filter(|launch| launch.size > 1) else {
             return match args.rendezvous {
@@ -112,12 +112,12 @@ impl Processes {
         Ok(Some(Self { process: Arc::new(process), size: launch.size }))
     }
 
-    /// Whether this is the process that says what there is to say.
+    /// Whether this is the process that prints.
     pub fn leads(&self) -> bool {
         self.process.rank() == 0
     }
 
-    /// Takes leave of the others. Collective.
+    /// Disconnects from the others. Collective.
     pub fn part(self) {
         self.process.finish();
     }

@@ -1,9 +1,9 @@
-//! Lines with the scores of a training: the baseline's, the best epoch's, and those of each class.
+//! Lines with the scores of a training run: the baseline's, the best epoch's, and the scores of each class.
 
 use gsplit_store::{Baseline, ModelScores};
 use gsplit_trainer::EpochReport;
 
-/// Classes above which the table is in the report alone.
+/// Number of classes above which only the report has the table.
 const MOST_CLASSES: usize = 10;
 
 /// The baseline as a row above the epochs.
@@ -12,7 +12,7 @@ pub fn row(baseline: &Baseline) -> String {
     format!("{:>14} {:>7} {:>7} {:>7}", baseline.name, "-", score(baseline.valid), score(baseline.test))
 }
 
-/// The best epoch beside the baseline.
+/// The scores of the best epoch, compared with the baseline.
 pub fn best(best: &EpochReport, baseline: Option<&Baseline>) -> String {
     let beside = |score: Option<f64>| match (baseline, score) {
         (Some(baseline), Some(score)) => format!(" ({} {score:.4})", baseline.name),
@@ -23,7 +23,7 @@ pub fn best(best: &EpochReport, baseline: Option<&Baseline>) -> String {
     format!("best: epoch {}, valid {:.4}{valid}{test}", best.epoch, best.valid.unwrap_or_default())
 }
 
-/// The classes of the split that is looked at last, a line each, if there are few.
+/// The classes of the last split, one line each, if there are few.
 pub fn table(scores: &ModelScores, names: Option<&[String]>) -> Vec<String> {
     let Some(split) = scores.splits.last().filter(|split| split.classes.len() <= MOST_CLASSES) else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! Ends of the program that are not its own: signals, panics, threads that hang, command lines that are refused.
+//! Ends of the program from outside: signals, panics, threads that hang, command lines that are refused.
 //!
 //! Each is one line on standard error, and with `--json` one object on standard output. A signal ends every command within two seconds: a gentle
-//! one has a second for itself, then unfinished files are removed and the process ends, whatever its threads do ([`on_interrupt`]).
+//! command gets a second to end itself, then unfinished files are removed and the process ends, whatever its threads do ([`on_interrupt`]).
 
 use std::io::Write;
 use std::panic::PanicHookInfo;
@@ -19,21 +19,21 @@ use serde_json::{Value, json};
 
 use super::complain;
 
-/// Version of the objects that `--json` prints: it grows where a key goes or means something else (docs/json.md).
+/// Version of the objects that `--json` prints: it is increased if a key is removed or changes its meaning (docs/json.md).
 pub(super) const SCHEMA: u64 = 1;
-/// Exit codes of a program that ended because it was asked to: 128 and the number of the signal, as shells have it.
+/// Exit codes of a program that was asked to end: 128 plus the number of the signal, as in shells.
 pub(super) const SIGINT: u8 = 130;
 const SIGTERM: u8 = 143;
 
-/// Set by Ctrl-C and its kin.
+/// Set by Ctrl-C and similar signals.
 pub(super) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// The exit code of the signal that set it.
 pub(super) static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
 /// The command line has `--json`.
 pub(super) static JSON: AtomicBool = AtomicBool::new(false);
-/// Time that a subcommand has for an end of its own after an interrupt. All is over within two seconds.
+/// Time for a subcommand to end itself after an interrupt. Everything is over within two seconds.
 const GRACE: Duration = Duration::from_secs(1);
-/// After that, time to remove what is unfinished, and then to say so.
+/// Time to remove unfinished files after that, and again to print the last line.
 const LAST: Duration = Duration::from_millis(200);
 
 /// Set for a subcommand that watches [`INTERRUPTED`] and ends by itself.
@@ -53,13 +53,13 @@ pub(super) fn is_gentle() -> bool {
     gentle().is_some()
 }
 
-/// For a subcommand that ends by itself when it is interrupted: the flag that it has to watch. One that takes too long for it, in a long
-/// mini-batch or a slow disk, is ended, and `left` says what it leaves.
+/// For a subcommand that ends itself when it is interrupted: returns the flag that it must watch. If it takes too long,
+/// because of a long mini-batch or a slow disk, it is ended, and `left` returns the text about the files that it leaves.
 pub fn stop_gently(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
     stop_within(GRACE, left)
 }
 
-/// The same for one that waits for another gsplit, which has the usual time.
+/// Like [`stop_gently`], for a subcommand that waits for another gsplit, which gets the usual time.
 pub fn stop_after_child(left: impl Fn() -> String + Send + 'static) -> &'static AtomicBool {
     stop_within(GRACE + 2 * LAST + Duration::from_millis(100), left)
 }
@@ -69,9 +69,9 @@ fn stop_within(grace: Duration, left: impl Fn() -> String + Send + 'static) -> &
     &INTERRUPTED
 }
 
-/// Says once that the program ends because it was asked to, whoever notices first.
+/// Prints once that the program was interrupted; the first caller's line counts.
 pub(super) fn tell_interrupt(line: &str) {
-    // Whoever comes second waits until all is told, and may then end the program.
+    // A second caller waits until everything is printed, and may then end the program.
     static TOLD: Mutex<bool> = Mutex::new(false);
     let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !std::mem::replace(&mut *told, true) {
@@ -82,12 +82,12 @@ pub(super) fn tell_interrupt(line: &str) {
     }
 }
 
-/// A failure for a script.
+/// A failure as a JSON object.
 pub(super) fn failure(told: &str, exit: u8) -> Value {
     json!({ "error": told, "exit": exit, "schema": SCHEMA })
 }
 
-/// The exit code for why nothing is done, found before the options are read: told on standard error, and with `--json` to a script.
+/// Prints why nothing is done, before the options are read: on standard error, and with `--json` also as JSON. Returns the exit code.
 pub fn refuse(told: &str, exit: u8) -> ExitCode {
     complain(&format!("error: {told}"));
     tell_script(told, exit);
@@ -101,14 +101,14 @@ fn tell_script(told: &str, exit: u8) {
     }
 }
 
-/// The words of `error`, with plain ones in place of the standard library's for what it cannot parse.
+/// The text of `error`, with plain words instead of the standard library's for values that it cannot parse.
 pub fn plainly(error: &clap::Error) -> String {
     let told = error.render().to_string();
     let told = told.replace("invalid float literal", "expected a number, such as 0.5");
     told.replace("invalid digit found in string", "expected a whole number")
 }
 
-/// `error` of clap's without tips that mislead: an option that is merely the least unlike, and `--` before an option.
+/// `error` of clap without misleading tips: an option that is merely the least different one, and `--` before an option.
 pub fn sober(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -131,7 +131,7 @@ pub fn sober(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Letters to insert, remove or replace in `a` to get `b`.
+/// Number of letters to insert, remove or replace in `a` to get `b`.
 pub fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -145,7 +145,7 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.chars().count()]
 }
 
-/// Ends the program as clap does, where the command line is wrong or asks for help; with `--json` a script is told too.
+/// Ends the program as clap does, if the command line is wrong or asks for help; with `--json` also prints JSON.
 pub fn end(error: &clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit();
@@ -163,7 +163,7 @@ pub fn end(error: &clap::Error) -> ! {
 
 pub(super) fn complain_of_interrupt(kept: &[PathBuf]) {
     tell_interrupt(&match kept {
-        [] => "interrupted: what was unfinished is removed, what was finished before is kept".to_string(),
+        [] => "interrupted: unfinished files are removed, finished ones are kept".to_string(),
         kept => {
             let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
             let places = places.join(", ");
@@ -172,14 +172,14 @@ pub(super) fn complain_of_interrupt(kept: &[PathBuf]) {
     });
 }
 
-/// For work that ended because a library took the signal in this program's stead: ends as an interrupt does.
+/// Ends as an interrupt does, for work that ended because a library caught the signal.
 pub fn interrupted() -> ! {
     SIGNAL.store(SIGTERM, Ordering::SeqCst);
     complain_of_interrupt(&staging::remove_all());
     end_at_once(SIGTERM)
 }
 
-/// Ends the program because of `error` although some of its threads hang and keep it from returning.
+/// Ends the program with `error`, although some of its threads hang and keep it from returning.
 pub fn give_up(error: &str) -> ! {
     complain(&format!("error: {error}"));
     if JSON.load(Ordering::SeqCst) {
@@ -190,8 +190,8 @@ pub fn give_up(error: &str) -> ! {
     end_at_once(1)
 }
 
-/// Runs on a thread of its own and ends the process, in two seconds whatever the other threads do: computing, waiting for a disk or
-/// for whoever reads what is printed. Polls in every loop would be late all the same: a read is as long as the disk is slow.
+/// Runs on its own thread and ends the process within two seconds, whatever the other threads do: compute, or wait for a disk
+/// or for the reader of the output. Polling in every loop would still be late: a read takes as long as the disk is slow.
 pub(super) fn on_interrupt(exit: u8) {
     let since = Instant::now();
     SIGNAL.store(exit, Ordering::SeqCst);
@@ -208,9 +208,7 @@ pub(super) fn on_interrupt(exit: u8) {
     let remove = move || removed.send(staging::remove_all());
     let _ = thread::Builder::new().name("remove".into()).spawn(remove);
     match (kept.recv_timeout(removed_by.saturating_duration_since(Instant::now())), &*gentle()) {
-        (Err(_), _) => {
-            tell_interrupt("interrupted: the next run removes what is unfinished, what was finished before is kept")
-        }
+        (Err(_), _) => tell_interrupt("interrupted: the next run removes unfinished files, finished ones are kept"),
         (Ok(_), Some(gentle)) => tell_interrupt(&format!("interrupted: {}", (gentle.left)())),
         (Ok(kept), None) => complain_of_interrupt(&kept),
     }
@@ -218,27 +216,27 @@ pub(super) fn on_interrupt(exit: u8) {
 }
 
 pub(super) fn on_panic(info: &PanicHookInfo<'_>) {
-    // Places in dependencies would name folders of the machine that built this.
+    // Places in dependencies would name folders of the build machine.
     let place = info.location().filter(|place| !place.file().starts_with('/'));
     let place = place.map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();
     let words = info.payload().downcast_ref::<String>().map(String::as_str);
     let words = words.or(info.payload().downcast_ref::<&str>().copied()).map_or("no message", first_line);
-    // torch's operators panic where a GPU has not the memory; the error that follows says so.
+    // torch's operators panic if a GPU is out of memory; the error that follows reports it.
     if words.contains("CUDA out of memory") {
         return;
     }
-    // Other threads may wait for what this one was to do.
+    // Other threads may wait for this one.
     if let Some(refused) = refused_by_system(words) {
         give_up(&refused);
     }
     complain(&format!(
-        "internal: {words}{place}; `gsplit verify DATASET` tells whether an artifact is damaged, else please report this"
+        "internal: {words}{place}; `gsplit verify DATASET` shows whether an artifact is damaged, else please report this"
     ));
 }
 
-/// The one line for a panic whose cause is that the system refuses a thread, or memory to libtorch.
+/// The error line for a panic because the system refuses a thread, or memory to libtorch.
 fn refused_by_system(panic: &str) -> Option<String> {
-    // The words of the standard library and of rayon.
+    // Messages of the standard library and of rayon.
     if ["failed to spawn thread", "global thread pool has not been initialized"].iter().any(|word| panic.contains(word))
     {
         return Some("cannot start a thread: raise the limits (ulimit -u and -v), or pass a smaller --threads".into());
@@ -250,8 +248,8 @@ fn refused_by_system(panic: &str) -> Option<String> {
     ))
 }
 
-/// Takes SIGTERM on a thread of its own, as an interrupt. Every other thread keeps it blocked, those too that start later:
-/// METIS would handle it by a jump out of whatever it is doing, and a jump out of malloc leaves malloc locked for good.
+/// Takes SIGTERM on its own thread, as an interrupt. Every other thread keeps it blocked, including later ones:
+/// METIS would handle it with a jump out of its work, and a jump out of malloc leaves malloc locked for good.
 pub(super) fn wait_for_sigterm() -> std::io::Result<()> {
     let signals: SigSet = [Signal::SIGTERM].into_iter().collect();
     signals.thread_block()?;

@@ -1,11 +1,11 @@
-//! Remedies in the words of `gsplit run`, for messages of its steps: a step has options that `run` lacks or gives by itself.
+//! Remedies reworded for `gsplit run`, for messages of its steps: a step has options that `run` lacks or sets itself.
 
 use std::borrow::Cow;
 
-/// Variable that is set for the steps of `gsplit run`.
+/// Environment variable set for the steps of `gsplit run`.
 pub const STEP_OF_RUN: &str = "GSPLIT_STEP_OF_RUN";
 
-/// Remedies of steps, and the ones with the same effect for someone who calls `gsplit run`. The first that fits counts.
+/// Remedies of steps, with their equivalents for users of `gsplit run`. The first match counts.
 const REMEDIES: [(&str, &str); 9] = [
     (
         "resume with the same options, or start another --checkpoint",
@@ -24,7 +24,7 @@ const REMEDIES: [(&str, &str); 9] = [
     ("--init ", "--from "),
 ];
 
-/// `line` in the words of `gsplit run`, in a step of it.
+/// `line`, reworded for `gsplit run` if this is a step of it.
 pub fn reworded(line: &str) -> Cow<'_, str> {
     match std::env::var_os(STEP_OF_RUN) {
         Some(_) => in_run(line).into(),

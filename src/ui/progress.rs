@@ -12,7 +12,7 @@ use super::{bytes, complain};
 /// Stages that ended, and the seconds of each.
 pub type Times = Arc<Mutex<Vec<(String, f64)>>>;
 
-/// A stage that writes down how long it took.
+/// A stage that records its duration.
 pub struct Timed {
     name: String,
     started: Instant,
@@ -77,7 +77,7 @@ impl Drop for TerminalBar {
     }
 }
 
-/// A line now and then, for logs.
+/// A line from time to time, for logs.
 pub struct LogLines {
     name: String,
     total: Option<u64>,
@@ -91,7 +91,7 @@ struct LineState {
     spoken: Instant,
 }
 
-/// Silence between two lines of one stage; a stage that ends sooner says nothing.
+/// Time between two lines of one stage; a stage that ends sooner prints nothing.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 impl LogLines {
@@ -114,7 +114,7 @@ impl Stage for LogLines {
 }
 
 impl LogLines {
-    /// The line to print after `done` in so many seconds.
+    /// The line to print after `done` units in `seconds`.
     fn line(&self, done: u64, seconds: f64) -> String {
         let said = |count: f64| match self.unit {
             Unit::Bytes => bytes(count as u64),
@@ -141,7 +141,7 @@ pub fn short(count: f64) -> String {
     let mut scaled = count;
     for unit in ["", "k", "M", "G"] {
         match scaled.abs() {
-            // 9.95 is 10 when it is rounded.
+            // 9.95 is rounded to 10.
             ..9.95 if !unit.is_empty() => return format!("{scaled:.1}{unit}"),
             ..999.5 => return format!("{scaled:.0}{unit}"),
             _ => scaled /= 1000.0,

@@ -1,8 +1,8 @@
-//! Rates of a feature file that is larger than memory, by each way to read it; for docs/memory.md.
+//! Measures each way to read a feature file that is larger than memory; for docs/memory.md.
 //!
-//! `cargo run --release -p gsplit-store --example reads -- FOLDER GIGABYTES` writes a file of so many gigabytes into FOLDER, of rows of 256
-//! f32, reads it from a cold cache, and removes it. The file should be larger than memory, or the process in a memory control group
-//! that is smaller.
+//! `cargo run --release -p gsplit-store --example reads -- FOLDER GIGABYTES` writes a file of GIGABYTES gigabytes with
+//! rows of 256 f32 into FOLDER, reads it from a cold cache, and removes it. The file should be larger than memory, or
+//! than the limit of the memory control group that the process runs in.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use std::time::Instant;
 use gsplit_store::{DiskRates, FeatureDtype, FeatureTable, FeatureWriter, ReadBy, Reading};
 
 const DIM: usize = 256;
-/// Rows that are read by page faults.
+/// Number of rows read by page faults.
 const FAULTS: u64 = 2000;
 
 fn main() {

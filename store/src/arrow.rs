@@ -1,8 +1,8 @@
-//! Finding the buffers of an uncompressed Arrow IPC file where they lie.
+//! Finds the buffers of an uncompressed Arrow IPC file in place.
 //!
-//! Returns the schema and, for every record batch, its rows and buffers, all proved to lie inside the file. Offsets and
-//! lengths are checked before anything is sliced, because arrow's own decoder trusts those that a damaged file states. No
-//! value is read. Cost: one step for each record batch.
+//! Returns the schema and the rows and buffers of every record batch, all proved to be inside the file. Offsets and
+//! lengths are checked before anything is sliced, because arrow's own decoder trusts the ones in a damaged file. No
+//! value is read. Cost: one step per record batch.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, Schema};
 
 use crate::{Error, MappedFile, Result};
 
-/// One record batch: buffers in the order that the format lays down, a validity buffer before the values of each column.
+/// One record batch. Buffers are in the format's order: a validity buffer before the values of each column.
 pub(crate) struct Batch {
     pub(crate) rows: usize,
     pub(crate) buffers: Vec<Buffer>,
@@ -35,12 +35,12 @@ impl ArrowFile {
 
     /// [`ArrowFile::open`] of a file that is in memory.
     pub(crate) fn decode(file: &Buffer) -> Result<Self, String> {
-        let short = || "too short, or no Arrow file".to_string();
+        let short = || "too short, or not an Arrow file".to_string();
         let trailer_at = file.len().checked_sub(10).ok_or_else(short)?;
         let trailer = file[trailer_at..].try_into().map_err(|_| short())?;
         let footer_length = read_footer_length(trailer).map_err(|error| error.to_string())?;
         let footer_at = trailer_at.checked_sub(footer_length).ok_or_else(short)?;
-        // Its complaint goes on with a line for every table around the place.
+        // The error has a further line for every table around the place; keep only the first.
         let damaged = |error: String| format!("damaged footer: {}", error.lines().next().unwrap_or_default());
         let footer = root_as_footer(&file[footer_at..trailer_at]).map_err(|error| damaged(error.to_string()))?;
         let schema = footer.schema().ok_or("footer without a schema")?;
@@ -54,8 +54,8 @@ impl ArrowFile {
     }
 }
 
-/// The record batch that `block` points to in `file`; `None` when anything points outside, is
-/// compressed, has nulls or is not aligned.
+/// The record batch that `block` points to in `file`; `None` if it points outside the file, is compressed, has nulls or
+/// is not aligned.
 fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
     let place = [block.offset(), i64::from(block.metaDataLength()), block.bodyLength()];
     let [start, metadata, body] = place.map(usize::try_from);
@@ -82,7 +82,7 @@ fn batch_at(file: &Buffer, block: &Block) -> Option<Batch> {
     Some(Batch { rows, buffers: buffers.collect::<Option<_>>()? })
 }
 
-/// The error of arrow's writer, with the path it concerns.
+/// Converts an error of arrow's writer, adding the path it concerns.
 pub(crate) fn arrow_error(path: &Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, source) => Error::io(path)(source),

@@ -1,4 +1,4 @@
-//! Facts that every artifact states about its files and its origin.
+//! Metadata that every artifact records about its files and its origin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ pub type Files = BTreeMap<String, FileRecord>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceFile {
-    /// Name, relative to what the user named.
+    /// Name, relative to the path that the user gave.
     pub path: String,
     /// Length in bytes.
     pub bytes: u64,
-    /// Tells whether it was touched since; `None` where it had changed just before it was read.
+    /// Shows whether the file was touched since; `None` if it had changed just before it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<Stamp>,
     /// Digest of the whole file.
@@ -41,7 +41,7 @@ pub struct SourceFile {
     pub checksum: Option<Checksum>,
 }
 
-/// The identity of what a presample, a partition or a placement was made from.
+/// Identifies the inputs of a presample, a partition or a placement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MadeFrom {
@@ -49,13 +49,13 @@ pub struct MadeFrom {
     pub dataset: String,
     /// [`Dataset::topology_checksum`].
     pub topology: Checksum,
-    /// Digest of the training split, where it mattered.
+    /// Digest of the training split, if it was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train: Option<Checksum>,
-    /// Key and digest of the presample, where one was used.
+    /// Key and digest of the presample, if one was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presample: Option<(String, Checksum)>,
-    /// Key and digest of the partition, where one was used.
+    /// Key and digest of the partition, if one was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<(String, Checksum)>,
 }
@@ -80,7 +80,7 @@ pub(crate) trait Artifact: Document {
     const COMMAND: &'static str = Self::KIND;
     /// The artifacts that it was made from.
     fn made_from(&self) -> &MadeFrom;
-    /// The files beside it.
+    /// Its files besides the document.
     fn files(&self) -> &Files;
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn document_path<T: Artifact>(folder: &Path) -> PathBuf {
 }
 
 /// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its files have their
-/// lengths. An absent one is an error that names those there are.
+/// lengths. If it does not exist, the error names the existing ones.
 pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Checksum)> {
     let folder = folder::<T>(dataset, key);
     let path = document_path::<T>(&folder);
@@ -137,14 +137,14 @@ impl MadeFrom {
         }
     }
 
-    /// The identity of `dataset` and of the presample that is used, if one is.
+    /// The identity of `dataset` and of `presample`, if one is used.
     pub fn with(dataset: &Dataset, presample: Option<&Presample>) -> Self {
         let identity = |used: &Presample| (bare_key(used.key()).to_string(), used.checksum().clone());
         Self { presample: presample.map(identity), ..Self::dataset(dataset) }
     }
 
-    /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its training split where that
-    /// was recorded.
+    /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its training split if one is
+    /// recorded.
     pub fn check(&self, path: &Path, dataset: &Dataset) -> Result<()> {
         let now = Self::dataset(dataset);
         let same_train = self.train.is_none() || self.train == now.train;
@@ -165,8 +165,8 @@ impl std::fmt::Display for MadeFrom {
     }
 }
 
-/// The first option that differs between how something `was` made and how it would be made `now`, both as objects of options by name:
-/// as `it was made with --seed 1 and is asked for with --seed 2`.
+/// Compares two sets of options, as JSON objects by name, and describes the first difference, e.g. `it was made with
+/// --seed 1 and is asked for with --seed 2`.
 pub fn other_option(was: &Value, now: &Value) -> Option<String> {
     let keys =
         |options: &Value| options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();

@@ -1,18 +1,18 @@
-//! Damage is found before results are made of it.
+//! Finds damaged files before results are computed from them.
 //!
-//! Whoever opens an artifact has the files checked that it opens, against the checksums that its document records:
+//! Opening an artifact checks the files that are opened against the checksums in its document:
 //!
-//! * a file of up to 32 MiB at once, which takes some milliseconds: damage is an error of the opening;
-//! * a longer one on a thread of its own, while the work begins, if it fits the memory, where who reads it finds it then.
-//!   Before anything becomes visible, and before a program ends, [`settled`] waits for the checks under way and fails with
-//!   the damage found. What does not fit is left to [`verify`](crate::verify).
+//! * a file of up to 32 MiB at once, which takes some milliseconds: opening it fails if it is damaged;
+//! * a longer file on its own thread while the work begins, if it fits into memory, where its reader then finds it
+//!   cached. Before anything becomes visible, and before a program ends, [`settled`] waits for the running checks and
+//!   fails if damage was found. Files that do not fit are left to [`verify`](crate::verify).
 //!
-//! A sound file is noted in `.verified` beside the artifact's document, with its [`Stamp`], and is not read again while it has
-//! that stamp. The note guards itself as all documents do: a damaged one counts as none. It is a convenience: where it cannot
-//! be written, as on a read-only file system, files are checked each time.
+//! A sound file is noted with its [`Stamp`] in `.verified`, next to the artifact's document, and is not read again
+//! while it has that stamp. The note has a checksum like all documents; a damaged note is ignored. It is only a
+//! convenience: if it cannot be written, e.g. on a read-only file system, files are checked each time.
 //!
-//! Checks and their outcome are the process's, as its unfinished artifacts are: what any of its threads has opened must be
-//! sound before any result of the process is.
+//! Checks and their results belong to the whole process, like its unfinished artifacts: everything that any of its
+//! threads has opened must be sound before any result becomes visible.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -35,7 +35,7 @@ use crate::{Checksum, Error, FileRecord, Result, Stamp, checksum_file};
 /// Name of the note in an artifact's folder.
 pub const NOTE: &str = ".verified";
 
-/// Longest file that is checked before it is used.
+/// Maximum length of a file that is checked before it is used.
 const AT_ONCE: u64 = 32 << 20;
 
 /// Content of `.verified`.
@@ -46,7 +46,7 @@ struct Note {
     files: BTreeMap<String, Sound>,
 }
 
-/// A file that had this content when it had this stamp.
+/// Records that a file had this content when it had this stamp.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sound {
@@ -59,13 +59,13 @@ impl Document for Note {
     const VERSION: u32 = 1;
 }
 
-/// Checks on threads of their own.
+/// State of the checks that run on their own threads.
 #[derive(Default)]
 struct Checks {
     running: usize,
-    /// Checks that were begun: files and the checksums that they should have.
+    /// Checks started so far: files and their expected checksums.
     begun: HashSet<(PathBuf, Checksum)>,
-    /// The first damage found: the file, and what is wrong.
+    /// The first damage found: the file, and its problem.
     damage: Option<(PathBuf, String)>,
 }
 
@@ -74,19 +74,19 @@ static WANTED: AtomicBool = AtomicBool::new(true);
 /// Held while a note is replaced.
 static NOTING: Mutex<()> = Mutex::new(());
 
-/// From here on this process opens what there is without a check.
+/// Turns checks off for this process from here on.
 pub fn turn_off() {
     WANTED.store(false, Ordering::Relaxed);
 }
 
-/// Waits for the checks under way. Fails when any has found damage.
+/// Waits for running checks. Fails if any has found damage.
 pub fn settled() -> Result<()> {
     let (checks, ended) = &*CHECKS;
     let checks = ended.wait_while(lock(checks), |checks| checks.running > 0).unwrap_or_else(PoisonError::into_inner);
     found(&checks)
 }
 
-/// Fails when damage was found so far.
+/// Fails if damage has been found so far.
 pub fn sound_so_far() -> Result<()> {
     found(&lock(&CHECKS.0))
 }
@@ -99,8 +99,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For who opens the file `name` of the artifact in `folder`: checks it, now or beside what follows, unless it is noted as
-/// sound.
+/// Called when the file `name` of the artifact in `folder` is opened: checks it, now or in the background, unless it is
+/// noted as sound.
 pub(crate) fn opened(folder: &Path, name: &str, record: &FileRecord) -> Result<()> {
     if !WANTED.load(Ordering::Relaxed) || is_noted(folder, name, record) {
         return Ok(());
@@ -115,7 +115,7 @@ pub(crate) fn opened(folder: &Path, name: &str, record: &FileRecord) -> Result<(
     Ok(())
 }
 
-/// Checks a file on a thread of its own, once in a process. Where no thread is to be had the file stays unchecked.
+/// Checks a file on its own thread, once per process. If no thread can be started, the file stays unchecked.
 fn begin(folder: PathBuf, name: String, record: FileRecord) {
     let path = folder.join(&name);
     let (checks, ended) = &*CHECKS;
@@ -144,7 +144,7 @@ fn begin(folder: PathBuf, name: String, record: FileRecord) {
     state.running += thread::Builder::new().name("check".into()).spawn(check).map_or(0, |_| 1);
 }
 
-/// Compares the file at `path` with its record. Returns its stamp, where it kept it meanwhile.
+/// Compares the file at `path` with its record. Returns its stamp if it did not change meanwhile.
 pub(crate) fn examine(
     path: &Path,
     record: &FileRecord,
@@ -167,8 +167,8 @@ fn is_noted(folder: &Path, name: &str, record: &FileRecord) -> bool {
     note.files.get(name).is_some_and(|sound| sound.checksum == record.checksum && Some(sound.stamp) == stamp())
 }
 
-/// Notes what was found of files of the artifact in `folder`: the stamps of sound ones; `None` removes the file from the note.
-/// Best effort: whoever may not write there checks again.
+/// Updates the note of the artifact in `folder` with the stamps of sound files; `None` removes a file from the note.
+/// Best effort: without write access, files are checked again the next time.
 pub(crate) fn note(folder: &Path, found: Vec<(String, Checksum, Option<Stamp>)>) {
     let _noting = lock(&NOTING);
     let path = folder.join(NOTE);
@@ -185,8 +185,8 @@ pub(crate) fn note(folder: &Path, found: Vec<(String, Checksum, Option<Stamp>)>)
     }
 }
 
-/// Writes the note where it is, so that a kill leaves nothing else; one that is torn is damaged, so none. Follows no link, and waits for
-/// no reader of a pipe.
+/// Writes the note in place, so that a kill leaves no other file; a torn note is damaged and therefore ignored. Does
+/// not follow links, and does not wait for the reader of a pipe.
 fn replace(path: &Path, note: &Note) -> Result<()> {
     let (text, _) = document::text(path, note)?;
     let mut options = OpenOptions::new();
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A file `x` of `length` bytes that is at rest, and its record.
+    /// A file `x` of `length` bytes, old enough to have a stamp, and its record.
     fn file(folder: &Path, length: usize) -> FileRecord {
         fs::write(folder.join("x"), vec![7; length]).unwrap();
         thread::sleep(Duration::from_millis(2100));
@@ -225,14 +225,14 @@ mod tests {
         assert!(!is_noted(folder, "x", &record));
         opened(folder, "x", &record).unwrap();
         assert!(is_noted(folder, "x", &record) && !is_noted(folder, "y", &record));
-        // Another file takes its place: the note is of that one no more.
+        // Another file takes its place: the note no longer applies.
         let other = FileRecord { checksum: Checksum::of(b"other"), ..record.clone() };
         assert!(!is_noted(folder, "x", &other));
         flip(&folder.join("x"));
         let message = opened(folder, "x", &record).unwrap_err().to_string();
         assert!(message.contains("/x: 100 bytes with checksum"), "{message}");
 
-        // Without a look at the content: the note decides.
+        // The content is not read: the note decides.
         thread::sleep(Duration::from_millis(2100));
         let stamp = Stamp::of(&fs::metadata(folder.join("x")).unwrap());
         assert!(stamp.is_some());
@@ -254,7 +254,7 @@ mod tests {
         let record = file(&folder, 10);
         fs::create_dir(folder.join(NOTE)).unwrap();
         opened(&folder, "x", &record).unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "the file and what stands in the way");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "the file and what is in the way");
         // Nothing is written through a link.
         fs::remove_dir(folder.join(NOTE)).unwrap();
         fs::write(&precious, "precious").unwrap();

@@ -1,9 +1,9 @@
-//! Checksums: XXH3-128 of every [`CHUNK`] bytes, and of those digests, computed while bytes are written, so that nothing
-//! is read twice.
+//! Checksums: XXH3-128 of every [`CHUNK`] bytes, and of those digests, computed while bytes are written, so that
+//! nothing is read twice.
 //!
-//! A file of up to [`CHUNK`] bytes has the plain XXH3-128 of its content. A longer one has the XXH3-128 of its chunks'
-//! digests, 16 little-endian bytes each, one after the other. So a large file is checked by all threads, and a header
-//! whose numbers are known last can be written last: only the first chunk waits for it.
+//! A file of up to [`CHUNK`] bytes has the plain XXH3-128 of its content. A longer file has the XXH3-128 of its chunks'
+//! digests, 16 little-endian bytes each, concatenated. So all threads can check a large file, and a header whose
+//! numbers are known last can be written last: only the first chunk has to wait for it.
 //!
 //! They catch accidents (a flipped bit, a truncated copy, another file's content), not forgery. XXH3 was chosen
 //! over BLAKE3 because it runs at memory speed on one core.
@@ -19,16 +19,16 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::{MappedFile, Result};
 
-/// Bytes that are digested together.
+/// Number of bytes digested together.
 pub const CHUNK: usize = 1 << 20;
 
-/// A 128-bit digest, written as `xxh3:` and 32 hexadecimal digits.
+/// A 128-bit digest, written as `xxh3:` followed by 32 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Checksum(String);
 
 impl Checksum {
-    /// The digest of `bytes`, by all threads.
+    /// The digest of `bytes`, computed by all threads.
     pub fn of(bytes: &[u8]) -> Self {
         let digests: Vec<u128> = bytes.par_chunks(CHUNK).map(xxh3_128).collect();
         Self::from_chunks(&digests)
@@ -154,7 +154,7 @@ pub fn checksum_file(path: &Path) -> Result<(u64, Checksum)> {
     Ok((map.len() as u64, Checksum::of(&map)))
 }
 
-/// The same of `file` from where it stands, read in pieces by this thread, so that no memory is held. `None` once `stop` says so.
+/// Like [`checksum_file`] for `file` from its current position, read in pieces by this thread to save memory. `None` once `stop` is set.
 pub fn checksum_stream(mut file: impl Read, stop: &AtomicBool) -> io::Result<Option<(u64, Checksum)>> {
     let mut hasher = HashingWriter::new(io::sink());
     let mut room = vec![0; CHUNK];

@@ -1,12 +1,12 @@
-//! The artifact of a dataset that a command goes by, where there may be several of its kind.
+//! Chooses the artifact of a dataset that a command uses, if there are several of its kind.
 
 use crate::{Dataset, Error, Result};
 
-/// The artifact of `kind` that is `named`, by the option `--kind`; else, of those that `rank` accepts, the one of the highest rank.
-/// `None` where there is none. One that `open` refuses is passed over where another is accepted.
+/// Returns the artifact of `kind` that the option `--kind` has `named`, otherwise the one of the highest rank among the artifacts
+/// that `rank` accepts. `None` if there is none. An artifact that `open` refuses is skipped if another is accepted.
 ///
 /// # Errors
-/// What `open` says, and [`Error::Several`] where several have the highest rank.
+/// The error of `open`, or [`Error::Several`] if several have the highest rank.
 pub fn choose<A, R: Ord>(
     dataset: &Dataset,
     kind: &'static str,

@@ -24,13 +24,13 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Reads the manifest, checks every file's length and maps the topology. Files are checked against their checksums when
-    /// they are opened, the topology here ([`check`]).
+    /// Reads the manifest, checks every file's length and maps the topology. Files are checked against their checksums
+    /// when they are opened, the topology here ([`check`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), true)
     }
 
-    /// The same without a check of checksums, for who looks at manifests and shapes only.
+    /// Opens a dataset without checking checksums, for callers that only read manifests and shapes.
     pub fn open_unchecked(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), false)
     }
@@ -65,7 +65,7 @@ impl Dataset {
         self.checked
     }
 
-    /// The same dataset, whose files are not checked: for who has just written what it opens.
+    /// The same dataset with unchecked files, for callers that have just written the files.
     pub(crate) fn unchecked(&self) -> Self {
         Self { checked: false, ..self.clone() }
     }
@@ -75,12 +75,12 @@ impl Dataset {
         &self.path
     }
 
-    /// Path of its manifest.
+    /// Path of the manifest.
     fn document(&self) -> PathBuf {
         self.path.join("dataset.json")
     }
 
-    /// Its name when it was made.
+    /// Name of the dataset when it was made.
     pub fn name(&self) -> &str {
         &self.manifest.name
     }
@@ -100,7 +100,7 @@ impl Dataset {
         self.topology.num_vertices()
     }
 
-    /// The vertices whose rows a shard holds, ascending; `None` where it holds those of all, as a whole dataset does.
+    /// The vertices whose rows a shard holds, ascending; `None` for a whole dataset.
     pub fn owned(&self) -> Option<&[u32]> {
         self.owned.as_ref().map(|(owned, _)| &owned[..])
     }
@@ -123,7 +123,7 @@ impl Dataset {
         self.stored_features()
     }
 
-    /// The feature rows that there are, in their own order.
+    /// All stored feature rows, in their own order.
     pub(crate) fn stored_features(&self) -> Result<FeatureTable> {
         let remedy = "convert or generate it with --features random:D or --features fastrp:D";
         let table = FeatureTable::open(&self.part("nodes/feat.arrow", "features", remedy)?)?;
@@ -138,7 +138,7 @@ impl Dataset {
         self.stored_labels()
     }
 
-    /// The labels that there are, in their own order.
+    /// All stored labels, in their own order.
     pub(crate) fn stored_labels(&self) -> Result<Column<i32>> {
         if self.manifest.multi_label {
             let (path, what) = (self.path.clone(), "labels of one class a vertex".to_string());
@@ -163,7 +163,7 @@ impl Dataset {
         self.stored_numeric_labels()
     }
 
-    /// The numbers to learn that there are, in their own order.
+    /// All stored numeric labels, in their own order.
     pub(crate) fn stored_numeric_labels(&self) -> Result<Column<f32>> {
         if !self.manifest.numeric_label {
             let (path, what) = (self.path.clone(), "labels that are numbers".to_string());
@@ -182,7 +182,7 @@ impl Dataset {
         self.stored_multi_labels()
     }
 
-    /// The multi-label targets that there are, in their own order.
+    /// All stored multi-label targets, in their own order.
     pub(crate) fn stored_multi_labels(&self) -> Result<MultiLabels> {
         let Some(classes) = self.manifest.num_classes.filter(|_| self.manifest.multi_label) else {
             let (path, what) = (self.path.clone(), "multi-label targets".to_string());
@@ -194,12 +194,12 @@ impl Dataset {
         Ok(labels)
     }
 
-    /// The column `nodes/<name>.npy`, one row a vertex.
+    /// The column `nodes/<name>.npy`, with one row per vertex.
     pub fn node_column(&self, name: &str) -> Result<ColumnFile> {
         self.column(Axis::Nodes, name)
     }
 
-    /// The column `edges/<name>.npy`, one row an edge, in the order of [`Topology::indices`].
+    /// The column `edges/<name>.npy`, with one row per edge in the order of [`Topology::indices`].
     pub fn edge_column(&self, name: &str) -> Result<ColumnFile> {
         self.column(Axis::Edges, name)
     }
@@ -222,7 +222,7 @@ impl Dataset {
         if found != expected {
             return Err(Error::corrupt(column.path(), format!("expected {expected:?} (type, width), found {found:?}")));
         }
-        // A shard has those of all vertices.
+        // A shard holds the columns of all vertices.
         let (expected, items) = match axis {
             Axis::Nodes => (self.num_vertices(), "vertices"),
             Axis::Edges => (self.topology.num_edges(), "edges"),
@@ -235,13 +235,13 @@ impl Dataset {
         Ok(column)
     }
 
-    /// The ids of the raw input where they are numbers, `None` when they are the dataset's own or strings.
+    /// The ids of the raw input if they are numbers; `None` if they are strings or equal to the dataset's own ids.
     pub fn original_ids(&self) -> Result<Option<OriginalIds>> {
         let counted = OriginalIds::counted(self.manifest.first_id, self.num_vertices());
         Ok(self.listed_ids()?.map(OriginalIds::Listed).or(counted))
     }
 
-    /// The same, where a file lists them.
+    /// The ids of the raw input if a file lists them.
     pub fn listed_ids(&self) -> Result<Option<Column<u64>>> {
         self.expect_ids()?;
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
@@ -252,7 +252,7 @@ impl Dataset {
         Ok(Some(ids))
     }
 
-    /// The ids of the raw input where they are strings, `None` when they are numbers.
+    /// The ids of the raw input if they are strings; `None` if they are numbers.
     pub fn original_names(&self) -> Result<Option<Names>> {
         self.expect_ids()?;
         if !self.manifest.string_ids {
@@ -263,7 +263,7 @@ impl Dataset {
         Ok(Some(names))
     }
 
-    /// Refuses a shard of a dataset with original ids, which it has not.
+    /// Refuses a shard of a dataset with original ids, which shards do not hold.
     fn expect_ids(&self) -> Result<()> {
         match self.whole_files().keys().any(|name| name.starts_with("nodes/original_id.")) {
             true => self.expect_whole("original ids"),
@@ -289,7 +289,7 @@ impl Dataset {
         Ok(vertices)
     }
 
-    /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; what else lies there is left out.
+    /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; other folders are left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let mut keys = self.folders(kind)?;
         let document = format!("{}.json", bare_key(kind));
@@ -297,7 +297,7 @@ impl Dataset {
         Ok(keys)
     }
 
-    /// Names of the folders below `kind`, sorted: artifacts, and what is left of damaged ones.
+    /// Names of the folders below `kind`, sorted: artifacts, and the remains of damaged ones.
     pub(crate) fn folders(&self, kind: &str) -> Result<Vec<String>> {
         let folder = self.path.join(kind);
         if !folder.exists() {
@@ -313,7 +313,7 @@ impl Dataset {
         Ok(names)
     }
 
-    /// Path of a file that the manifest must list, checked.
+    /// Path of the file `name`, checked. Fails if the manifest does not list it.
     pub(crate) fn part(&self, name: &str, what: &str, remedy: &str) -> Result<PathBuf> {
         let Some(record) = self.manifest.files.get(name) else {
             return Err(Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() });
@@ -336,12 +336,12 @@ impl Dataset {
     }
 }
 
-/// The manifest of the dataset at `path`, which is there.
+/// Path of the manifest of the dataset at `path`. Fails if it does not exist.
 pub(crate) fn manifest_of(path: &Path) -> Result<PathBuf> {
     let document = path.join("dataset.json");
     match std::fs::metadata(&document) {
         Ok(_) => Ok(document),
-        // Whether the folder is there at all.
+        // Find out whether the folder exists.
         Err(cause) if cause.kind() == ErrorKind::NotFound => match std::fs::metadata(path) {
             Ok(_) => Err(Error::NotADataset(path.to_path_buf())),
             Err(cause) => Err(Error::io(path)(cause)),

@@ -1,12 +1,12 @@
-//! JSON documents that guard themselves: `dataset.json`, `presample.json`, `partition.json`, `placement.json` and the
-//! trainer's `checkpoint.json`.
+//! JSON documents with a checksum of themselves: `dataset.json`, `presample.json`, `partition.json`, `placement.json`
+//! and the trainer's `checkpoint.json`.
 //!
 //! ```json
 //! { "format": "gsplit-dataset", "format_version": 1, "checksum": "xxh3:...", "content": { ... } }
 //! ```
 //!
-//! `checksum` is the digest of the whole text with its own 32 digits replaced by zeros, so that a flipped bit anywhere,
-//! white space included, is found.
+//! `checksum` is the digest of the whole text with its own 32 digits replaced by zeros, so that any flipped bit is
+//! found, even in white space.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,15 +19,15 @@ use crate::{Checksum, Error, Result, read_file};
 
 /// Content of a self-checking JSON document.
 pub trait Document: Serialize + DeserializeOwned {
-    /// Name of the format, as `gsplit-dataset`.
+    /// Name of the format, e.g. `gsplit-dataset`.
     const FORMAT: &'static str;
     /// Version that this build writes and reads.
     const VERSION: u32;
 }
 
-/// Format of the trainer's checkpoints, whose recipe is read here too.
+/// Format of the trainer's checkpoints, whose recipe is also read here.
 pub const CHECKPOINT: &str = "gsplit-checkpoint";
-/// Its version.
+/// Version of the checkpoints' format.
 pub const CHECKPOINT_VERSION: u32 = 3;
 
 const NO_CHECKSUM: &str = "xxh3:00000000000000000000000000000000";
@@ -60,7 +60,7 @@ pub fn write<T: Document>(path: &Path, content: &T) -> Result<Checksum> {
     Ok(checksum)
 }
 
-/// The text of `content`, which goes to `path`, and its checksum.
+/// Returns the text of `content`, to be written to `path`, and its checksum.
 pub(crate) fn text<T: Document>(path: &Path, content: &T) -> Result<(String, Checksum)> {
     let envelope = Envelope { format: T::FORMAT, format_version: T::VERSION, checksum: NO_CHECKSUM, content };
     let mut text = serde_json::to_string_pretty(&envelope)

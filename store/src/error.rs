@@ -1,4 +1,4 @@
-//! Errors of a dataset directory, each one line with its remedy.
+//! Errors of a dataset directory, each a single line that includes a remedy.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: {}{}", path.display(), plainly(cause), if cause.kind() == ErrorKind::NotFound { not_found(path) } else { hint(cause) })]
     Io {
         /// The file or directory concerned.
@@ -18,15 +18,15 @@ pub enum Error {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// The path holds no gsplit dataset.
+    /// The path does not hold a gsplit dataset.
     #[error("{}: not a gsplit dataset (it has no dataset.json): {}", .0.display(), other_dataset(.0))]
     NotADataset(PathBuf),
-    /// A file is there but its content is not what its format or the manifest promises.
+    /// A file exists, but its content does not match its format or the manifest.
     #[error("{}: {problem}; run `gsplit verify` and rebuild what it names", path.display())]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Expected and found.
+        /// Description of the expected and the found content.
         problem: String,
     },
     /// The artifact was written by another version of the format.
@@ -38,13 +38,13 @@ pub enum Error {
         expected: String,
         /// Format and version in the file.
         found: String,
-        /// The version in the file is a later one.
+        /// Whether the version in the file is a later one.
         newer: bool,
     },
-    /// A finished artifact stands where another is to be written.
+    /// A finished artifact already exists at the output path.
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
     Exists(PathBuf),
-    /// A finished artifact that was made otherwise stands where another is to be written.
+    /// A finished artifact that was made differently already exists at the output path.
     #[error("{}: already there, but {difference}: choose another path or key, or pass --force to rebuild it", path.display())]
     Differs {
         /// The artifact.
@@ -52,20 +52,20 @@ pub enum Error {
         /// The difference, as a clause.
         difference: String,
     },
-    /// Something that gsplit did not make stands where it would write.
+    /// Something that gsplit did not make is at the output path.
     #[error("{}: is {found}, and not gsplit's own: gsplit does not touch it; move it elsewhere, or name another path", path.display())]
     Foreign {
-        /// The path where it stands.
+        /// The output path.
         path: PathBuf,
         /// Kind of the thing that was found.
         found: &'static str,
     },
-    /// The thing to be replaced was not made by gsplit, or is something else.
+    /// The artifact to be replaced was not made by gsplit, or is something else.
     #[error("{}: holds no {document} of gsplit's, so even --force will not replace it: name another path, or remove it yourself", path.display())]
     NotReplaced {
-        /// The path where it stands.
+        /// The path to be replaced.
         path: PathBuf,
-        /// The file that it would have.
+        /// The file that it would have if gsplit had made it.
         document: &'static str,
     },
     /// Another process, or another part of this one, is writing the same artifact.
@@ -73,26 +73,26 @@ pub enum Error {
     Busy {
         /// The artifact.
         path: PathBuf,
-        /// The process that is writing, where it is known.
+        /// The process that is writing, if known.
         process: Option<u32>,
     },
-    /// Outputs could not be made visible, and the state from before cannot be restored either.
+    /// Outputs could not be made visible, and the previous state could not be restored either.
     #[error("{}; {}: run the same command again, which {} them first", without_hint(cause), left_halfway(older), if older.is_empty() { "removes" } else { "restores" })]
     Halfway {
         /// The first failure.
         cause: Box<Error>,
-        /// Places where older outputs are until then.
+        /// Paths that hold older outputs until then.
         older: Vec<PathBuf>,
     },
-    /// An output is there, and so is the one that it replaces, and nothing shows which of them is to stay.
+    /// Both an output and the one that it replaces exist, and nothing shows which of them should stay.
     #[error("{}: an earlier run that replaced it did not end, and its older version is still there, {}: move one of the two elsewhere", path.display(), older.display())]
     Unsettled {
         /// The output.
         path: PathBuf,
-        /// Place of the older one.
+        /// Path of the older output.
         older: PathBuf,
     },
-    /// An output is visible, but the folder around it cannot be flushed.
+    /// An output is visible, but the folder around it could not be flushed.
     #[error("{}: is written, but may be lost if the machine stops now: {}", path.display(), without_hint(cause))]
     NotDurable {
         /// The output.
@@ -105,9 +105,9 @@ pub enum Error {
     Mismatch {
         /// The derived artifact.
         path: PathBuf,
-        /// Name and checksum it records.
+        /// Name and checksum that it records.
         made_from: String,
-        /// Name and checksum it was to be used with.
+        /// Name and checksum of the dataset it was to be used with.
         used_with: String,
     },
     /// The dataset lacks a part that the caller needs.
@@ -120,7 +120,7 @@ pub enum Error {
         /// How to get it.
         remedy: String,
     },
-    /// Several artifacts of a kind are there, and the option that chooses among them is not given.
+    /// Several artifacts of a kind exist, and the option that chooses one was not given.
     #[error("choose a {kind} with --{kind}: {keys}")]
     Several {
         /// Kind of the artifacts, and name of the option.
@@ -143,7 +143,7 @@ impl Error {
         move |cause| Error::Io { path, cause }
     }
 
-    /// `problem` may quote what was found, line ends included: these are escaped.
+    /// Creates [`Error::Corrupt`]. `problem` may quote the file; control characters, e.g. line ends, are escaped.
     pub(crate) fn corrupt(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
         let mut problem = problem.into();
         if problem.contains(char::is_control) {
@@ -154,7 +154,7 @@ impl Error {
     }
 }
 
-/// Message of `error` without the remedy of an I/O error.
+/// Message of `error`, without the remedy if it is an I/O error.
 fn without_hint(error: &Error) -> String {
     match error {
         Error::Io { path, cause } => format!("{}: {}", path.display(), plainly(cause)),
@@ -173,7 +173,7 @@ fn left_halfway(older: &[PathBuf]) -> String {
     }
 }
 
-/// The remedy for a path where nothing is.
+/// The remedy for a path that does not exist.
 pub fn not_found(path: &Path) -> &'static str {
     match path.as_os_str().as_encoded_bytes() {
         b"-" => ": gsplit reads files, not standard input: save it to a file first",
@@ -187,7 +187,7 @@ pub fn not_found(path: &Path) -> &'static str {
     }
 }
 
-/// The remedy for a path that is no dataset: the one in it, if it is the folder of a run.
+/// The remedy for a path that is not a dataset: if it is the folder of a run, the dataset in it.
 fn other_dataset(path: &Path) -> String {
     let inner = path.join("dataset");
     match inner.join("dataset.json").is_file() {
@@ -196,7 +196,7 @@ fn other_dataset(path: &Path) -> String {
     }
 }
 
-/// Words of `cause`, plain ones for a disk that is full.
+/// Text of `cause`, in plain words if the disk is full.
 fn plainly(cause: &std::io::Error) -> String {
     match cause.kind() {
         ErrorKind::StorageFull => "the disk is full".into(),

@@ -1,12 +1,12 @@
-//! Faults that would end a program by a signal, made into one line and exit code 1.
+//! Turns faults that would end a program by a signal into a one-line error and exit code 1.
 //!
-//! * Memory that is refused ([`Allocator`]). Only a limit of the process (`ulimit -v`) or a system that does not overcommit
-//!   refuses it when it is asked for. Linux otherwise promises it and kills the process once the pages are touched, which nothing
-//!   can be said about. What C and C++ libraries ask for is theirs to refuse.
-//! * SIGBUS, where a mapped file has lost the page that is read ([`take_signals`]).
+//! * Refused memory ([`Allocator`]). A request is refused only under a limit of the process (`ulimit -v`) or on a
+//!   system that does not overcommit. Otherwise Linux grants it and kills the process once the pages are touched, which
+//!   cannot be reported. C and C++ libraries handle refusals themselves.
+//! * SIGBUS, if the page of a mapped file that is read has been lost ([`take_signals`]).
 //! * SIGXFSZ, at a limit on the length of files: ignored, so that the write fails instead.
 //!
-//! Why not the crate `signal-hook`: its handlers call those of before, and Rust's own for SIGBUS restores the end by the signal.
+//! Why not the crate `signal-hook`: its handlers call the previous ones, and Rust's own for SIGBUS restores the default action.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The system's allocator, for a program's `#[global_allocator]`. Where it has no memory, the program ends with an `error:`
-/// line, unless the memory is only asked for ([`attempt`]).
+/// The system's allocator, for a program's `#[global_allocator]`. If memory is refused, the program ends with an
+/// `error:` line, except within [`attempt`].
 pub struct Allocator;
 
 thread_local! {
     static ATTEMPTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`, in which `try_reserve` and its kin may fail.
+/// Runs `work`, in which refused memory is returned as an error, e.g. by `try_reserve`.
 pub fn attempt<R>(work: impl FnOnce() -> R) -> R {
     let before = ATTEMPTS.replace(true);
     let result = work();
@@ -35,10 +35,10 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-// SAFETY: all memory is the system allocator's, asked for and given back with the layouts that are passed in.
+// SAFETY: all memory comes from the system allocator and is returned to it with the layouts that are passed in.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are handed on.
+        // SAFETY: the caller's guarantees are passed on.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// `memory`, unless it was refused to somebody who cannot do without.
+/// Returns `memory`. If it was refused outside of [`attempt`], ends the program.
 fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() && !ATTEMPTS.get() {
         end(bytes);
@@ -66,8 +66,8 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Says so without memory, and ends at once: a thread of torch's may not survive the destructors of an orderly exit. What is
-/// unfinished on the disk is removed by the next run, as after a kill.
+/// Prints the error without allocating, and ends at once: torch's threads may not survive the destructors of an orderly
+/// exit. Unfinished files on the disk are removed by the next run, as after a kill.
 #[cold]
 fn end(bytes: usize) -> ! {
     static ENDING: AtomicBool = AtomicBool::new(false);
@@ -84,13 +84,13 @@ fn end(bytes: usize) -> ! {
     );
     let free = rest.len();
     let length = line.len() - free;
-    // Neither locked nor buffered.
+    // Use a write that neither locks nor buffers.
     let _ = rustix::io::write(rustix::stdio::stderr(), &line[..length]);
     end_at_once(1)
 }
 
-/// Ends the process whatever its threads do, without the destructors of libraries: libtorch's do not survive its threads, and some
-/// wait for what hangs.
+/// Ends the process whatever its threads are doing, without running the destructors of libraries: libtorch's
+/// destructors crash while its threads run, and others wait for threads that hang.
 pub fn end_at_once(exit: u8) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(exit.into()) }
@@ -99,8 +99,8 @@ pub fn end_at_once(exit: u8) -> ! {
 /// The end of a pipe to the thread that waits for SIGBUS.
 static FAULTS: AtomicI32 = AtomicI32::new(-1);
 
-/// Takes SIGXFSZ and SIGBUS. On the latter `tell` is called on a thread of its own with what is known of it, and has to end the
-/// program; the thread that read the page waits for that. To be called once.
+/// Handles SIGXFSZ and SIGBUS. On SIGBUS, `tell` is called on a separate thread with a description of the fault and
+/// must end the program; the thread that read the page waits for that. Must be called only once.
 pub fn take_signals(tell: fn(&str)) -> io::Result<()> {
     let (mut faults, handler) = UnixStream::pair()?;
     let wait = move || {
@@ -111,7 +111,7 @@ pub fn take_signals(tell: fn(&str)) -> io::Result<()> {
     thread::Builder::new().name("sigbus".into()).spawn(wait)?;
     FAULTS.store(handler.into_raw_fd(), Ordering::SeqCst);
     let on_fault: extern "C" fn(c_int) = on_fault;
-    // SAFETY: the handler does only what a handler may do, and the pipe that it writes to is never closed.
+    // SAFETY: the handler makes only async-signal-safe calls, and the pipe that it writes to is never closed.
     let taken = unsafe {
         [libc::signal(libc::SIGXFSZ, libc::SIG_IGN), libc::signal(libc::SIGBUS, on_fault as libc::sighandler_t)]
     };
@@ -122,7 +122,7 @@ pub fn take_signals(tell: fn(&str)) -> io::Result<()> {
 }
 
 extern "C" fn on_fault(_signal: c_int) {
-    // SAFETY: both calls are async-signal-safe. A return would read the same page again.
+    // SAFETY: both calls are async-signal-safe. Returning would read the same page again.
     unsafe {
         libc::write(FAULTS.load(Ordering::SeqCst), [0u8].as_ptr().cast(), 1);
         loop {

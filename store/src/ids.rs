@@ -2,7 +2,7 @@
 
 use crate::Column;
 
-/// Ids of the raw input, where they are numbers other than the vertices'.
+/// Ids of the raw input, if they are numbers other than the vertices' own.
 #[derive(Clone, Debug)]
 pub enum OriginalIds {
     /// The id of each vertex, in a file.
@@ -17,7 +17,7 @@ pub enum OriginalIds {
 }
 
 impl OriginalIds {
-    /// Ids that count from `first`; `None` where they are the vertices themselves.
+    /// Ids that count from `first`; `None` if they equal the vertices.
     pub fn counted(first: u64, num_vertices: usize) -> Option<Self> {
         (first > 0).then_some(Self::Counted { first, num_vertices })
     }

@@ -1,4 +1,4 @@
-//! Journal of a dataset's writer: the stages that it has finished, so that the next run can go on from there.
+//! Journal of a dataset's writer: the finished stages, so that the next run can resume.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) const JOURNAL: &str = "journal.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
-    /// Version of gsplit: another one may do the stages otherwise.
+    /// Version of gsplit: another version may compute the stages differently.
     tool_version: String,
     /// Identity of the dataset and its input.
     pub(crate) identity: Value,
@@ -108,15 +108,15 @@ impl Journal {
         }
     }
 
-    /// The journal in `root`, if it is sound, tells of the same `identity`, and all that it records lies in `content` and
-    /// `scratch` with its recorded length. Removes whatever is not recorded.
+    /// The journal in `root`, if it is sound, has the same `identity`, and everything it records is in `content` and
+    /// `scratch` with its recorded length. Removes everything that is not recorded.
     pub(crate) fn resume(root: &Path, content: &Path, scratch: &Path, identity: &Value) -> Result<Option<Self>> {
         let Ok((mut journal, _)) = document::read::<Self>(&root.join(JOURNAL)) else { return Ok(None) };
         if !journal.holds(content, scratch, identity) {
             return Ok(None);
         }
         if journal.committing.take().is_some() {
-            // Before the manifest goes, so that its absence does not tell of a commit.
+            // Write this before the manifest is removed, so that its absence does not look like a commit.
             journal.write(root)?;
         }
         tree::prune(content, |name| journal.staged.files.contains_key(name))?;
@@ -144,7 +144,7 @@ impl Journal {
         })
     }
 
-    /// The journal in `root`, if it is sound and tells of a dataset that has not become visible.
+    /// The journal in `root`, if it is sound and its dataset has not become visible.
     pub(crate) fn unfinished(root: &Path, content: &Path) -> Option<Self> {
         let (journal, _) = document::read::<Self>(&root.join(JOURNAL)).ok()?;
         (!journal.is_committed(content)).then_some(journal)

@@ -103,7 +103,7 @@ impl MultiLabelWriter {
 
 /// Label of a vertex that has one label.
 pub trait Label: Element {
-    /// Whether it is one: what stands for none is stored too.
+    /// Whether the vertex is labelled: the value for unlabelled vertices is stored too.
     fn is_given(self) -> bool;
 }
 
@@ -128,7 +128,7 @@ pub type NumericLabels = HeldLabels<f32>;
 #[derive(Clone, Debug)]
 pub struct HeldLabels<T> {
     stored: Column<T>,
-    /// In a shard, which row is a vertex's, and the vertices of the whole train split without a class.
+    /// In a shard, the row of each vertex, and the vertices of the whole train split without a class.
     shard: Option<(RowIndex, Column<u32>)>,
 }
 
@@ -137,13 +137,13 @@ impl<T: Label> HeldLabels<T> {
         Self { stored, shard }
     }
 
-    /// The label of vertex `v`, which may stand for none; `None` where it is not stored: on another host, or no vertex.
+    /// The label of vertex `v`, possibly the value for unlabelled; `None` if it is not stored here or `v` does not exist.
     pub fn get(&self, v: u32) -> Option<T> {
         let row = self.shard.as_ref().map_or(Some(v as usize), |(index, _)| index.row_of(v))?;
         self.stored.get(row).copied()
     }
 
-    /// Whether `v`, of the train split or with its label stored here, has one.
+    /// Whether `v` is labelled; `v` must be in the train split or have its label stored here.
     pub fn is_labelled(&self, v: u32) -> bool {
         match (self.get(v), &self.shard) {
             (Some(label), _) => label.is_given(),
@@ -179,7 +179,7 @@ impl MultiLabels {
         Ok(Self { file, num_classes, index: None })
     }
 
-    /// The same rows, which `index` says whose they are.
+    /// The same rows; `index` gives the row of each vertex.
     pub(crate) fn indexed(self, index: Option<RowIndex>) -> Self {
         Self { index, ..self }
     }
@@ -199,20 +199,20 @@ impl MultiLabels {
         self.file.bytes()
     }
 
-    /// The packed bits of vertex `v`; empty where a shard does not hold them. Panics when there is no such vertex.
+    /// The packed bits of vertex `v`; empty if a shard does not hold them. Panics if `v` does not exist.
     pub fn row(&self, v: u32) -> &[u8] {
         let row = self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v));
         let width = self.file.width();
         row.map_or(&[], |row| &self.file.bytes()[row * width..][..width])
     }
 
-    /// Whether vertex `v` has class `class`. Panics when there is no such vertex, here, or class.
+    /// Whether vertex `v` has class `class`. Panics if the vertex is not stored here or the class does not exist.
     pub fn has(&self, v: u32, class: u32) -> bool {
         assert!(class < self.num_classes, "class {class}, expected classes below {}", self.num_classes);
         self.row(v)[class as usize / 8] >> (class % 8) & 1 != 0
     }
 
-    /// The classes of vertex `v`, ascending. Panics when there is no such vertex here.
+    /// The classes of vertex `v`, ascending. Panics if the vertex is not stored here.
     pub fn classes(&self, v: u32) -> impl Iterator<Item = u32> {
         let row = self.row(v);
         (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)

@@ -1,5 +1,5 @@
-//! The gsplit dataset directory: the one place that knows how artifacts lie on disk; [`Progress`], to which whoever
-//! reads or writes them reports; and how much [`memory`] there is for them.
+//! The gsplit dataset directory: the only crate that knows the format of artifacts on disk; [`Progress`], to which
+//! their readers and writers report; and the [`memory`] available for them.
 //!
 //! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer` read.
 //!
@@ -11,7 +11,7 @@
 //!   edges/<name>.npy               edge columns, aligned with the indices: [m] or [m, w] of f32, f64 or i64; `weight` (f32)
 //!                                  is the edge weight, `feat` are edge features
 //!   nodes/feat.arrow               Arrow IPC file, one FixedSizeList column (f32, f16, bf16; i8 with a column of scales),
-//!                                  read where it lies
+//!                                  read in place
 //!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled; multi-label: u8[n, ⌈classes / 8⌉], packed bits;
 //!                                  of numbers to learn f32[n], NaN = unlabelled
 //!   nodes/<name>.npy               further node columns: [n] or [n, w] of any little-endian number
@@ -26,14 +26,14 @@
 //!   tried/                         the same three folders again: a cache of `gsplit plan` and `gsplit compare` ([`tried`])
 //! ```
 //!
-//! * A dataset may be a shard, which holds the rows of some vertices, or some columns of the rows, alone ([`ShardInfo`]).
-//! * Each of the four JSON documents holds the checksum of every file beside it and its own ([`document`]).
-//! * Who opens a file has it checked against that checksum, once after it was made or moved; `.verified`, beside the documents,
-//!   notes what was sound ([`check`]).
+//! * A dataset may be a shard, which holds only the rows of some vertices, or some columns of the rows ([`ShardInfo`]).
+//! * Each of the four JSON documents holds its own checksum and that of every file next to it ([`document`]).
+//! * Opening a file checks it against that checksum, once after it was made or moved; `.verified`, next to the
+//!   documents, notes sound files ([`check`]).
 //! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
 //!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
-//! * A derived artifact records the checksums of what it was made from ([`MadeFrom`]); a partition of another graph
-//!   is refused by name.
+//! * A derived artifact records the checksums of its inputs ([`MadeFrom`]); a partition of another graph is refused by
+//!   name.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,12 +1,12 @@
-//! A split of links that came with the graph, as OGB's datasets for link prediction have it.
+//! A split of links that came with the graph, as in OGB's datasets for link prediction.
 //!
 //! ```text
 //! links/{train,valid,test}.npy      u32[m, 2]   pairs (source, target), in the input's order; a pair may come twice
-//! links/{valid,test}_negative.npy   u32[k, 2]   pairs that are no links: each pair of the split is ranked among all of them;
-//!                                or u32[m, w]   row i: targets that are none of the source of pair i, which is ranked among them
+//! links/{valid,test}_negative.npy   u32[k, 2]   pairs that are not links: each pair of the split is ranked among all of them;
+//!                                or u32[m, w]   row i: negative targets of the source of pair i, which is ranked among them
 //! ```
-//! The manifest says which of the two forms negatives have ([`LinkInfo`]). Pairs of `train` are edges of the graph; those of `valid`
-//! and `test` need not be.
+//! The manifest says which of the two forms the negatives have ([`LinkInfo`]). Pairs of `train` are edges of the graph;
+//! pairs of `valid` and `test` need not be.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub enum LinkNegatives {
 pub struct LinkInfo {
     /// Form of the negatives; `None` where the input has none.
     pub negatives: Option<LinkNegatives>,
-    /// How the split is scored, as `gsplit train --metric` names it.
+    /// Metric of the split, as `gsplit train --metric` names it.
     pub metric: String,
 }
 
@@ -70,7 +70,7 @@ impl LinkFile {
 }
 
 impl Links {
-    /// Maps and checks the split of links of the dataset at `path`; `None` where its manifest tells of none.
+    /// Maps and checks the split of links of the dataset at `path`; `None` if its manifest has none.
     pub(crate) fn open(path: &Path, manifest: &DatasetManifest) -> Result<Option<Self>> {
         let Some(info) = manifest.links.clone() else { return Ok(None) };
         let open = |split, negative| {

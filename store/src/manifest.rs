@@ -38,7 +38,7 @@ impl Split {
     }
 }
 
-/// Mark between features generated of the structure and the links that they were made without, as in `fastrp:64 without links 0.15`.
+/// Separates the name of structural features from the share of links left out when they were made, e.g. `fastrp:64 without links 0.15`.
 pub const WITHOUT_LINKS: &str = " without links ";
 
 /// Node column of the weights of vertices, as a METIS file has them.
@@ -56,7 +56,7 @@ pub const KIND: &str = "kind";
 pub struct Provenance {
     /// Version of gsplit.
     pub tool_version: String,
-    /// The subcommand, as `generate rmat`.
+    /// The subcommand, e.g. `generate rmat`.
     pub command: String,
     /// All of its options, defaults included.
     pub options: serde_json::Value,
@@ -91,7 +91,7 @@ pub struct DatasetManifest {
     /// Whether a vertex has a number instead of a class: `nodes/label.npy` then holds numbers, in the unit of the input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub numeric_label: bool,
-    /// Columns of the table that the vertices are from, and what became of them.
+    /// Columns of the table that the vertices come from, and how each was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
     /// Node columns beyond features, labels and original ids: `nodes/<name>.npy`.
@@ -129,9 +129,9 @@ pub type Columns = BTreeMap<String, ColumnInfo>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnInfo {
-    /// NumPy's name of the elements' type, as `<f4`.
+    /// NumPy's name of the elements' type, e.g. `<f4`.
     pub descr: String,
-    /// Elements of a row.
+    /// Number of elements per row.
     pub width: u64,
 }
 
@@ -139,11 +139,11 @@ pub struct ColumnInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureInfo {
-    /// Values of a row.
+    /// Number of values per row.
     pub dim: u32,
     /// Stored type.
     pub dtype: FeatureDtype,
-    /// How they were generated, as `fastrp:128`; `None` when they came with the graph.
+    /// How they were generated, e.g. `fastrp:128`; `None` if they came with the graph.
     pub generated: Option<String>,
     /// Loss by storing them in fewer bits than f32; `None` for f32.
     pub narrowing: Option<Narrowing>,
@@ -195,7 +195,7 @@ impl Axis {
         }
     }
 
-    /// Fails unless `name` and `descr` are what a column of this kind may have.
+    /// Fails unless a column of this kind may have the name `name` and the type `descr`.
     pub(crate) fn check(self, name: &str, descr: &str) -> Result<()> {
         let words = self.words();
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);

@@ -1,14 +1,14 @@
-//! Memory that this process can have, and holds.
+//! Memory that this process may use and that it uses.
 //!
 //! A process is confined by its machine and by each memory control group from its own (`/proc/self/cgroup`) up to the root, version
 //! 1 or 2, as Slurm, systemd and containers make them. In all it may take the smallest of the machine's memory and the groups'
-//! limits. Left is the least of what the machine can give (`MemAvailable`) and of each group's limit less its usage, where cached
-//! files do not count as used. Cost: a few small files read.
+//! limits. Free is the least of the available memory of the machine (`MemAvailable`) and of each group's limit minus
+//! its usage, where cached files do not count as used. Cost: reading a few small files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes assumed where the system tells nothing.
+/// Bytes assumed if the system gives no number.
 const UNKNOWN: u64 = 8 << 30;
 
 /// Memory of this process: in all, and still to be had.
@@ -24,7 +24,7 @@ impl Memory {
         Self::below(Path::new("/"))
     }
 
-    /// So many bytes, all of them free.
+    /// `bytes` bytes, all of them free.
     pub fn of(bytes: u64) -> Self {
         Self { total: bytes, available: bytes }
     }
@@ -39,7 +39,7 @@ impl Memory {
         self.available
     }
 
-    /// As the files below `root` tell.
+    /// Reads the memory from the files below `root`.
     fn below(root: &Path) -> Self {
         let machine = |name| field(&root.join("proc/meminfo"), name).and_then(|kib| kib.checked_mul(1024));
         let groups = control_groups(root);
@@ -98,12 +98,12 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
 }
 
 impl ControlGroup {
-    /// Bytes that its processes may have, `None` where there is no limit.
+    /// Maximum bytes of its processes, `None` without a limit.
     fn limit(&self) -> Option<u64> {
         self.names.limits.iter().filter_map(|name| self.number(name)).min()
     }
 
-    /// Bytes left below the limit, `None` where there is no limit.
+    /// Bytes left below the limit, `None` without a limit.
     fn left(&self) -> Option<u64> {
         let (limit, usage) = (self.limit()?, self.number(self.names.usage)?);
         let cached = field(&self.folder.join("memory.stat"), self.names.cached).unwrap_or(0);
@@ -122,7 +122,7 @@ fn field(path: &Path, name: &str) -> Option<u64> {
     fields.find_map(|mut line| if line.next() == Some(name) { line.next()?.parse().ok() } else { None })
 }
 
-/// `bytes` for people, as `1.5 GiB`.
+/// Formats `bytes` for people, e.g. `1.5 GiB`.
 pub fn shown(bytes: u64) -> String {
     const MIB: f64 = (1 << 20) as f64;
     let mib = bytes as f64 / MIB;
@@ -133,7 +133,7 @@ pub fn shown(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Bytes in all and left, as a system of these files tells.
+    /// Total and free bytes that a system with these files reports.
     fn told(files: &[(&str, &str)]) -> (u64, u64) {
         let root = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -150,7 +150,7 @@ mod tests {
         let machine = ("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n");
         assert_eq!(told(&[]), (UNKNOWN, UNKNOWN));
         assert_eq!(told(&[machine]), (9000 << 10, 8000 << 10));
-        // Version 2: the limit stands in a group above; cached files are not in use.
+        // Version 2: the limit is set in a group above; cached files do not count as used.
         let mine = ("proc/self/cgroup", "0::/jobs/one\n");
         let files = [
             machine,
@@ -162,7 +162,7 @@ mod tests {
             ("sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file 300000\n"),
         ];
         assert_eq!(told(&files), (1_000_000, 500_000));
-        // A group of a group, as systemd makes them: the path of the process itself counts, and `high` as `max` does.
+        // Nested groups, as systemd makes them: the path of the process itself counts, and `high` limits like `max`.
         let unit = "sys/fs/cgroup/user.slice/user-0.slice/run-1.scope";
         let mine = ("proc/self/cgroup", "0::/user.slice/user-0.slice/run-1.scope\n");
         let [max, high, current] = ["max", "high", "current"].map(|name| format!("{unit}/memory.{name}"));
@@ -174,7 +174,7 @@ mod tests {
         // A group of another process does not.
         let other = ("proc/self/cgroup", "0::/user.slice/user-0.slice\n");
         assert_eq!(told(&[machine, other, slice, (&max, "400000\n")]).0, 3_000_000);
-        // Slurm's job and step, version 1, beside controllers of other kinds.
+        // Slurm's job and step, version 1, next to controllers of other kinds.
         let files = [
             machine,
             ("proc/self/cgroup", "7:cpuset:/slurm/job_7\n4:freezer,memory:/slurm/job_7/step_0\n1:name=systemd:/\n"),

@@ -23,8 +23,8 @@ fn maps() -> MutexGuard<'static, Vec<(PathBuf, u64)>> {
     MAPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says which mapped file has lost pages, for who was told so by SIGBUS: reading a page that a file has no more, or that the
-/// disk does not give.
+/// Describes which mapped file has lost pages, after a SIGBUS: reading a page that is no longer in the file, or that
+/// the disk cannot read.
 pub(crate) fn lost_pages() -> String {
     let now = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     match maps().iter().find(|(path, bytes)| now(path) < *bytes) {
@@ -56,9 +56,9 @@ impl MappedFile {
         if metadata.len() == 0 {
             return Ok(Self { path: path.to_path_buf(), map: None });
         }
-        // SAFETY: the map is read-only and private to this value. Artifacts are written beside their final path and
-        // renamed, never modified in place, so the bytes stay what they were for as long as the map lives; a process
-        // that truncates a mapped artifact by hand breaks this contract, as with every memory-mapped format.
+        // SAFETY: the map is read-only and private to this value. Artifacts are written next to their final path and
+        // renamed, never modified in place, so the bytes do not change while the map lives; a process that truncates a
+        // mapped artifact by hand breaks this contract, as with every memory-mapped format.
         let map = unsafe { Mmap::map(file) }.map_err(Error::io(path))?;
         maps().push((path.to_path_buf(), map.len() as u64));
         Ok(Self { path: path.to_path_buf(), map: Some(map) })
@@ -106,8 +106,8 @@ impl AsRef<[u8]> for MappedFile {
     }
 }
 
-/// Memory of a host that has no name: one process makes and fills it, others open it by its [`MemoryAddress`]. It goes with the last that
-/// has it, however that ends.
+/// Anonymous memory of a host: one process makes and fills it, others open it by its [`MemoryAddress`]. It is freed
+/// with the last process that has it, however that ends.
 #[derive(Debug)]
 pub struct HostMemory {
     file: File,
@@ -139,10 +139,10 @@ impl HostMemory {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Its place.
+    /// Address of the memory.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn address(&self) -> io::Result<MemoryAddress> {
         let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
         Ok(MemoryAddress { process, descriptor, identity: identity(&self.file.metadata()?) })
@@ -180,7 +180,7 @@ impl HostMemory {
         self.file.metadata().map_or(0, |file| file.len() as usize)
     }
 
-    /// Maps it; its own process gives it so many `bytes` first, once.
+    /// Maps the memory; the owner sets its size to `bytes` first, once.
     fn map(&self, bytes: usize) -> io::Result<MmapMut> {
         #[cfg(target_os = "linux")]
         if self.is_own {
@@ -236,7 +236,7 @@ mod tests {
         assert!(allocate(8, Some(&other)).is_err(), "only its own process makes room");
         allocate(8, Some(&own)).unwrap().copy_from_slice(b"seven by");
         assert!(!other.is_empty() && allocate(9, Some(&other)).is_err());
-        // The number of the process is of no use once it is open, nor is what it has itself.
+        // Once it is open, neither the number of the owning process nor its mapping matters.
         drop(own);
         assert_eq!(frozen(allocate(8, Some(&other)).unwrap()).as_slice(), b"seven by");
         assert!(other.file.set_len(4).is_err() && other.file.set_len(16).is_err(), "sealed");

@@ -1,4 +1,4 @@
-//! Ids that were strings: an uncompressed Arrow IPC file with one `LargeUtf8` column, read where it lies.
+//! Ids that were strings: an uncompressed Arrow IPC file with one `LargeUtf8` column, read in place.
 //!
 //! Batches may have any length, so that a file of any size is written with a few megabytes in memory. A name is found by a
 //! binary search for its batch; its place and its UTF-8 are checked when it is read.
@@ -20,9 +20,9 @@ use crate::{Error, FileRecord, Result};
 
 /// Name of the column.
 const COLUMN: &str = "original_id";
-/// A batch ends when it has so many names,
+/// Maximum number of names per batch.
 const NAMES_PER_BATCH: usize = 1 << 16;
-/// or so many bytes.
+/// Maximum number of bytes per batch.
 const BYTES_PER_BATCH: usize = 1 << 20;
 
 /// Streams names into a new file.
@@ -159,7 +159,7 @@ impl Names {
 
     /// The name of vertex `v`. Fails when the file is damaged there, or has no such vertex.
     pub fn get(&self, v: u32) -> Result<&str> {
-        let damaged = || Error::corrupt(&self.path, format!("the name of vertex {v} is not there or no text"));
+        let damaged = || Error::corrupt(&self.path, format!("the name of vertex {v} is missing or not text"));
         let v = v as usize;
         let batch = self.starts.partition_point(|&start| start <= v).checked_sub(1).ok_or_else(damaged)?;
         let (offsets, text) = self.batches.get(batch).ok_or_else(damaged)?;

@@ -1,7 +1,7 @@
 //! Opening files and folders for reading.
 //!
-//! A FIFO, a socket or a device in place of a file may never end, or wait for ever for who writes into it. All that reads what the user
-//! names opens it here, where such are refused before anything waits.
+//! A FIFO, a socket or a device in place of a file may never end, or block until someone writes to it. All paths that
+//! the user names are opened here, where such files are refused before anything blocks.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,9 +16,9 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 /// Opens the file at `path` for reading.
 ///
 /// # Errors
-/// Errors of the system; an entry that is no file, by its kind.
+/// Errors of the system; an entry that is not a file, by its kind.
 pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
-    // Asked first, because to open a device may do something. What comes in between is found by the second look.
+    // Check the path first, because opening a device may have effects. The second check catches a change in between.
     expect_file(&fs::metadata(&path)?)?;
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     expect_file(&file.metadata()?)?;
@@ -38,7 +38,7 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
 /// Content of the file at `path`, which is text in UTF-8.
 ///
 /// # Errors
-/// Errors of [`read_file`]; [`ErrorKind::InvalidData`] for what is no text.
+/// Errors of [`read_file`]; [`ErrorKind::InvalidData`] for other content.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
 }
@@ -78,7 +78,7 @@ fn expect_file(metadata: &fs::Metadata) -> Result<()> {
         _ if kind.is_socket() => "a socket",
         _ => "a device",
     };
-    Err(Error::new(ErrorKind::InvalidInput, format!("is {what}: expected a file; write what it gives to one first")))
+    Err(Error::new(ErrorKind::InvalidInput, format!("is {what}: expected a file; write its output to a file first")))
 }
 
 #[cfg(test)]

@@ -11,28 +11,28 @@ use crate::staging::{Staging, Target};
 use crate::tried;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
-/// How a partition was asked for.
+/// The options that a partition was made with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionConfig {
     /// Number of parts.
     pub parts: u32,
-    /// Servers that they lie on, the same number on each: part p on server p / (parts / servers). Left out where it is 1.
+    /// Number of servers, with the same number of parts on each: part p on server p / (parts / servers). Left out if it is 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub servers: u32,
     /// Target of each part, in proportion; left out where all are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<Vec<f64>>,
-    /// The algorithm, as `metis`.
+    /// The algorithm, e.g. `metis`.
     pub partitioner: String,
-    /// Weights that the algorithm balances and cuts, as `presampled`.
+    /// Weights that the algorithm balances and cuts, e.g. `presampled`.
     pub weights: String,
     /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean, or times its target.
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
-    /// Origin besides the graph: the name of an imported file, or the key and the checksum of the partition that was
-    /// refined.
+    /// Further origin besides the graph: the name of an imported file, or the key and the checksum of the partition
+    /// that was refined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -126,7 +126,7 @@ pub struct PartitionReport {
     pub expected_cross_share: f64,
     /// Expected number of such edges in a mini-batch, where a presample was used.
     pub expected_cross_edges: Option<f64>,
-    /// The part of the cut that lies between servers, where there are several.
+    /// The part of the cut between servers, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_servers: Option<ServerCut>,
     /// Connected pieces, where the graph is small enough to count them.
@@ -192,8 +192,8 @@ impl PartitionMap {
         artifact::target::<PartitionMeta>(dataset, key)
     }
 
-    /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of
-    /// part 0 by falling benefit of caching them, then those of part 1 ... Refuses an existing key, unless `replace`.
+    /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of part 0 by
+    /// falling benefit of caching them, then the vertices of part 1, and so on. Refuses an existing key, unless `replace`.
     #[expect(clippy::too_many_arguments, reason = "the parts of one artifact, each of its own type")]
     pub fn save(
         dataset: &Dataset,
@@ -238,7 +238,7 @@ impl PartitionMap {
         Ok(map)
     }
 
-    /// Every vertex has a part, every part has a vertex, and the sizes are those of the report.
+    /// Checks that every vertex has a part, every part has a vertex, and the sizes match the report.
     fn check(&self, n: usize) -> Result<()> {
         let (parts, servers) = (self.num_parts(), self.meta.config.servers as usize);
         let corrupt = |problem: String| Err(Error::corrupt(self.assignment.path(), problem));
@@ -285,12 +285,12 @@ impl PartitionMap {
         self.meta.config.parts as usize
     }
 
-    /// Number of servers that the parts lie on, the same number on each.
+    /// Number of servers, with the same number of parts on each.
     pub fn num_servers(&self) -> usize {
         self.meta.config.servers as usize
     }
 
-    /// The server that `part` lies on.
+    /// The server of `part`.
     pub fn server_of(&self, part: u16) -> u16 {
         part / (self.num_parts() / self.num_servers()).max(1) as u16
     }
@@ -300,7 +300,7 @@ impl PartitionMap {
         &self.assignment
     }
 
-    /// Fails unless each part's cache order holds vertices of that part, each once: opening leaves that to those who read it.
+    /// Fails unless each part's cache order holds only vertices of that part, each once. Not checked on opening.
     pub fn check_cache_order(&self) -> Result<()> {
         let mut seen = vec![false; self.assignment.len()];
         for part in 0..self.num_parts() {
@@ -314,7 +314,7 @@ impl PartitionMap {
         Ok(())
     }
 
-    /// The vertices of `part` by falling benefit of caching them. Panics when there is no such part.
+    /// The vertices of `part` by falling benefit of caching them. Panics if the part does not exist.
     pub fn cache_order(&self, part: usize) -> &[u32] {
         let sizes = &self.meta.report.part_sizes;
         let start: u64 = sizes[..part].iter().sum();

@@ -3,15 +3,15 @@
 //! ```text
 //! placement/<key>/
 //!   slots.npy      u32  vertices in the order of their slots: first the rows that every device holds, in the same slots 0, 1,
-//!                       ..., then those that device 0 holds besides, then those of device 1 ... The lengths of these lists are
-//!                       `shared_rows` and `own_rows` of the report; a device's own rows lie behind the shared ones
-//!   placement.npy  u16[n]  where each vertex's row is: a device, 65534 = every device, 65535 = the host alone. A row that
-//!                       several devices hold, but not all, is named with the first of them (`slots.npy` tells the others)
-//!   placement.json      what it was made from, what was asked for, what is to be expected of it
+//!                       ..., then the further rows of device 0, then of device 1 ... The lengths of these lists are
+//!                       `shared_rows` and `own_rows` of the report; a device's own rows follow the shared ones
+//!   placement.npy  u16[n]  where each vertex's row is: a device, 65534 = every device, 65535 = only the host. A row that
+//!                       several devices hold, but not all, is named with the first of them (`slots.npy` has the others)
+//!   placement.json      its inputs, its options, and the expected row loads
 //! ```
 //!
-//! A device's list begins with what deserves its slot most: a device that turns out to have room for fewer rows leaves out
-//! the last ones. The host keeps every row.
+//! A device's list begins with the rows most worth caching: a device that has room for fewer rows leaves out the last
+//! ones. The host keeps every row.
 
 mod rules;
 
@@ -35,11 +35,11 @@ pub const HOST: u16 = u16::MAX;
 /// Most devices of a placement.
 pub const MAX_DEVICES: usize = EVERY_DEVICE as usize;
 
-/// How a placement was asked for.
+/// The options that a placement was made with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementConfig {
-    /// The rule, as `optimised`.
+    /// The rule, e.g. `optimised`.
     pub placement: String,
     /// Ranks that load a row.
     pub parallelism: Readers,
@@ -77,7 +77,7 @@ pub struct PlacementReport {
     pub rows_per_device: u64,
     /// Rows that every device holds.
     pub shared_rows: u64,
-    /// Rows that each device holds besides.
+    /// Further rows that each device holds.
     pub own_rows: Vec<u64>,
     /// Expected row loads of each device in a global mini-batch.
     pub expected: Vec<RowLoads>,
@@ -123,13 +123,13 @@ impl Artifact for PlacementMeta {
 pub struct CachedRows {
     /// Rows that every device holds, in its first slots.
     pub shared: Vec<u32>,
-    /// For each device, what it holds behind that.
+    /// Rows that each device holds after the shared ones.
     pub own: Vec<Vec<u32>>,
 }
 
 impl CachedRows {
-    /// Place of the row of each of `n` vertices, as `placement.npy` has it. Fails on a vertex that there is not, and on a device
-    /// that holds a row twice. Memory: 4 bytes a vertex.
+    /// Place of the row of each of `n` vertices, as in `placement.npy`. Fails on a vertex that does not exist, and on a
+    /// device that holds a row twice. Memory: 4 bytes per vertex.
     pub fn homes(&self, n: usize) -> Result<Vec<u16>> {
         if self.own.len() > MAX_DEVICES {
             let found = self.own.len();
@@ -243,7 +243,7 @@ impl Placement {
         }
         match self.rows().homes(n) {
             Ok(homes) if homes[..] == self.homes[..] => Ok(()),
-            Ok(_) => corrupt("does not hold the rows that placement.npy tells of".into()),
+            Ok(_) => corrupt("does not hold the rows that placement.npy lists".into()),
             Err(error) => corrupt(error.to_string()),
         }
     }
@@ -273,7 +273,7 @@ impl Placement {
         &self.slots[..self.meta.report.shared_rows as usize]
     }
 
-    /// Rows that `device` holds in the slots behind the shared ones. Panics when there is no such device.
+    /// Rows that `device` holds in the slots after the shared ones. Panics if the device does not exist.
     pub fn own(&self, device: usize) -> &[u32] {
         let report = &self.meta.report;
         let start = report.shared_rows + report.own_rows[..device].iter().sum::<u64>();
@@ -293,7 +293,7 @@ impl Placement {
 }
 
 impl PlacementReport {
-    /// As many devices as were asked for, and no more rows on one than fit.
+    /// Checks that there are `config.devices` devices, and no more rows on one than fit.
     fn check(&self, config: &PlacementConfig) -> Result<(), String> {
         let devices = config.devices as usize;
         if (self.own_rows.len(), self.expected.len()) != (devices, devices) {
@@ -312,7 +312,7 @@ impl PlacementReport {
     }
 }
 
-/// Fails unless the partition is the one that the placement `placement` was made from. That of one in the cache may lie there too.
+/// Fails unless the partition is the one that `placement` was made from. A cached placement's partition may also be in the cache.
 fn check_partition(dataset: &Dataset, placement: &str, made_from: &MadeFrom) -> Result<()> {
     let Some((key, recorded)) = &made_from.partition else { return Ok(()) };
     let checksum = |key: &str| artifact::open::<PartitionMeta>(dataset, key).map(|(_, checksum)| checksum);

@@ -30,7 +30,7 @@ pub struct PresampleMeta {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PresampleConfig {
-    /// Fanout of each layer from the seeds downwards, as `15,10,5`.
+    /// Fanout of each layer from the seeds downwards, e.g. `15,10,5`.
     pub fanouts: String,
     /// Seeds of a mini-batch.
     pub batch_size: u64,
@@ -41,7 +41,7 @@ pub struct PresampleConfig {
     /// The edge column in-edges were drawn by; `None` where all were alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw_by: Option<String>,
-    /// Pairs that were drawn as no edges for each edge of a mini-batch; `None` where mini-batches are of vertices.
+    /// Number of negative pairs drawn for each edge of a mini-batch; `None` if mini-batches are of vertices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! How long work tells whoever watches how far it is. Libraries report here and never print.
+//! Progress of long work, for a watcher. Libraries report here and never print.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -45,7 +45,7 @@ impl Stage for NoProgress {
     fn advance(&self, _by: u64) {}
 }
 
-/// Keeps the notes, for who asks later; watches no stage.
+/// Keeps the notes, to be read later; watches no stage.
 #[derive(Debug, Default)]
 pub struct Notes(Mutex<Vec<String>>);
 

@@ -1,7 +1,7 @@
-//! Recipe of a dataset: the columns of the table that its vertices are from, and what became of each.
+//! Recipe of a dataset: the columns of the table that its vertices come from, and how each was used.
 //!
-//! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by it (`gsplit convert --recipe`,
-//! `gsplit infer --nodes`), so that each number of a feature row means what it meant in training.
+//! A checkpoint keeps the recipe of the dataset that it was trained on. New tables are converted by it (`gsplit convert
+//! --recipe`, `gsplit infer --nodes`), so that each number of a feature row has the same meaning as in training.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::document::{self, Document};
 use crate::{DatasetManifest, Error, Result};
 
-/// Name of the category that stands for all which have none of their own.
+/// Name of the category for all values without a category of their own.
 pub const OTHER: &str = "other";
 
-/// Columns of a table of vertices, by what became of them.
+/// Columns of a table of vertices, by their use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -28,10 +28,10 @@ pub struct Recipe {
     /// Shape of the labels, which a new table need not show: it may lack a class, or have whole numbers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_shape: Option<LabelShape>,
-    /// Value of the label column that stands for no label, besides nothing.
+    /// Value of the label column that means unlabelled, in addition to an empty field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
-    /// Order of day and month in dates, dmy or mdy, where the table has such.
+    /// Order of day and month in dates, dmy or mdy, if the table has dates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dates: Option<String>,
     /// Words for missing values: `WORD`, or `COLUMN=WORD` for one column.
@@ -40,12 +40,12 @@ pub struct Recipe {
     /// Whether strings that differ only in case or blanks are one class or category.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub folds_case: bool,
-    /// Columns that say which split a vertex is of.
+    /// Columns that give the split of a vertex.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<String>,
     /// Features, in the order of the feature row.
     pub features: Vec<FeatureRecipe>,
-    /// Columns that are no features, and why.
+    /// Columns that are not features, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// Treatment of the edges.
@@ -72,15 +72,15 @@ pub struct FeatureRecipe {
     pub column: String,
     /// How its values become numbers of the feature row.
     pub encoding: FeatureEncoding,
-    /// Number that stands for a missing one, in the unit of the column; -1 for a category. `None`: a missing one is refused.
+    /// Number that replaces a missing one, in the unit of the column; -1 for a category. `None`: a missing value is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f32>,
-    /// Whether a further number behind the others is 1 where the value is missing, else 0.
+    /// Whether a further number at the end is 1 if the value is missing, else 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub indicator: bool,
 }
 
-/// FeatureEncoding of the values of a column.
+/// Encoding of the values of a column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum FeatureEncoding {
@@ -104,14 +104,14 @@ pub enum FeatureEncoding {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         other: bool,
     },
-    /// A list of as many numbers, as they are.
+    /// A list of `width` numbers, unchanged.
     List {
-        /// Their count.
+        /// Length of the list.
         width: u32,
     },
 }
 
-/// A column that is no feature.
+/// A column that is not a feature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
@@ -121,7 +121,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Treatment of the edges, as the options of `gsplit convert` say it.
+/// Treatment of the edges, by the options of `gsplit convert`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeRecipe {
@@ -145,7 +145,7 @@ pub struct EdgeRecipe {
 }
 
 impl EdgeRecipe {
-    /// The first treatment that was another in training.
+    /// Describes the first treatment that differs from training.
     pub fn difference(&self, trained: &Self) -> Option<String> {
         let flags = |edges: &Self| {
             [
@@ -158,7 +158,7 @@ impl EdgeRecipe {
         let ((flag, here), _) = flags(self).into_iter().zip(flags(trained)).find(|(here, there)| here != there)?;
         let (with, without) = (format!("with {flag}"), format!("without {flag}"));
         let (here, there) = if here { (with, without) } else { (without, with) };
-        Some(format!("its edges were converted {here}, those of the training {there}"))
+        Some(format!("its edges were converted {here}, the training edges {there}"))
     }
 }
 
@@ -180,7 +180,7 @@ impl FeatureRecipe {
     }
 }
 
-/// The part of `checkpoint.json` that is read here; the trainer knows the rest.
+/// The part of `checkpoint.json` that is read here; the trainer reads the rest.
 #[derive(Serialize, Deserialize)]
 struct OfCheckpoint {
     recipe: Option<Recipe>,
@@ -197,10 +197,10 @@ impl Recipe {
         self.features.iter().flat_map(FeatureRecipe::names).collect()
     }
 
-    /// The recipe of the dataset in the folder `path`, or of its checkpoints: all that a run leaves there have the same.
+    /// The recipe of the dataset in the folder `path`, or of its checkpoints: all checkpoints of a run have the same recipe.
     ///
     /// # Errors
-    /// [`Error::Missing`] where there is neither, or it was made from no table; [`Error::Corrupt`].
+    /// [`Error::Missing`] if neither exists, or it was not made from a table; [`Error::Corrupt`].
     pub fn read(path: &Path) -> Result<Self> {
         let missing =
             |what: &str, remedy: &str| Error::Missing { path: path.into(), what: what.into(), remedy: remedy.into() };
@@ -211,25 +211,25 @@ impl Recipe {
             (false, None) => return Err(missing("dataset or checkpoint", "name the folder of one")),
         };
         recipe.ok_or_else(|| {
-            missing("recipe", "only what is made from a table of vertices (convert --nodes TABLE) has one")
+            missing("recipe", "only datasets made from a table of vertices (convert --nodes TABLE) have one")
         })
     }
 
-    /// Difference of the feature rows from those of `trained`, by name; `None` where they mean the same.
+    /// Describes how the feature rows differ from those of `trained`; `None` if they have the same meaning.
     pub fn difference(&self, trained: &Self) -> Option<String> {
         let names = |recipe: &Self| recipe.features.iter().map(|feature| feature.column.clone()).collect::<Vec<_>>();
         let (here, there) = (names(self), names(trained));
         if let Some(column) = there.iter().find(|column| !here.contains(column)) {
-            return Some(format!("the model was trained with the column `{column}`, which is no feature here"));
+            return Some(format!("the model was trained with the column `{column}`, which is not a feature here"));
         }
         if let Some(column) = here.iter().find(|column| !there.contains(column)) {
-            return Some(format!("the column `{column}` is a feature here, and was none in training"));
+            return Some(format!("the column `{column}` is a feature here, but was not in training"));
         }
         let places = here.iter().zip(&there).position(|(here, there)| here != there);
         if let Some(at) = places {
             let (here, there) = (&here[at], &there[at]);
             return Some(format!(
-                "the columns are in another order: `{here}` stands where `{there}` stood in training"
+                "the columns are in another order: `{here}` is in the place of `{there}` in training"
             ));
         }
         let means = |feature: &FeatureRecipe| (feature.encoding.clone(), feature.indicator);
@@ -264,7 +264,7 @@ fn newest_checkpoint(folder: &Path) -> Option<PathBuf> {
     places.into_iter().flatten().map(|place| place.join("checkpoint.json")).find(|document| document.is_file())
 }
 
-/// The first of `all` that `others` has not.
+/// The first of `all` that is not in `others`.
 fn first_not_in<'a>(all: &'a [String], others: &[String]) -> Option<&'a String> {
     all.iter().find(|name| !others.contains(name))
 }

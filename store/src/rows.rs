@@ -1,7 +1,7 @@
-//! Row of each vertex, in a file with rows of some vertices.
+//! Row of each vertex, in a file that has rows of only some vertices.
 //!
-//! Returns: the position of a vertex among those that have a row, which ascend. Idea: a bit a vertex, and for each 64 the number of
-//! bits before them (Jacobson's rank, 1989). Cost: 1.5 bits a vertex of the graph; a look-up reads two words.
+//! Returns: the position of a vertex among the ascending vertices that have a row. Idea: a bit per vertex, and for each 64 the
+//! number of bits before them (Jacobson's rank, 1989). Cost: 1.5 bits per vertex of the graph; a look-up reads two words.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use std::sync::Arc;
 pub struct RowIndex(Arc<[(u64, u32)]>);
 
 impl RowIndex {
-    /// Row `i` is that of `vertices[i]`, of `n` vertices.
+    /// Row `i` belongs to `vertices[i]`; the graph has `n` vertices.
     ///
     /// # Errors
-    /// A text for the user, unless they are distinct, below `n` and ascend.
+    /// A text for the user, unless the vertices are distinct, below `n` and ascending.
     pub fn new(n: usize, vertices: &[u32]) -> Result<Self, String> {
         let ascend = vertices.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascend || vertices.last().is_some_and(|&last| last as usize >= n) {

@@ -1,16 +1,16 @@
-//! Scores of a trained model beside a baseline, and class by class: part of a checkpoint, which `gsplit report` shows.
+//! Scores of a trained model compared with a baseline, and class by class: part of a checkpoint, shown by `gsplit report`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{EpochReport, Split};
 
-/// A loss that many times the lowest before it has diverged.
+/// A loss has diverged if it is this many times the lowest loss before it.
 const DIVERGED: f64 = 1000.0;
 
 /// Scores of the model that predicts the same for every vertex, without reading a feature or an edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Its name, as `majority`.
+    /// Its name, e.g. `majority`.
     pub name: String,
     /// Class that it predicts, where vertices have one each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub struct Baseline {
 /// Scores of one epoch's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelScores {
-    /// The best epoch on the valid split, without one the last that was evaluated.
+    /// The best epoch on the valid split; without a valid split the last that was evaluated.
     pub epoch: u32,
     /// Name of the metric of `baseline`.
     pub metric: String,
@@ -32,20 +32,20 @@ pub struct ModelScores {
     pub baseline: Option<Baseline>,
     /// The splits class by class, where classes are learnt.
     pub splits: Vec<SplitScores>,
-    /// Notes on the splits: those in which the metric has no value, and too few vertices to train on.
+    /// Notes on the splits: splits in which the metric has no value, and too few vertices to train on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl ModelScores {
-    /// Note on the scores of this epoch of `history`, where one is not above the baseline's.
+    /// Note that the scores of this epoch of `history` are not above the baseline's, if any is not.
     pub fn below_baseline<S>(&self, history: &[EpochReport<S>]) -> Option<String> {
         let (baseline, epoch) = (self.baseline.as_ref()?, history.iter().find(|report| report.epoch == self.epoch)?);
         let sign = if epoch.scores_are_errors { -1.0 } else { 1.0 };
         let splits = [("valid", epoch.valid, baseline.valid), ("test", epoch.test, baseline.test)];
         let worse = splits.into_iter().filter_map(|(split, score, of_baseline)| {
             let (score, of_baseline) = (score?, of_baseline?);
-            // A score that is not a number is not above either.
+            // A score that is not a number is not above the baseline's.
             let is_above = sign * score > sign * of_baseline;
             (!is_above).then(|| format!("{split} {score:.4} ({} {of_baseline:.4})", baseline.name))
         });
@@ -60,7 +60,7 @@ impl ModelScores {
 pub fn diverged<S>(history: &[EpochReport<S>]) -> Option<String> {
     let mut lowest = history.first()?;
     for report in history {
-        // Any loss is many times one that is nearly 0.
+        // Any loss is many times a loss that is nearly 0.
         if report.loss > history[0].loss && report.loss > DIVERGED * lowest.loss.max(1e-6) {
             let rate = report.learning_rate;
             return Some(format!(
@@ -89,17 +89,17 @@ pub struct SplitScores {
     pub macro_f1: f64,
     /// Scores by class.
     pub classes: Vec<ClassScores>,
-    /// Wrong predictions by pair of classes, the most frequent first; empty where a vertex can have several classes. Of more than 20
-    /// classes these are the most frequent pairs alone.
+    /// Wrong predictions by pair of classes, the most frequent first; empty if a vertex can have several classes. With
+    /// more than 20 classes, only the most frequent pairs.
     pub confused: Vec<Confused>,
 }
 
 /// Scores of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassScores {
-    /// Portion of the vertices predicted to have the class that have it; 0 where none is.
+    /// Share of the vertices predicted to have the class that have it; 0 if none is predicted.
     pub precision: f64,
-    /// Portion of the vertices that have the class for which it is predicted; 0 where none has.
+    /// Share of the vertices that have the class for which it is predicted; 0 if none has it.
     pub recall: f64,
     /// Their harmonic mean.
     pub f1: f64,

@@ -1,9 +1,9 @@
-//! Shards: of a dataset what one host of several needs to train, as a dataset directory of its own.
+//! Shards: the data that one of several hosts needs to train, as a dataset directory of its own.
 //!
 //! ```text
 //! host-1/
 //!   dataset.json            of a dataset as any other; its `shard` is a [`ShardInfo`]
-//!   topology/ edges/ links/ splits/{train,valid,test}.npy   those of the whole dataset, byte for byte
+//!   topology/ edges/ links/ splits/{train,valid,test}.npy   as in the whole dataset, byte for byte
 //!   splits/unlabelled.npy   u32, ascending: vertices of the train split without a class, whoever owns them; one class a vertex only
 //!   nodes/owned.npy         u32[k], ascending: the vertices of the host's parts
 //!   nodes/feat.arrow        row i is that of vertex owned[i], k rows; as stored in the whole dataset, bit for bit
@@ -11,12 +11,12 @@
 //!   partition/<key>/        the partition that says who owns what, byte for byte
 //! ```
 //!
-//! A shard cut by columns has no `unlabelled.npy`, `owned.npy` and partition. Its `feat.arrow` has a row for each vertex with the values of
-//! the host's columns, `label.npy` is that of the whole dataset.
+//! A shard cut by columns has no `unlabelled.npy`, `owned.npy` or partition. Its `feat.arrow` has a row for each vertex
+//! with the values of the host's columns; `label.npy` is that of the whole dataset.
 //!
-//! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Left out are original ids, other node columns, presamples and placements. [`Dataset::features`], [`Dataset::labels`] and whatever
-//! else promises a whole row for each vertex refuse a shard; who reads what the host has asks for [`Dataset::held_features`] and its
-//! like. These know which row is whose and which columns there are, and have no row of others.
+//! `kind.npy` ([`KIND`](crate::KIND)) is that of the whole dataset. Original ids, other node columns, presamples and
+//! placements are left out. [`Dataset::features`], [`Dataset::labels`] and the other methods that promise a row for
+//! each vertex refuse a shard; use [`Dataset::held_features`] and its like. They know the stored rows and columns.
 
 use std::ops::Range;
 
@@ -41,8 +41,8 @@ pub struct ShardInfo {
     pub by: Cut,
     /// The host that it is for, from 0.
     pub host: u32,
-    /// Number of hosts. With p parts, host h has the parts from h · p / hosts on, p / hosts of them; of columns those of
-    /// [`columns_of`].
+    /// Number of hosts. With p parts, host h has p / hosts parts, starting at part h · p / hosts; if cut by columns,
+    /// see [`columns_of`].
     pub hosts: u32,
 }
 
@@ -50,14 +50,14 @@ pub struct ShardInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
-    /// Rows of the host's own vertices: key of the partition that says which these are, and the digest of its assignment.
+    /// Rows of the host's own vertices: key of the partition that assigns them, and the digest of its assignment.
     Partition(String, Checksum),
-    /// Values of the host's columns of every feature row; a whole row has so many.
+    /// Values of the host's columns of every feature row; holds the number of columns of a whole row.
     Columns(u32),
 }
 
-/// The columns of rows of `features` values that the `i`-th of `n` has: of ranks, or of the hosts of as many ranks each. None for some
-/// where there are fewer columns.
+/// The columns that rank or host `i` of `n` has, of rows of `features` values. Some ranges are empty if there are fewer
+/// columns than `n`.
 pub fn columns_of(features: usize, i: usize, n: usize) -> Range<usize> {
     features * i / n..features * (i + 1) / n
 }
@@ -81,7 +81,7 @@ impl ShardInfo {
         }
     }
 
-    /// The parts of the host, of `parts`.
+    /// The parts of the host, out of `parts`.
     pub fn parts(&self, parts: usize) -> Range<usize> {
         let each = parts / (self.hosts as usize).max(1);
         let first = (self.host as usize).saturating_mul(each);
@@ -100,7 +100,7 @@ impl std::fmt::Display for ShardInfo {
 }
 
 impl PartitionMap {
-    /// Digest of the part of every vertex: the same for partitions that are the same, whoever made them.
+    /// Digest of the part of every vertex: equal partitions have the same digest.
     pub fn assignment_checksum(&self) -> Option<&Checksum> {
         self.meta().files.get("assignment.npy").map(|record| &record.checksum)
     }
@@ -119,18 +119,18 @@ impl Dataset {
         self.manifest().shard.as_ref()
     }
 
-    /// The files of the whole dataset: its own, or those of the one that a shard was cut from.
+    /// The files of the whole dataset: its own, or, for a shard, the files of the dataset it was cut from.
     pub fn whole_files(&self) -> &Files {
         self.shard().map_or(&self.manifest().files, |shard| &shard.origin)
     }
 
-    /// Digest of what the whole dataset holds; a shard has that of the dataset it was cut from.
+    /// Digest of the content of the whole dataset; a shard has the digest of the dataset it was cut from.
     pub fn fingerprint(&self) -> Checksum {
         Checksum::combine(self.whole_files().values().map(|record| &record.checksum))
     }
 
-    /// As [`Dataset::features`], of a shard too: the rows of its own vertices, or rows of which it has some columns
-    /// ([`FeatureTable::columns`]).
+    /// Like [`Dataset::features`], but works for a shard: the rows of its own vertices, or rows with some of the
+    /// columns ([`FeatureTable::columns`]).
     ///
     /// # Errors
     /// [`Error::Missing`] without features; [`Error::Corrupt`].
@@ -142,18 +142,18 @@ impl Dataset {
         }
     }
 
-    /// As [`Dataset::labels`], of a shard too: the classes of its own vertices.
+    /// Like [`Dataset::labels`], but works for a shard: the classes of its own vertices.
     ///
     /// # Errors
-    /// As [`Dataset::labels`].
+    /// Fails as [`Dataset::labels`] does.
     pub fn held_labels(&self) -> Result<ClassLabels> {
         self.held(self.stored_labels()?)
     }
 
-    /// As [`Dataset::numeric_labels`], of a shard too: the numbers of its own vertices.
+    /// Like [`Dataset::numeric_labels`], but works for a shard: the numbers of its own vertices.
     ///
     /// # Errors
-    /// As [`Dataset::numeric_labels`].
+    /// Fails as [`Dataset::numeric_labels`] does.
     pub fn held_numeric_labels(&self) -> Result<NumericLabels> {
         self.held(self.stored_numeric_labels()?)
     }
@@ -163,15 +163,15 @@ impl Dataset {
         Ok(HeldLabels::new(stored, shard))
     }
 
-    /// As [`Dataset::multi_labels`], of a shard too: the classes of its own vertices.
+    /// Like [`Dataset::multi_labels`], but works for a shard: the classes of its own vertices.
     ///
     /// # Errors
-    /// As [`Dataset::multi_labels`].
+    /// Fails as [`Dataset::multi_labels`] does.
     pub fn held_multi_labels(&self) -> Result<MultiLabels> {
         Ok(self.stored_multi_labels()?.indexed(self.index().cloned()))
     }
 
-    /// Vertices of the whole train split without a class, of a shard.
+    /// Vertices of the whole train split without a class, as stored in a shard.
     fn unlabelled(&self) -> Result<Column<u32>> {
         let path = self.part(UNLABELLED, "list of unlabelled vertices", "cut it again")?;
         let vertices = Column::<u32>::open(&path)?;
@@ -181,7 +181,7 @@ impl Dataset {
         }
     }
 
-    /// Refuses a shard, which has no `what` for each vertex.
+    /// Refuses a shard, which does not have `what` for every vertex.
     pub(crate) fn expect_whole(&self, what: &str) -> Result<()> {
         let Some(shard) = self.shard() else { return Ok(()) };
         let (path, what) = (self.path().into(), format!("{what} of all vertices"));
@@ -189,7 +189,7 @@ impl Dataset {
         Err(Error::Missing { path, what, remedy })
     }
 
-    /// Fails unless a shard holds what it says: the vertices of its parts, and of the whole dataset's files those that are not cut down.
+    /// Fails unless a shard holds the vertices of its parts, and the uncut files equal the whole dataset's.
     pub(crate) fn check_shard(&self, shard: &ShardInfo) -> Result<()> {
         let corrupt = |problem: String| Err(Error::corrupt(self.path().join("dataset.json"), problem));
         if let Some((key, assignment)) = shard.partition() {

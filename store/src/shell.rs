@@ -1,12 +1,12 @@
-//! Words of command lines that messages advise: a shell takes them as they are meant.
+//! Quotes words of command lines that messages suggest, so that a shell reads them unchanged.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// `word` as a shell reads it back, quoted where it must be. What cannot be shown, control characters and bytes that are no UTF-8,
-/// stands as octal numbers in `$'...'`, which bash, ksh and zsh read.
+/// Quotes `word` for a shell if necessary. Control characters and bytes that are not UTF-8 are written as octal numbers
+/// in `$'...'`, which bash, ksh and zsh read.
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref().as_bytes();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
@@ -31,7 +31,7 @@ pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     quoted + "'"
 }
 
-/// `path` as an argument that no command takes for an option: `./-name`.
+/// `path` as an argument that is not mistaken for an option: `./-name`.
 pub fn as_argument(path: &Path) -> Cow<'_, Path> {
     match path.as_os_str().as_bytes().starts_with(b"-") {
         true => Path::new(".").join(path).into(),
@@ -39,7 +39,7 @@ pub fn as_argument(path: &Path) -> Cow<'_, Path> {
     }
 }
 
-/// `path` as an argument, as [`shell_word`] writes it.
+/// `path` as an argument, quoted by [`shell_word`].
 pub fn shell_path(path: impl AsRef<Path>) -> String {
     shell_word(as_argument(path.as_ref()).as_os_str())
 }

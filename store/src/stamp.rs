@@ -1,12 +1,12 @@
-//! Whether a file is untouched, told without reading it.
+//! Detects whether a file is untouched, without reading it.
 //!
 //! A write, a rename onto the path and a copy that keeps the time of modification all change one of three things: that time,
-//! the time of change, which the kernel alone sets, or the inode. So a file whose stamp and length are as recorded has its
-//! content still. The reverse does not hold: `touch` and a move to another disk change the stamp and no byte, so a checksum
-//! decides where stamps differ.
+//! the time of change, which only the kernel sets, or the inode. So a file whose stamp and length match the record
+//! still has its content. The reverse does not hold: `touch` and a move to another disk change the stamp but no byte,
+//! so a checksum decides if stamps differ.
 //!
-//! A file that is written twice within one tick of its file system's clock has the same stamp twice. So nothing is recorded
-//! of a file that changed just before ([`Stamp::of`]): it is read again the next time.
+//! A file that is written twice within one tick of its file system's clock has the same stamp twice. So no stamp is
+//! recorded for a file that has just changed ([`Stamp::of`]): it is read again the next time.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Coarsest tick of the clocks of file systems.
 const TICK: Duration = Duration::from_secs(2);
 
-/// State of a file that changes when the file does, beside its length.
+/// State of a file that changes when the file does, in addition to its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stamp {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::{Column, Error, FileRecord, NpyWriter, Result};
 
-/// In-neighbours of every vertex: those of `v` are `indices[indptr[v]..indptr[v + 1]]`, ascending.
+/// In-neighbours of every vertex: `v` has `indices[indptr[v]..indptr[v + 1]]`, ascending.
 ///
 /// Opening proves that `indptr` starts at 0, never falls and ends at the number of edges. That every index is below the
 /// number of vertices is proved by [`Topology::check_indices`], which reads all of them and so is left to `verify`.
@@ -15,12 +15,12 @@ use crate::{Column, Error, FileRecord, NpyWriter, Result};
 pub struct Topology {
     indptr: Column<u64>,
     indices: Column<u32>,
-    /// Arrays that draws read, where the graph is larger than memory.
+    /// Arrays for draws, if the graph is larger than memory.
     scattered: OnceLock<Scattered>,
 }
 
-/// A copy of `indptr`, which every draw reads: the system takes mapped pages away where others are read; and a mapping of `indices`
-/// beside that which passes over all edges read.
+/// A copy of `indptr`, which every draw reads (the system evicts mapped pages when others are read), and a mapping of
+/// `indices` separate from the one used by passes over all edges.
 #[derive(Clone, Debug)]
 struct Scattered {
     indptr: Vec<u64>,
@@ -85,14 +85,14 @@ impl Topology {
     /// have to be read again and again. [`indptr`](Self::indptr) is then copied to memory.
     ///
     /// # Errors
-    /// Those of opening the file.
+    /// Fails if the file cannot be opened.
     pub fn indices_beyond(&self, memory: u64) -> Result<Option<&[u32]>> {
         if (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..])) as u64 <= memory / 2 {
             return Ok(None);
         }
         if self.scattered.get().is_none() {
             let indices = Column::open(self.indices.path())?;
-            // Another thread may have been first, with the same.
+            // Another thread may have set the same already.
             let _ = self.scattered.set(Scattered { indptr: self.indptr.to_vec(), indices });
         }
         Ok(self.scattered.get().map(|scattered| &scattered.indices[..]))
@@ -189,7 +189,7 @@ impl TopologyWriter {
         self.indices.len()
     }
 
-    /// Closes and fsyncs both files; the records are those of `indptr.npy` and `indices.npy`.
+    /// Closes and fsyncs both files; returns the records of `indptr.npy` and `indices.npy`.
     pub fn finish(self) -> Result<(FileRecord, FileRecord)> {
         if self.num_vertices() > u64::from(u32::MAX) {
             let found = self.num_vertices();
@@ -202,7 +202,7 @@ impl TopologyWriter {
     }
 }
 
-/// Says what is wrong with `indptr` as offsets into `num_edges` edges.
+/// Describes why `indptr` are not valid offsets into `num_edges` edges.
 pub(crate) fn check_indptr(indptr: &[u64], num_edges: u64) -> Result<(), String> {
     let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
         return Err("expected at least one offset".into());

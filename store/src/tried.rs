@@ -4,8 +4,8 @@
 //! tried/presample/<key>/   tried/partition/<key>/   tried/placement/<key>/      as the dataset's own, without `tried/`
 //! ```
 //!
-//! `tried/KEY` names such an artifact where an option takes one. No listing has it, and no default chooses it. Artifacts record others by their
-//! bare keys, so that one can become the dataset's own as it is ([`keep`]).
+//! An option that takes an artifact's key also takes `tried/KEY`. No listing shows it, and no default chooses it.
+//! Artifacts record others by their bare keys, so that one can become the dataset's own unchanged ([`keep`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub fn tried(key: &str) -> String {
     format!("{TRIED}/{key}")
 }
 
-/// The key of an artifact without the cache's name, if it has that.
+/// The key of an artifact without `tried/`, if it has that.
 pub fn bare_key(key: &str) -> &str {
     key.strip_prefix(TRIED).and_then(|key| key.strip_prefix('/')).unwrap_or(key)
 }
@@ -41,12 +41,12 @@ pub struct Cleaned {
     pub removed: Vec<String>,
     /// Bytes of their files.
     pub bytes: u64,
-    /// Paths below the dataset of what is left, since gsplit did not make it.
+    /// Paths below the dataset of files left in place because gsplit did not make them.
     pub left: Vec<String>,
 }
 
 impl Dataset {
-    /// Names of the artifacts of `kind` in the cache, sorted, as `tried/KEY`.
+    /// Names of the artifacts of `kind` in the cache, sorted, e.g. `tried/KEY`.
     pub fn tried(&self, kind: &str) -> Result<Vec<String>> {
         Ok(self.keys(&tried(kind))?.iter().map(|key| tried(key)).collect())
     }
@@ -64,17 +64,17 @@ impl Dataset {
         Ok(tree::list(&self.path().join(TRIED))?.values().map(tree::Found::bytes).sum())
     }
 
-    /// Empties the cache. An artifact with a file or link in it that is none of its own stays, as all stays that gsplit did not make.
+    /// Empties the cache. Files and links that gsplit did not make stay, as does an artifact that contains one.
     ///
     /// # Errors
-    /// [`Error::Busy`] where an artifact is being written, and what the file system says.
+    /// [`Error::Busy`] if an artifact is being written, and errors of the file system.
     pub fn clean(&self) -> Result<Cleaned> {
         let before = self.tried_bytes()?;
         let mut removed = self.clean_kind::<PlacementMeta>()?;
         removed.extend(self.clean_kind::<PartitionMeta>()?);
         removed.extend(self.clean_kind::<PresampleMeta>()?);
         let folder = self.path().join(TRIED);
-        // Fails where something is left in it.
+        // This fails if something is left in it.
         let _ = fs::remove_dir(&folder);
         let left = tree::list(&folder)?.into_keys().map(|name| tried(&name)).collect();
         Ok(Cleaned { removed, bytes: before.saturating_sub(self.tried_bytes()?), left })
@@ -158,7 +158,7 @@ mod tests {
         let sound = |dataset: &Dataset| verify(dataset.path()).unwrap().iter().all(|found| found.problem.is_none());
         assert!(sound(&dataset));
 
-        // The user's own stays, and the artifact that it lies in.
+        // Files of the user's stay, and so does the artifact that contains them.
         let cache = dataset.path().join(TRIED);
         for name in ["notes.txt", "presample/b/notes.txt", "presample/mine/notes.txt"] {
             fs::create_dir_all(cache.join(name).parent().unwrap()).unwrap();

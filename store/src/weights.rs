@@ -1,5 +1,5 @@
-//! Weights that came with the graph. Those of edges: to draw in-neighbours by, to multiply rows by in sums, and the cost of cutting
-//! them. Those of vertices: to balance over parts.
+//! Weights that came with the graph. Edge weights: used to draw in-neighbours, to multiply rows in sums, and as the
+//! cost of cutting edges. Vertex weights: to be balanced over parts.
 
 use std::ops::Deref;
 
@@ -31,18 +31,18 @@ impl EdgeWeights {
     /// Weights of the edges at `positions`, in their order.
     ///
     /// # Panics
-    /// If there is no such edge.
+    /// If an edge does not exist.
     pub fn select(&self, positions: &[u64]) -> Self {
         Self(Held::Rounded(positions.iter().map(|&edge| self[edge as usize]).collect()))
     }
 }
 
 impl Dataset {
-    /// The edge column `name` as weights, which are read once: f32 from the mapped file, other types into 4 bytes an edge.
+    /// The edge column `name` as weights, checked once: f32 from the mapped file, other types converted to 4 bytes per edge.
     ///
     /// # Errors
-    /// [`Error::Missing`] without such a column, [`Error::Invalid`] if it has several values an edge, or a weight that nothing can be
-    /// drawn by.
+    /// [`Error::Missing`] without such a column, [`Error::Invalid`] if it has several values per edge, or a weight that
+    /// cannot be drawn by.
     pub fn edge_weights(&self, name: &str) -> Result<EdgeWeights> {
         let column = self.edge_column(name)?;
         let wrong = |problem: String| Error::Invalid(format!("edge column `{name}` cannot weigh edges: {problem}"));
@@ -64,14 +64,14 @@ impl Dataset {
 /// Weights of all vertices, of one column of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VertexLoads {
-    /// Name of the column, with a number from 1 where a vertex has several values, as `vertex_weight.2`.
+    /// Name of the column, with a number from 1 if a vertex has several values, e.g. `vertex_weight.2`.
     pub name: String,
     /// Weight of each vertex.
     pub values: Vec<u32>,
 }
 
 impl Dataset {
-    /// Weights of the vertices that came with the graph; none where it has none.
+    /// Weights of the vertices that came with the graph; empty if it has none.
     ///
     /// # Errors
     /// [`Error::Invalid`] unless they are whole numbers of 32 bits.
@@ -124,7 +124,7 @@ fn whole(column: &ColumnFile, at: usize) -> std::result::Result<Vec<u32>, String
     }
 }
 
-/// `value` as the weight of a vertex. Fails with what was expected.
+/// Converts `value` to the weight of a vertex. The error says what was expected.
 pub fn vertex_weight(value: f64) -> std::result::Result<u32, String> {
     match value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value) {
         true => Ok(value as u32),

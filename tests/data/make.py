@@ -245,14 +245,14 @@ def ogb_npz():
     write_splits("ogb-npz")
 
 
-# A split of links, and what it is ranked among: pairs for all, or targets for the source of each pair.
+# A split of links, and its negatives: pairs for all, or targets for the source of each pair.
 LINKS = {"train": [(0, 1), (0, 2), (1, 2), (2, 0), (3, 4), (0, 1)], "valid": [(2, 5), (1, 3)], "test": [(5, 0)]}
 NO_LINKS = {"valid": [(0, 5), (1, 5), (5, 3)], "test": [(4, 0), (4, 1)]}
 NO_TARGETS = {"valid": [[3, 4, 5], [0, 5, 4]], "test": [[1, 2, 3]]}
 
 
 def fake(name, kind):
-    """What pickle writes as `name`, a function or class of a module that need not be here."""
+    """Stands for `name` in a pickle, a function or class of a module that need not be installed."""
     module, short = name.rsplit(".", 1)
     for at in range(1, module.count(".") + 2):
         parent = ".".join(module.split(".")[:at])
@@ -358,7 +358,7 @@ def targets_of(kind, split):
 
 
 def ogb_links():
-    """Splits of links alone: the graph is that of ogb-csv."""
+    """Writes only splits of links: the graph is ogb-csv's."""
     for split in LINKS:
         torch_zip(f"ogb-links/zip/{split}.pt", pairs_of(Tensor, split))
         torch_zip(f"ogb-links/numpy/{split}.pt", pairs_of(Array, split))
@@ -378,7 +378,7 @@ def snap():
     lines = [f"{source}\t{target}" for source, target in EDGES]
     header = ["# Directed graph", f"# Nodes: 6 Edges: {len(EDGES)}", "# FromNodeId\tToNodeId"]
     write("snap/edges.txt", "".join(line + "\r\n" for line in header + lines).encode())
-    # The same with gaps between the ids, two gzip members, blanks, and no header.
+    # A copy with gaps between the ids, two gzip members, blanks, and no header.
     lines = [f"{source * source + 10} {target * target + 10}\n".encode() for source, target in EDGES]
     members = [gzip.compress(b"".join(part), mtime=0) for part in (lines[:4], lines[4:])]
     write("snap/gaps.txt.gz", b"".join(members))

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 HERE = Path(__file__).parent
-# Those of make.py, which puts modules of its own in the place of NumPy's.
+# Functions of make.py, which puts its own modules in the place of NumPy's.
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)]
 LABELS = [0, 1, None, 2, 1, 0]
 SPLITS = {"train": [3, 0], "valid": [1], "test": [4, 5]}

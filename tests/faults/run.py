@@ -47,7 +47,7 @@ class Command(NamedTuple):
     is_joint: bool = False
     # One output after the other: a training run has one an epoch.
     is_series: bool = False
-    # Files that say nothing of their making: what is whole is refused as any finished output.
+    # Files that do not record their inputs: a complete one is refused like any finished output.
     is_anonymous: bool = False
 
 
@@ -164,7 +164,7 @@ def before(folder, name):
 
 
 def same(found, expected, why):
-    """Fails where files are not the ones expected; None stands for any content."""
+    """Fails if files differ from the expected ones; None allows any content."""
     for file in sorted(found.keys() | expected.keys()):
         if file not in found or file not in expected:
             raise Lost(f"{why}: {file} is {'gone' if file in expected else 'left over'}")
@@ -173,7 +173,7 @@ def same(found, expected, why):
 
 
 def undisturbed(gsplit, base, work, name):
-    """How long the command takes, what it makes and where that is no function of the input (times, measured seconds) None."""
+    """The command's seconds, and its files: None where they do not follow from the input (times, measured seconds)."""
     results = []
     for _ in range(2):
         shutil.rmtree(work, ignore_errors=True)
@@ -218,7 +218,7 @@ def kill(gsplit, base, work, name, made, moment=0.0, call=None):
 
 
 def kills(gsplit, base, work, names, count, rng):
-    """Kills `count` times over all commands. Returns what was lost."""
+    """Kills `count` times over all commands. Returns the losses found."""
     lost = []
     names = [name for name in names if COMMANDS[name].is_killed]
     for number, name in enumerate(names):
@@ -242,7 +242,7 @@ def kills(gsplit, base, work, names, count, rng):
     return lost
 
 
-# The calls that change names in folders or make what was written durable: between two of them a kill leaves one state.
+# The calls that change names in folders or make written data durable: between two of them a kill leaves one state.
 CALLS = "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,symlink,symlinkat,fsync,fdatasync"
 WRITES = "write,writev,pwrite64,ftruncate,fallocate"
 # For kills: with --seccomp-bpf strace 6.1 makes calls fail, but delivers no signal.
@@ -312,7 +312,7 @@ def fail(gsplit, base, work, name, made, fault):
 
 
 def failing_calls(gsplit, base, work, names, count, rng):
-    """Makes `count` calls of each command fail, without `count` all of them, both once and from there on. Returns what was lost."""
+    """Makes `count` calls of each command fail, without `count` all of them, both once and from there on. Returns the losses found."""
     lost = []
     for name in names:
         ready = work.with_name("ready")
@@ -354,7 +354,7 @@ NOBODY = 65534
 
 
 def of_another_user(gsplit, base, work, names):
-    """What one user's killed run left is neither used nor removed by another's. Returns what was lost."""
+    """Files left by one user's killed run are neither used nor removed by another's. Returns the losses found."""
     if os.getuid() != 0:
         print("not root: runs of two users were not tried", flush=True)
         return []
@@ -383,7 +383,7 @@ def of_another_user(gsplit, base, work, names):
     return lost
 
 
-# A use of each artifact that opens it on any machine, beside verify: the same results or an error are expected of it.
+# A use of each artifact that opens it on any machine, as well as verify: it must give the same results or an error.
 USES = {
     "presample": "partition base --parts 2 --presample k --key fresh --force --json",
     "partition": "evaluate base --partition p --fanouts 5,5 --batch-size 512 --batches 10 --json",
@@ -410,7 +410,7 @@ def leaves(value, name=""):
 
 
 def answer(gsplit, work, use):
-    """What a use says and makes: its exit code, and {what: value}."""
+    """The results of a use: its exit code, and {name: value}."""
     for made in MADE:
         path = work / made
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -424,7 +424,7 @@ def answer(gsplit, work, use):
 
 
 def flips(gsplit, base, work, count, rng):
-    """Flips `count` bits, one at a time. Returns what was lost."""
+    """Flips `count` bits, one at a time. Returns the losses found."""
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(base, work)
     roots = [work / name for name in ("base", "model")]
@@ -475,7 +475,7 @@ MEMORY_GROUPS = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
 def in_a_control_group(gsplit, base, work):
-    """A conversion keeps to the memory of its control group without being told. Returns what was lost."""
+    """A conversion keeps to the memory of its control group without an option. Returns the losses found."""
     own = {kinds: path for _, kinds, path in (line.strip().split(":", 2) for line in open("/proc/self/cgroup"))}
     root = next(root for root in MEMORY_GROUPS if root.is_dir())
     group = root / own.get("memory", own.get("", "/")).lstrip("/") / f"gsplit-faults-{os.getpid()}"

@@ -14,7 +14,7 @@ GSPLIT, DATASET = sys.argv[1:]
 TRAIN = [GSPLIT, "train", DATASET, "--parallelism", "data", "--layers", "2", "--fanouts", "5,5", "--hidden", "16"]
 TRAIN += ["--batch-size", "500", "--epochs", "2", "--json"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python"]
-# As in a container.
+# Like in a container.
 ROOT_TOO = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 SECONDS = 300
 
@@ -30,7 +30,7 @@ def start(command):
 
 
 def losses(*processes):
-    """Losses that one of the processes, or of those that they have started, prints."""
+    """Losses that one of the processes, or of their child processes, prints."""
     outputs = [process.communicate(timeout=SECONDS) for process in processes]
     said = "".join(errors for _, errors in outputs)
     assert all(process.returncode == 0 for process in processes), said

@@ -67,7 +67,7 @@ def of_ogb(path, kind):
     meta = {"dir_path": str(path), "download_name": "x", "version": 1, "task type": "link prediction", "split": "time"}
     meta |= {"eval metric": "", "is hetero": "False", "binary": "False", "url": "", "add_inverse_edge": "False"}
     meta |= {"additional node files": "None", "additional edge files": "None", "has_node_attr": "True"}
-    # ogb keeps there what it has read, and makes the folder when it downloads.
+    # ogb caches its data there, and makes the folder when it downloads.
     (path / "processed").mkdir(exist_ok=True)
     found = LinkPropPredDataset(name=kind, meta_dict=meta).get_edge_split()
     return {part: {key: np.asarray(value) for key, value in content.items()} for part, content in found.items()}

@@ -62,7 +62,7 @@ def weights(path, run, epochs):
 
 
 def event_files(folder, records, axis, tags):
-    """The scalars `tags` in `folder` are those of `records`, over the values of `axis`."""
+    """The scalars `tags` in `folder` equal the values in `records`, over the values of `axis`."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder))

@@ -18,7 +18,7 @@ def readelf(*arguments):
 
 
 def missing_libraries(libraries):
-    """Names that the libraries ask for, that lie neither beside them nor where the system looks."""
+    """Libraries that these depend on, and that are neither next to them nor where the system looks."""
     wanted = set()
     for library in libraries:
         wanted |= set(re.findall(r"\(NEEDED\).*\[(.+?)\]", readelf("-d", library)))

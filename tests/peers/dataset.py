@@ -1,4 +1,4 @@
-"""A gsplit dataset directory, read with numpy and pyarrow alone: what every export is compared with."""
+"""A gsplit dataset directory, read with only numpy and pyarrow: every export is compared with it."""
 
 import json
 from pathlib import Path

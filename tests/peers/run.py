@@ -65,7 +65,7 @@ def make_datasets(binary, folder):
     generated = folder / "community"
     size = ["--vertices", 3000, "--edges", 24000, "--seed", 7]
     gsplit(binary, "generate", "community", *size, "--out", generated)
-    # What the generator has none of: edge columns, several classes a vertex, original ids, parallel edges.
+    # Features that the generator lacks: edge columns, several classes a vertex, original ids, parallel edges.
     test = ["cargo", "test", "--quiet", "--workspace", "--lib", "leave_examples_for_the_peers"]
     log = folder / "examples.log"
     with log.open("w") as output:
@@ -153,7 +153,7 @@ def main(binary):
         run_check(pyg, "check_launchers.py", binary, data / "community")
         real = [REAL] if REAL.is_dir() else []
         run_check(pyg, "check_readers.py", binary, data / "read", *real)
-    print("the peers read what was exported, but for what is marked skipped above")
+    print("the peers read every export, except the ones marked skipped above")
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def pixels(png):
 
 
 def look(program, page, width, scheme):
-    """What is wrong with a page, and the picture of it."""
+    """The faults of a page, and a picture of it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         chromium = Chromium(program, folder)
         target = chromium.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -175,7 +175,7 @@ def look(program, page, width, scheme):
 
 
 def prepare(gsplit, folder):
-    """Three pages: of a folder with everything, of a dataset alone, and of a run on tables."""
+    """Three pages: of a folder with everything, of only a dataset, and of a run on tables."""
 
     def run(line):
         subprocess.run([gsplit, "--quiet", *line.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)

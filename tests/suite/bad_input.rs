@@ -1,4 +1,4 @@
-//! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw files that lie are tested
+//! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw files with false contents are tested
 //! where they are read, in `preprocess`.
 
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ fn values_below_0_are_refused_by_their_own_options() {
         let errors = refused(folder, line, 2, words);
         assert!(!errors.contains("unexpected argument"), "{line}: {errors}");
     }
-    // An operand is no value.
+    // An operand is not a value.
     refused(folder, "inspect -5", 2, "unexpected argument '-5'");
     // A file may be called so, behind `--`.
     refused(folder, "inspect -- -5", 1, "-5: No such file");
@@ -64,7 +64,7 @@ fn results_that_cannot_be_printed_are_an_error() {
         let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
         assert!(errors.starts_with("error: standard output: No space left"), "{args:?}: {errors}");
-        // A reader that goes away early has seen what it wanted.
+        // A reader that closes the pipe early has seen enough.
         let mut child = command(folder, args).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         assert!(child.wait().unwrap().success());
@@ -77,7 +77,7 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     community(folder, 300);
     let name = OsStr::from_bytes(b"d\xff\n");
     fs::rename(folder.join("ds"), folder.join(name)).unwrap();
-    // `@` stands for the byte that is no UTF-8.
+    // `@` is replaced by a byte that is not UTF-8.
     let run = |line: &str| {
         let words = line.split(' ').map(|word| match word {
             "DS" => name.to_os_string(),

@@ -1,4 +1,4 @@
-//! `gsplit compare`: that systems differ in what they are said to differ in, and in nothing else.
+//! `gsplit compare`: systems differ in their documented choices, and in nothing else.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn rows(folder: &Path, more: &str) -> Vec<(String, Value)> {
 fn systems_train_the_same_model_with_their_own_loads() {
     let folder = &*scratch();
     community(folder, 1500);
-    // What is there is used, whatever its name.
+    // Existing artifacts are used, whatever their names.
     ok(folder, "presample ds --fanouts 5,5 --batch-size 256 --epochs 2 --key seen");
     ok(folder, "partition ds --parts 2 --weights degree --key mine");
     let all = rows(folder, "");
@@ -60,7 +60,7 @@ fn systems_train_the_same_model_with_their_own_loads() {
     let before = content(&folder.join("ds"));
     assert_eq!(rows(folder, "--systems gsplit").len(), 1);
     assert_eq!(content(&folder.join("ds")), before, "everything was found");
-    // Maps for other mini-batches lie beside those.
+    // Maps for other mini-batches are stored next to these.
     let other = json(folder, small("compare ds --ranks 2 --systems gsplit").replace("256", "200"));
     let key = other["systems"][0]["partition"].as_str().unwrap();
     assert_eq!(key, "tried/multilevel-presampled-k2-f5-5_b200_e2_s0");
@@ -88,7 +88,7 @@ fn systems_are_compared_on_the_same_mini_batches() {
     }
     // The run of a row is that of `gsplit train` with its options, and a map of the dataset's own.
     let presample = "presample ds --fanouts 5,5 --batch-size 256 --epochs 2";
-    assert_eq!(json(folder, presample)["reused"], true, "what was tried is taken over");
+    assert_eq!(json(folder, presample)["reused"], true, "the tried presample is taken over");
     assert_eq!(json(folder, "partition ds --parts 2")["reused"], true);
     let options =
         "--fanouts 5,5 --layers 2 --hidden 16 --batch-size 256 --epochs 2 --eval-every 0 --preset gsplit --ranks 2";
@@ -120,7 +120,7 @@ fn a_table_is_made_for_each_value_of_an_option() {
     };
     let ranks = of_systems("dgl,gsplit", "ranks=1,3");
     assert_eq!(ranks.iter().map(|line| line.0).collect::<Vec<_>>(), [1, 1, 3, 3]);
-    // One rank repeats nothing, and what is split does not with several.
+    // One rank repeats no work, and neither do several under split parallelism.
     assert!(ranks[0].1 == ranks[1].1 && ranks[1].1 == ranks[3].1 && ranks[2].1 > ranks[0].1, "{ranks:?}");
     // Smaller mini-batches share less.
     let sizes = of_systems("gsplit", "batch-size=64,512 --ranks 2");
@@ -148,7 +148,7 @@ fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
         refused(folder, line, 2, words);
     }
     refused(folder, "compare .", 1, "not a gsplit dataset");
-    assert!(!folder.join("ds/tried").exists(), "nothing was made for what is refused");
+    assert!(!folder.join("ds/tried").exists(), "nothing was made for a refused command");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_conversion_that_is_killed_is_taken_up_and_gives_the_same_bytes() {
     let expected = content(&folder.join("ds"));
     assert!(expected.contains_key("nodes/feat.arrow") && expected.contains_key("nodes/original_id.npy"));
     fs::remove_dir_all(folder.join("ds")).unwrap();
-    // Before a stage is finished, and after one: then the rest is what remains to do.
+    // Before a stage is finished, and after one: then only the rest remains to do.
     for is_finished in [false, true] {
         let mut child = command(folder, CONVERT).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let journal = folder.join(".ds.partial/journal.json");
@@ -94,7 +94,7 @@ fn a_conversion_that_is_killed_is_taken_up_and_gives_the_same_bytes() {
     }
 }
 
-/// A budget far below what the medium input takes otherwise.
+/// A budget far below the memory that the medium input takes otherwise.
 const LITTLE: &str = "96MiB";
 
 #[test]
@@ -146,7 +146,7 @@ fn places_that_cannot_be_written_are_one_line() {
 fn a_file_that_grows_too_large_is_one_line() {
     let folder = &*scratch();
     medium_input(folder);
-    // In blocks of 512 or of 1024 bytes, as shells have it: below what the topology and the features take.
+    // In blocks of 512 or of 1024 bytes, as shells have it: below the sizes of the topology and the features.
     for blocks in ["64", "20000"] {
         let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut limited = std::process::Command::new("sh");

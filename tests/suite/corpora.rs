@@ -1,7 +1,7 @@
-//! The corpora of the fuzz targets (`fuzz/`) that are about what gsplit stores, replayed, and mutations of each input. Those of the
+//! The corpora of the fuzz targets (`fuzz/`) for stored files, replayed, with mutations of each input. The corpora of the
 //! readers are replayed by `preprocess/tests/corpora.rs`.
 //!
-//! Stored files change with their formats, so good inputs are made anew here, and replayed beside the corpus;
+//! Stored files change with their formats, so good inputs are made anew here, and replayed as well as the corpus;
 //! `cargo test --test suite write_the_seeds -- --ignored` puts them into it.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ fn datasets() -> Inputs {
     let place = root();
     let read = |name: &str, file: &str| {
         let bytes = fs::read(folder.join(name).join(file)).unwrap_or_default();
-        // Documents name their inputs; where those lie is no machine's but this one's business.
+        // Documents name their inputs, whose paths differ between machines.
         match String::from_utf8(bytes) {
             Ok(text) => text.replace(place.to_str().unwrap(), "").into_bytes(),
             Err(error) => error.into_bytes(),

@@ -61,7 +61,7 @@ fn damage_is_found_by_who_opens_it() {
     community(folder, 600);
     ok(folder, "presample ds --fanouts 5,5 --epochs 2 --key k");
     ok(folder, "partition ds --parts 3 --key p");
-    // At rest, so that what is sound is noted.
+    // Long enough unchanged that sound files are noted.
     std::thread::sleep(Duration::from_millis(2100));
     let export = "export ds --format pyg --out out";
     let evaluate = "evaluate ds --batches 2 --json";
@@ -153,7 +153,7 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
         assert_eq!(output.status.code(), Some(1), "{user:?}: {errors}");
         let line = errors.trim_end().lines().last().unwrap();
         assert!(line.starts_with("error: ds/nodes/feat.arrow: ") && line.contains("checksum"), "{errors}");
-        // With --json the failure is told there too, and nothing else.
+        // With --json only the failure is printed there too.
         let printed = String::from_utf8(output.stdout).unwrap();
         let result = printed.lines().find(|line| !line.starts_with("{\"error\":"));
         assert!(result.is_none(), "{user:?} printed a result: {printed}");
@@ -330,7 +330,7 @@ fn an_interrupt_does_not_wait_for_who_reads_the_result() {
     assert!(output.status.code() == Some(143) && errors.starts_with("interrupted: "), "{output:?}: {errors}");
 }
 
-/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` where that needs privileges.
+/// Mounts a file system of a megabyte as `full` in `folder` for the time of `test`; `None` if that needs privileges.
 fn on_small_disk<R>(folder: &Path, test: impl FnOnce() -> R) -> Option<R> {
     let full = folder.join("full");
     fs::create_dir(&full).unwrap();
@@ -373,7 +373,7 @@ fn a_full_disk_is_one_line() {
         if let Some(line) = checkpoint {
             assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
         }
-        assert_eq!(left, [""; 0], "what was unfinished is removed");
+        assert_eq!(left, [""; 0], "unfinished files are removed");
     });
 }
 

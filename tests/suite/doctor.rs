@@ -1,4 +1,4 @@
-//! `gsplit doctor`: what it finds of the machine, of a launcher and of ranks over loopback.
+//! `gsplit doctor`: its findings about the machine, a launcher and ranks over loopback.
 
 use std::fs;
 

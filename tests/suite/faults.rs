@@ -36,7 +36,7 @@ fn a_limit_on_memory_is_one_line() {
     let line = one_line(&below("-v 300000", folder, &format!("--threads 1 {generate}")));
     assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{line}");
     assert!(!folder.join("ds").exists());
-    // What was left is no hindrance.
+    // Files that were left do not hinder the next run.
     community(folder, 300);
 }
 

@@ -24,7 +24,7 @@ fn runbook(folder: &Path, stage: &str) -> Command {
     command
 }
 
-/// Its exit code, and what it printed.
+/// Its exit code and its output.
 fn said(output: &Output) -> (Option<i32>, String) {
     let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
     (output.status.code(), text)
@@ -49,7 +49,7 @@ fn every_stage_says_in_one_line_that_there_is_no_gpu() {
     let folder = &*scratch();
     let (code, text) = said(&runbook(folder, "first").arg("--").output().unwrap());
     assert_eq!(code, Some(2), "more than a stage: {text}");
-    // In place of `gsplit doctor --require-gpu`, whose own test is among those of GPUs.
+    // In place of `gsplit doctor --require-gpu`, whose own test is in `gpus.rs`.
     let complaint = "error: --require-gpu: no GPU can be used: GPUs: none";
     program(&folder.join("gsplit"), &format!("echo '{complaint}' >&2; exit 1"));
     for stage in ON_GPUS {
@@ -69,7 +69,7 @@ fn registers_and_spills_of_every_kernel_are_one_table() {
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
         said(&runbook(folder, "sources").env("PATH", path).env("ARCH", "sm_90").output().unwrap())
     };
-    // As ptxas of CUDA 13.0 has it.
+    // Printed like this by ptxas of CUDA 13.0.
     let (code, text) = nvcc(
         "cat <<END
 ptxas info    : Compiling entry function 'some_kernel' for 'sm_90'

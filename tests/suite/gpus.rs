@@ -14,7 +14,7 @@ use crate::support::{command, community, content, fails, json, losses, ok, scrat
 const TRAIN: &str =
     "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
 
-/// gsplit with `args`, and so many GPUs. None, and a line that says why, where there cannot be any.
+/// gsplit with `args` and this number of GPUs; None, and a line with the reason, if it cannot have any.
 pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
     // The kernels are compiled once, not by each of the processes that start meanwhile.
     static COMPILED: OnceLock<()> = OnceLock::new();
@@ -30,7 +30,7 @@ pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
     Some(program)
 }
 
-/// What it printed, when it succeeded.
+/// Its output, if it succeeded.
 pub fn printed(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
@@ -126,7 +126,7 @@ fn happened(counts: &Path, what: &str) -> u64 {
     counts.sum()
 }
 
-/// What a process with a GPU in each of `folders`, with the variables of torchrun, has said.
+/// The outputs of processes, one with a GPU in each of `folders`, with the variables of torchrun.
 pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
     start_with_gpus(folders, args).into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
@@ -180,7 +180,7 @@ fn doctor_fails_where_a_gpu_is_required_and_none_can_be_used() {
     }
 }
 
-/// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
+/// Room for only the first of its tensors, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {
     let folder = &*scratch();

@@ -88,7 +88,7 @@ fn damaged_edges_and_labels_are_an_error_or_a_number() {
         bad[end - 400..].fill(0x7f);
         fs::write(&path, &bad).unwrap();
         refused(folder, "inspect ds", 1, name);
-        // Unchecked it is no panic.
+        // Without the check it does not panic.
         match is_readable {
             true => drop(ok(folder, "--no-check inspect ds")),
             false => drop(refused(folder, "--no-check inspect ds", 1, name)),

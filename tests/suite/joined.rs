@@ -64,7 +64,7 @@ fn joined_rows_with_weights_and_names_are_those_of_all_tables_together() {
     )]);
 }
 
-/// Predictions for new rows that are joined to a dataset are those of a dataset of all rows, for each case of ids, options of the
+/// Predictions for new rows joined to a dataset equal the predictions of a dataset of all rows, for each case of ids, options of the
 /// conversion and options of the training.
 fn assert_joined(cases: &[(Id, &str, &str)]) {
     for &(id, of_convert, of_train) in cases {

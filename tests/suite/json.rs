@@ -1,4 +1,4 @@
-//! What docs promise to scripts: the keys of every command's object and of a training log are those that they list.
+//! The keys of every command's object and of a training log are the ones that the docs list for scripts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ fn keys(object: &serde_json::Value) -> BTreeSet<String> {
     object.as_object().unwrap().keys().filter(|key| *key != "schema").cloned().collect()
 }
 
-/// Runs `line` and compares what it prints with the row of docs/json.md that has `command`.
+/// Runs `line` and compares its output with the row of docs/json.md that has `command`.
 fn prints_what_is_documented(folder: &Path, command: &str, line: &str) {
     let rows = rows("json.md");
     let (_, expected) = rows.iter().find(|(names, _)| names.iter().any(|name| name == command)).unwrap();
@@ -93,7 +93,7 @@ fn commands_that_train_print_the_keys_that_are_documented_and_so_do_logs() {
     ok(folder, "verify ds");
 }
 
-/// The loader of the system alone would speak of it, in its own words.
+/// Only the system's loader would report it, in its own words.
 #[cfg(feature = "train")]
 #[test]
 fn a_missing_library_is_told_to_scripts_too() {
@@ -110,7 +110,7 @@ fn a_missing_library_is_told_to_scripts_too() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(told["error"].as_str().unwrap().contains("libtorch_cpX.so not found: run `make setup`"), "{told}");
     assert_eq!((output.status.code(), told["exit"].as_i64()), (Some(1), Some(1)));
-    // In an environment of Python's, and in an archive, a clone is no help.
+    // In a Python environment, and in an archive, a clone does not help.
     let bin = folder.join("bin");
     fs::create_dir(&bin).unwrap();
     ["gsplit", "gsplit-train"].into_iter().for_each(|name| fs::rename(folder.join(name), bin.join(name)).unwrap());

@@ -1,4 +1,4 @@
-//! Who may import whom, and where unsafe code may live.
+//! The imports that crates and modules may have, and the files that may have unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,7 +39,7 @@ fn crates_meet_in_store_and_kernels_only() {
     assert!(found.contains("trainer") && !found.contains("gpu-sim"), "only tests have GPUs that are not there");
 }
 
-/// What is sampled is plain data, for whoever has another torch or none.
+/// Samples are plain data, for callers that have another torch or none.
 #[test]
 fn sampling_knows_no_torch() {
     let files = [rust_files("sample/src"), vec![root().join("sample/Cargo.toml")]].concat();
@@ -72,7 +72,7 @@ pub fn is_test(path: &Path) -> bool {
     path.iter().any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// The Rust files below these folders, without those of tests.
+/// The Rust files below these folders, without test files.
 pub fn product_files(folders: &str) -> Vec<PathBuf> {
     let files: Vec<_> = folders.split(' ').flat_map(rust_files).filter(|path| !is_test(path)).collect();
     assert!(files.len() > 40, "{folders}");
@@ -88,7 +88,7 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
         line.strip_prefix("mod ")?.strip_suffix(';')
     });
     let names: BTreeSet<&str> = declared.filter(|name| *name != "tests").collect();
-    // What the root gives out counts as an import of where it is from.
+    // A name that the root re-exports counts as an import from its own module.
     let mut at_root = BTreeMap::new();
     for item in library.split("pub use ").skip(1).filter_map(|item| item.split(';').next()) {
         let mut path = words(item).filter(|word| !word.is_empty());
@@ -116,7 +116,7 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// The rooms of the trainer, each above all that it imports. `error` stands apart: everything may fail.
+/// The rooms of the trainer, each above all that it imports. `error` is an exception: everything may fail.
 const TRAINER: &str = "train rates evaluate run infer epoch step report optimizer batch residence job task model sample exchange \
                        ranks operator config metric autograd error";
 
@@ -132,7 +132,7 @@ fn rooms_of_the_trainer_import_those_below_alone() {
     }
 }
 
-/// A room that imports only rooms that are taken away already is taken away, until none is: what is left goes in circles.
+/// Takes away rooms that import only rooms already taken away, until there are none: the rest imports in circles.
 #[test]
 fn rooms_do_not_import_each_other_in_circles() {
     let mut left = rooms("preprocess");
@@ -185,7 +185,7 @@ fn files_are_opened_by_one_door() {
     }
 }
 
-/// The files that may have unsafe code; and those of them in the folder of CUDA.
+/// The files that may have unsafe code; and the ones of them in the folder of CUDA.
 const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
                       kernels/src/product/amx.rs kernels/src/product/cpu.rs kernels/src/product/x86.rs \
                       kernels/src/cuda/buffer/mapped.rs trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
@@ -291,7 +291,7 @@ fn features(package: Option<&str>) -> [BTreeMap<String, BTreeSet<String>>; 2] {
     [direct, all]
 }
 
-/// A feature that only the whole workspace brings would let a crate compile with the others and not alone.
+/// A feature that only the whole workspace brings would let a crate compile with the others and not by itself.
 #[test]
 fn crates_ask_for_the_features_that_they_have() {
     // Of other processors, of another decompressor than the one that is used, and of Arrow files that only tables have.

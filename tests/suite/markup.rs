@@ -9,7 +9,7 @@ pub struct Element {
     pub attributes: String,
 }
 
-/// The elements of a document. Panics unless every tag is closed in order, attributes are quoted and text is escaped. What stands
+/// The elements of a document. Panics unless every tag is closed in order, attributes are quoted and text is escaped. Text
 /// before the first element is left out, as are comments and declarations.
 pub fn elements(document: &str) -> Vec<Element> {
     let mut open: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! A budget of memory: what fits it, what does not, and rows that are read from disk.
+//! A budget of memory: runs that fit it, runs that do not, and rows that are read from disk.
 
 use std::fs::OpenOptions;
 use std::process::Stdio;
@@ -31,7 +31,7 @@ fn a_budget_that_is_too_small_names_one_that_does() {
         run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].clone()).collect::<Vec<_>>()
     };
     let usual = json(folder, train("--load-features mapped"));
-    // As much as a process of the same size holds, and the rows, which are small.
+    // The memory of a process of the same size, and the rows, which are small.
     let budget = format!("--memory {}MiB", number + 32);
     assert_eq!(losses(&json(folder, train(&budget))), losses(&usual));
     let output = gsplit(folder, train(&format!("--load-features disk {budget}")));
@@ -157,7 +157,7 @@ fn a_trial_ends_each_epoch_early_and_scores_samples() {
     refused(folder, train("--trial 1 --checkpoint run"), 2, "--trial");
 }
 
-/// Rows and bytes that an epoch reads are those that `train` and `plan` told before.
+/// An epoch reads the rows and bytes that `train` and `plan` predicted.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn reads_from_disk_are_foretold() {
@@ -183,7 +183,7 @@ fn reads_from_disk_are_foretold() {
         assert!(notes.contains("an epoch is expected to read ") && notes.contains("; bound by "), "{notes}");
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
         let (epoch, told) = (&run["summary"]["epochs"][0], &run["summary"]["disk"]);
-        // As many rows in memory as the run kept.
+        // Memory for the rows that the run kept.
         let notes = notes.split(" of 60000 stay in memory").next().and_then(|text| text.rsplit(' ').next());
         let kept: f64 = notes.unwrap().parse().unwrap();
         assert!(kept > 0.0 && kept < 60_000.0);

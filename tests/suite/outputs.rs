@@ -1,4 +1,4 @@
-//! Where commands may write: never over what they read, over one another's, into an artifact, or over what is the user's.
+//! Outputs of commands: never over their inputs, over one another, into an artifact, or over the user's files.
 
 use std::fs;
 use std::os::unix::fs::symlink;

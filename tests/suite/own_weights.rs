@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{errors, fails, gsplit, json, ok, refused, scratch};
 
-/// A graph in METIS's format 011 as it stands in the file: weights of each vertex, and neighbours with weights.
+/// A graph as written in METIS's format 011: weights of each vertex, and neighbours with weights.
 struct MetisFile {
     weights: Vec<Vec<u64>>,
     pairs: BTreeMap<(usize, usize), u64>,
@@ -82,7 +82,7 @@ fn parts_of(folder: &Path, made: &Value) -> Vec<u16> {
     bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
 }
 
-/// Whether the report says of the weights in `file` what they are under the stored parts.
+/// Whether the report's figures of the weights in `file` are right for the stored parts.
 fn check_report(file: &MetisFile, folder: &Path, made: &Value) -> Vec<f64> {
     let (parts, own) = (parts_of(folder, made), &made["own_weights"]);
     let imbalance = file.imbalance(&parts, made["parts"].as_u64().unwrap() as usize);
@@ -121,7 +121,7 @@ fn both_weights_of_a_metis_file_are_balanced_and_its_edges_cut_by_theirs() {
         assert!(balanced.iter().all(|&imbalance| imbalance <= 1.03 + 1e-9), "{method}: {balanced:?}");
         let imbalance = own["imbalance"].as_f64().unwrap();
         assert!((imbalance - balanced.iter().copied().fold(0.0, f64::max)).abs() < 1e-9, "{own}");
-        // What is not balanced may be cut by, and the other way round.
+        // Weights may be used for the cut and not for the balance, and the other way round.
         let cut_alone = partition(&format!("--weights own --balance vertices --partitioner {method}"));
         check_report(&file, folder, &cut_alone);
         assert!(cut_alone["balance"]["vertices"].as_f64() <= Some(1.03 + 1e-9), "{cut_alone}");
@@ -200,7 +200,7 @@ fn weights_of_tables_follow_their_vertices_and_are_added_up_where_edges_merge() 
     }
     let cut: u64 = pairs.iter().filter(|((u, v), _)| part[u] != part[v]).map(|(_, bytes)| bytes).sum();
     assert_eq!((own["cut"].as_f64(), own["total"].as_f64()), (Some(cut as f64), Some(2000.0)), "{made}");
-    // Weights are no features.
+    // Weights are not features.
     let dataset = Dataset::open(folder.join("ds")).unwrap();
     let manifest = dataset.manifest();
     assert_eq!(manifest.features.as_ref().unwrap().names.as_ref().unwrap(), &["age"]);

@@ -180,13 +180,13 @@ fn parts_carry_what_their_targets_say() {
     assert_eq!(partition(folder, asked)["reused"], true);
     let text = ok(folder, format!("partition ds --force {asked}"));
     assert!(text.contains("part / target"), "{text}");
-    // Equal targets are those of none, but for the name.
+    // Equal targets give the same parts as no targets, under another name.
     let [equal, none] = ["--targets 1,1,1", "--parts 3"].map(|more| {
         let made = partition(folder, &format!("{more} --weights unit"));
         (made["cut"].clone(), made["part_sizes"].clone())
     });
     assert_eq!(equal, none);
-    // Others are refined from what has as many parts.
+    // Others are refined from a partition with as many parts.
     let refined = partition(folder, "--refine multilevel-unit-k3 --targets 1,2,2 --weights unit");
     assert!(over(&refined, &[1.0, 2.0, 2.0]) <= 1.03 + 1e-9, "{refined}");
     fails(folder, "partition ds --targets 1,x", 2);

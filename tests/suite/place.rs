@@ -1,4 +1,4 @@
-//! `gsplit place`: what it stores, what it refuses, and whether training loads rows as it predicts.
+//! `gsplit place`: its files, its refusals, and whether training loads rows as it predicts.
 
 use std::collections::HashSet;
 use std::fs;

@@ -65,7 +65,7 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     let slow = json(folder, plan.replace("v100-4-pcie", "slow.toml"));
     assert!(seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")), "its rows cross slow links");
     assert_eq!(seconds(named(&slow, "one rank")), seconds(named(&said, "one rank")));
-    // What a mini-batch takes and little more: the graph stays in the host's memory, and is drawn from over the bus.
+    // Little more memory than a mini-batch takes: the graph stays in the host's memory, and is drawn from over the bus.
     let need = named(&said, "DGL")["cost"]["memory"].as_f64().unwrap();
     fs::write(folder.join("small.toml"), shipped.replace("16e9", &format!("{:e}", 1.05 * need / 0.9))).unwrap();
     let small = json(folder, format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml")));
@@ -77,7 +77,7 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     assert!(text.contains("bound by") && text.contains("to train with it: gsplit train ds --parallelism"), "{text}");
 }
 
-/// A question leaves the dataset's own artifacts, and what other commands find there, as they were.
+/// Planning leaves the dataset's own artifacts, and the defaults of other commands, as they were.
 #[test]
 fn questions_change_nothing() {
     let folder = &*scratch();
@@ -89,7 +89,7 @@ fn questions_change_nothing() {
         found
     };
     let (before, shown) = (own(), json(folder, "inspect ds"));
-    // Other mini-batches, and those of the presample that is there.
+    // Other mini-batches, and the ones of the stored presample.
     let asked = format!("plan ds {SMALL} --profile a100-4");
     let other = asked.replace("5,5", "4,3");
     let compare = "compare ds --layers 2 --fanouts 4,4 --hidden 8 --ranks 2 --systems intel,gsplit --epochs 1";
@@ -113,7 +113,7 @@ fn questions_change_nothing() {
     }
     assert!(content(&folder.join("ds")) == with_cache);
 
-    // No default takes what was tried, which is made the dataset's own instead of being made again.
+    // No default takes a tried artifact, which is made the dataset's own instead of being made again.
     let none = "has no partition into 4 parts (there are: none)";
     refused(folder, format!("train ds {SMALL} --ranks 4 --epochs 1"), 1, none);
     let by_preset = "train ds --preset gsplit --ranks 4 --layers 2 --fanouts 5,5";
@@ -189,7 +189,7 @@ fn plans_count_what_training_of_every_system_moves() {
     assert_counts_are_planned(&[("cpu-2", 3, ""), ("hosts.toml", 4, "")], &systems);
 }
 
-/// The counts in a plan by each profile, for so many ranks and with these options, are those of training; `systems` are among them.
+/// A plan by each profile, for this number of ranks and with these options, counts the same as training; `systems` are among them.
 fn assert_counts_are_planned(plans: &[(&str, u32, &str)], systems: &[&str]) {
     let folder = &*scratch();
     community(folder, 1500);
@@ -241,7 +241,7 @@ fn plans_hold_the_matrices_of_further_models() {
     assert_matrices_are_planned(&["gat", "gcn", "gatv2"]);
 }
 
-/// The memory of matrices in a plan is what training took, of a mini-batch that is the whole epoch.
+/// A plan predicts the memory of matrices that training took, for a mini-batch that is the whole epoch.
 fn assert_matrices_are_planned(models: &[&str]) {
     let folder = &*scratch();
     community(folder, 6000);
@@ -333,7 +333,7 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     let second = json(folder, format!("{train} --parallelism auto --epochs 2 --resume"));
     assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
     assert_eq!(second["auto"], serde_json::json!([]), "and tries nothing");
-    // The losses are those of the choice.
+    // The losses are the chosen parallelism's.
     let mut named =
         format!("train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}", config["ranks"]);
     for (option, value) in [("split-layers", &config["split_layers"]), ("partition", &config["partition"])] {

@@ -42,12 +42,12 @@ fn output(process: Child) -> Output {
     process.wait_with_output().unwrap()
 }
 
-/// What a process in each of `folders` with these arguments has said.
+/// The outputs of processes with these arguments, one in each of `folders`.
 fn outputs_in(folders: &[&Path], args: &str) -> Vec<Output> {
     start_in(folders, args).into_iter().map(output).collect()
 }
 
-/// The same of `size` processes.
+/// The outputs of `size` processes in one folder.
 fn outputs(folder: &Path, size: usize, args: &str) -> Vec<Output> {
     outputs_in(&vec![folder; size], args)
 }

@@ -54,7 +54,7 @@ fn named(text: &str) -> Vec<String> {
     words.filter(|word| word.len() > 3 && word.starts_with("--") && !word.ends_with('-')).map(str::to_string).collect()
 }
 
-/// The string literals of `code`, without those of tests and comments.
+/// The string literals of `code`, without tests and comments.
 fn literals(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -225,7 +225,7 @@ fn cora_is_learnt_without_an_option() {
     assert!(test >= 0.80, "{test}");
     assert!(train["baseline"]["test"].as_f64().unwrap() < 0.35, "{}", train["baseline"]);
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
-    assert!(page.contains("confusion in the test split") && page.contains("Scores beside a baseline"));
+    assert!(page.contains("confusion in the test split") && page.contains("Scores compared with a baseline"));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_run_is_one_file() {
     for line in ["[train]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
         assert!(file.contains(line), "{line}: {file}");
     }
-    // What is printed runs to the same result, and prints itself.
+    // The printed file runs to the same result, and prints itself.
     fs::write(folder.join("job.toml"), &file).unwrap();
     assert_eq!(text("run --config job.toml --print-config"), file);
     let commands = |run: &serde_json::Value| {
@@ -332,7 +332,7 @@ fn a_run_is_one_file() {
     assert!(!dry[2].contains("--epochs=2"), "{dry:?}");
     let expected = ["f3-3_b64_e1_s0", "--partition=multilevel_high-presampled-k2"];
     assert!(dry[1].contains(expected[0]) && dry[2].contains(expected[1]), "{dry:?}");
-    // What follows from a dataset is written down where that is there, and left open else.
+    // Settings that depend on a dataset are printed if the dataset exists, and left open otherwise.
     let chosen = text("run ds --out first --print-config");
     assert!(["lr = 0.01", "epochs = 300", "patience = 30"].iter().all(|line| chosen.contains(line)), "{chosen}");
     raw(folder);
@@ -350,7 +350,7 @@ fn a_run_is_one_file() {
             "input = 'ds'\nouts = 'x'",
             "bad.toml:2: outs: no such option here: did you mean `out` at the top of the file?",
         ),
-        ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is no value of --lr"),
+        ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is not a value of --lr"),
         ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
         ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
         (&format!("{base}[train]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),
@@ -492,7 +492,7 @@ fn a_run_is_repeated_with_new_tables_and_starts_from_the_model_before() {
     );
     assert!(command(1).contains("--init=night/checkpoint") && !second.to_string().contains(".fresh"), "{second}");
     let loss = |run: &serde_json::Value| losses(&run["steps"][1]["result"])[0];
-    assert!(loss(&second) < loss(&first), "it starts from what is learnt: {} {}", loss(&first), loss(&second));
+    assert!(loss(&second) < loss(&first), "it starts from the learnt parameters: {} {}", loss(&first), loss(&second));
     let now = content(&folder.join("night"));
     assert_eq!(now["thesis.tex"], b"mine");
     assert!(now.keys().all(|name| !name.starts_with(".fresh")), "{:?}", now.keys());

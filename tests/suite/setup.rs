@@ -44,7 +44,7 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
         }
     }
     let site = folder.join("site");
-    assert!(set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"), "one for the CPU is no reason to link");
+    assert!(set_up(&fetched, &site).ends_with("(fetched, for the CPU alone)"), "a PyTorch for the CPU is not linked");
 
     let cuda = torch.join("lib/libtorch_cuda.so");
     let built = Command::new("cc").args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&cuda).status().unwrap();
@@ -57,7 +57,7 @@ fn a_pytorch_for_cuda_that_comes_later_is_linked() {
     assert_eq!(fs::read_link(fetched.join("lib")).unwrap(), torch.join("lib"));
 }
 
-/// An archive of the preparation tools alone; `make dist` checks one of everything.
+/// An archive of only the preparation tools; `make dist` checks one of everything.
 #[cfg(feature = "train")]
 #[test]
 fn a_program_works_in_an_empty_root() {

@@ -147,7 +147,7 @@ pub fn ended(mut child: Child, seconds: u64) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The bytes of every file below `folder`, by its relative path; without the notes of what was found sound.
+/// The bytes of every file below `folder`, by its relative path; without the notes of sound files.
 pub fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -38,7 +38,7 @@ fn learnt(folder: &Path, kind: &str, rows: u32) -> (f64, f64, String) {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn five_tables_are_learnt_with_no_option_but_the_label() {
-    // Floors are below what was reached, and above what gradient boosting reaches (`make bench-tables`).
+    // Floors are below the scores that were reached, and above gradient boosting's (`make bench-tables`).
     // README's own commands, which documents.rs runs, learn another one in `make test`.
     for (kind, rows, metric, floor) in
         [("customers", 700, "accuracy", 0.95), ("fraud", 1200, "roc-auc", 0.97), ("interests", 700, "micro-f1", 0.9)]
@@ -62,7 +62,7 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     fs::write(folder.join("edges.csv"), edges).unwrap();
     let shape = "--random-split 0.6,0.2,0.2 --out o -- --epochs 3 --fanouts 5,5";
     ok(folder, format!("run edges.csv --nodes nodes.csv --label-column segment {shape}"));
-    // The same vertices in another order of the columns, without the label.
+    // Vertices as before, with the columns in another order and without the label.
     let cells: Vec<Vec<&str>> = nodes.lines().map(|line| line.split(',').collect()).collect();
     let table = |change: &dyn Fn(&[&str]) -> String| cells.iter().map(|row| change(row) + "\n").collect::<String>();
     let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
@@ -88,7 +88,7 @@ fn a_model_is_used_on_new_tables_by_the_names_of_their_columns() {
     refused(folder, format!("{by} short.csv"), 1, lacking);
     ok(folder, "convert edges.csv --nodes moved.csv --out other --label-column none");
     let line = "infer other --checkpoint o/checkpoint --out q.npy";
-    refused(folder, line, 2, "other: the columns are in another order: `city` stands where");
+    refused(folder, line, 2, "other: the columns are in another order: `city` is in the place of");
     ok(folder, "convert edges.csv --nodes moved.csv --out same --recipe o/dataset");
     ok(folder, "infer same --checkpoint o/checkpoint --predict logits --out again.npy");
     assert_eq!(read("again.npy"), read("old.npy"));
@@ -118,7 +118,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     assert!(told.contains("classes by number: 0 blue, 1 green, 2 red"), "{told}");
     let of = |edges: &str, more: &str| format!("infer --nodes nodes.csv --edges {edges} {logits} {more}");
     let again = ok(folder, of("edges.csv", "new.npy"));
-    assert!(read("new.npy") == read("old.npy"), "ends and weights are those of the training");
+    assert!(read("new.npy") == read("old.npy"), "ends and weights are the training's");
     let scores =
         |told: &str| told.lines().filter(|line| line.contains("accuracy")).map(str::to_string).collect::<Vec<_>>();
     assert_eq!(scores(&again)[..3], scores(&told), "splits too");
@@ -129,7 +129,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
     refused(folder, of("bare.csv", "q.npy"), 1, "error: bare.csv: has no column `amount`");
     refused(folder, "infer --checkpoint run", 2, "name what to infer on: DATASET, or --nodes TABLE");
     let line = fails(folder, "infer ds --checkpoint run --epoch 7", 2);
-    assert!(line.ends_with("choose of 1, 2"), "{line}");
+    assert!(line.ends_with("choose one of 1, 2"), "{line}");
 
     // Classes are compared by their names.
     let number = |v: u32| format!("{v},{}.5,{}", v % 7, v % 3);
@@ -145,7 +145,7 @@ fn new_tables_are_read_as_those_of_the_training_were() {
 #[test]
 fn vertices_of_a_metis_file_keep_their_numbers_to_the_predictions() {
     let folder = &*scratch();
-    // A ring: vertex v, from 1, beside the ones before and behind it.
+    // A ring: vertex v, from 1, is next to the ones before and after it.
     let n = 24;
     let lines: String = (0..n).map(|v| format!("{} {}\n", (v + n - 1) % n + 1, (v + 1) % n + 1)).collect();
     fs::write(folder.join("g.graph"), format!("{n} {n}\n{lines}")).unwrap();
@@ -161,7 +161,7 @@ fn vertices_of_a_metis_file_keep_their_numbers_to_the_predictions() {
     ok(folder, "infer ds --checkpoint c --out p.npy");
     let ids = fs::read(folder.join("p.ids.npy")).unwrap();
     let expected: Vec<u8> = (1..=24u64).flat_map(u64::to_le_bytes).collect();
-    assert!(ids.ends_with(&expected), "ids of predictions are those of the file");
+    assert!(ids.ends_with(&expected), "predictions have the ids of the file");
     fs::write(folder.join("nodes.csv"), format!("id,f,class\n0,1,1\n{rows}")).unwrap();
     let told = "nodes.csv: line 2: id 0: ids of the graph file count from 1, its 24 vertices to 24";
     refused(folder, "convert g.graph --nodes nodes.csv --out other", 1, told);

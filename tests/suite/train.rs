@@ -52,14 +52,14 @@ fn a_file_says_what_flags_say_and_flags_win() {
     assert_eq!((other["config"]["epochs"].as_u64(), losses(&other).len()), (Some(2), 2));
     assert_eq!(other["config"]["optimizer"], file["config"]["optimizer"]);
 
-    // What is printed is the same configuration.
+    // The printed configuration is the same.
     let printed = ok(folder, "train --config run.toml --print-config");
     assert!(printed.contains("# decay_epochs = 3") && printed.contains("[optimizer]\nkind = \"adamw\""), "{printed}");
     fs::write(folder.join("printed.toml"), &printed).unwrap();
     assert_eq!(ok(folder, "train --config printed.toml --print-config"), printed);
     let again = json(folder, "train ds --config printed.toml");
     assert_eq!((&again["config"], losses(&again)), (&file["config"], losses(&file)));
-    // What was left open follows the options that it depends on.
+    // Open settings follow the options that they depend on.
     let sgd = "train --config printed.toml --optimizer sgd --epochs 9 --print-config";
     let sgd = ok(folder, sgd);
     assert!(sgd.contains("# momentum = 0.9") && sgd.contains("# decay_epochs = 9") && !sgd.contains("beta1"), "{sgd}");
@@ -121,7 +121,7 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
         assert_eq!(output.status.code(), Some(code), "{variables} {words}: {errors}");
         assert!(errors.contains(told) && !errors.contains("panicked"), "{variables} {words}: {errors}");
     }
-    // One process under a launcher is alone.
+    // A launcher with one process starts no group.
     let alone = "train ds --parallelism single --epochs 1 --hidden 8 --json";
     let output = command(folder, alone).envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
     assert!(output.status.success());

@@ -1,4 +1,4 @@
-//! Nothing of the user's is touched: no link leads gsplit out of where it writes, and what it did not make stays.
+//! The user's files are not touched: no link leads gsplit out of its output folders, and files that it did not make stay.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::support::{command, community, content, fails, ok, refused, scratch};
 
-/// A folder of the user's beside the dataset `ds`.
+/// A folder of the user's next to the dataset `ds`.
 fn home(folder: &Path) -> PathBuf {
     let home = folder.join("home");
     fs::create_dir_all(home.join("thesis")).unwrap();

@@ -57,7 +57,7 @@ fn counters_follow_the_weights() {
     // Five of weight 4, four of weight 1 and three of weight 0 lead into each.
     assert!(drawn[0] == 0 && drawn[4] > 3 * drawn[1] && drawn[1] > 0, "{drawn:?}");
 
-    // What is expected of a map by these counters is what mini-batches that are drawn so have.
+    // A map's cut and balance expected from these counters equal the ones of mini-batches drawn in the same way.
     ok(folder, "partition ds --parts 2 --key two");
     let evaluated = json(folder, "evaluate ds --batches 200");
     assert_eq!(evaluated["draw_by"], "weight");
@@ -67,7 +67,7 @@ fn counters_follow_the_weights() {
     assert!((measured - expected).abs() < 0.02, "{expectation:#}");
 }
 
-/// Losses of links; those of vertices are compared by the trainer's own test of all parallelisms.
+/// Losses of links; losses of vertices are compared by the trainer's own test of all parallelisms.
 #[test]
 fn links_are_drawn_and_summed_by_weights_on_any_number_of_ranks() {
     let folder = &*scratch();
@@ -91,7 +91,7 @@ fn scores_and_predictions_take_weights_and_a_checkpoint_knows_them() {
     weighted(folder);
     let common = "--layers 2 --fanouts 4,4 --hidden 16 --batch-size 64";
     let trained = |options: &str| json(folder, format!("train ds --epochs 1 {common} {options}"));
-    // The scores of the last epoch are those of the checkpoint.
+    // The checkpoint has the scores of the last epoch.
     let options = "--model gcn --parallelism single --edge-weights weight --checkpoint run";
     let summary = trained(options);
     let last = summary["summary"]["epochs"].as_array().unwrap().last().unwrap().clone();
@@ -102,7 +102,7 @@ fn scores_and_predictions_take_weights_and_a_checkpoint_knows_them() {
         // Products in another order may decide one of the vertices otherwise.
         assert!((score[1].as_f64().unwrap() - last[split].as_f64().unwrap()).abs() < 0.015, "{scores:?}");
     }
-    // The same graph with other weights is another run.
+    // With other weights the same graph gives another run.
     let edges = fs::read_to_string(folder.join("edges.csv")).unwrap().replace(",4\n", ",2\n");
     fs::write(folder.join("edges.csv"), edges).unwrap();
     convert(folder, "--force");

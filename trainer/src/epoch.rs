@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Mini-batches of a rank, by their origin.
 pub enum Batches<'a, 's> {
-    /// Sampled anew in every epoch, so many.
+    /// Sampled anew in every epoch, with the number of mini-batches.
     Drawn(&'a mut BatchSampler<'s>, u64),
     /// Made once.
     Made(&'a Made),
@@ -51,7 +51,7 @@ pub fn train_epoch(
         }
         Ok::<_, Error>(())
     };
-    // The last mini-batch, where a GPU has yet to bring its numbers.
+    // The last mini-batch, if the GPU has not delivered its numbers yet.
     let mut last = None;
     let train = |prepared: Prepared<'_>| {
         let (items, step) = (prepared.items, prepared.step.step + 1);

@@ -11,44 +11,44 @@ use safetensors::SafeTensorError;
 /// Result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model cannot be trained.
+/// Reason why a model cannot be trained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The dataset or one of its artifacts refused.
+    /// An error in the dataset or one of its artifacts.
     #[error(transparent)]
     Store(gsplit_store::Error),
-    /// An operator refused.
+    /// An error in an operator.
     #[error(transparent)]
     Kernel(KernelError),
-    /// The group of ranks broke.
+    /// An error in the communication between ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// libtorch refused.
+    /// An error in libtorch.
     #[error("libtorch: {}", first_line(&.0.to_string()))]
     Torch(tch::TchError),
-    /// A GPU, or what it needs.
+    /// An error in a GPU, or in a library that it needs.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// A GPU has not the memory for what its rank computes.
+    /// A GPU does not have enough memory for its rank.
     #[error("{}{what}", .rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default())]
     OutOfMemory {
-        /// Rank that the GPU belongs to, once known.
+        /// Rank that the GPU belongs to, if known.
         rank: Option<usize>,
-        /// The GPU, and what was asked for.
+        /// The GPU and the requested memory.
         what: String,
     },
-    /// A GPU has not the memory for a layer over whole neighbourhoods.
+    /// A GPU does not have enough memory for a layer over whole neighbourhoods.
     #[error("layer {layer} over all vertices: {what}: {remedy}")]
     Inference {
-        /// Counted from 1 at the features.
+        /// Number of the layer; the layer that reads features is 1.
         layer: usize,
-        /// Memory that was asked for, and that there was.
+        /// Requested and available memory.
         what: String,
         /// Remedy.
         remedy: &'static str,
     },
-    /// An option, or two of them together, make no sense: a usage error.
+    /// An invalid option, or a combination of options that is invalid: a usage error.
     #[error("{0}")]
     Option(String),
     /// The dataset cannot be trained on.
@@ -59,7 +59,7 @@ pub enum Error {
         /// Expected, found, and what to do.
         problem: String,
     },
-    /// The loss is no number.
+    /// The loss is not a finite number.
     #[error("the loss is {loss} at epoch {epoch}, step {step}")]
     Diverged {
         /// NaN or infinite.
@@ -69,7 +69,7 @@ pub enum Error {
         /// Mini-batch of the epoch, from 1.
         step: u32,
     },
-    /// A gradient is no number: the weights are spoilt, though the loss before was one.
+    /// A gradient is not finite: the weights are spoilt, although the loss of the step was finite.
     #[error("the gradient's norm is {norm} at epoch {epoch}, step {step}")]
     Spoilt {
         /// NaN or infinite.
@@ -79,24 +79,24 @@ pub enum Error {
         /// Mini-batch of the epoch, from 1.
         step: u32,
     },
-    /// Gradients in f16 that no scale of the loss makes finite.
+    /// Gradients in f16 are not finite whatever the scale of the loss.
     #[error(
         "in f16 no gradient is finite, whatever the loss is scaled by: {skipped} mini-batches were left out: train with --dtype \
          bf16, or check the features (f16 ends at 65504)"
     )]
     Overflow {
-        /// Mini-batches of the run that were left out.
+        /// Number of mini-batches of the run that were left out.
         skipped: u64,
     },
-    /// The caller asked to stop; with what is left of the work.
+    /// The caller asked to stop. The message says which files were written, if any.
     #[error("interrupted: {0}")]
     Interrupted(String),
-    /// An error that ended a training run, with what can be done about it under the options that it had.
+    /// An error that ended a training run, with advice that takes the run's options into account.
     #[error("{error}: {advice}")]
     Advised {
         /// The failure.
         error: Box<Error>,
-        /// Remedy, and what is left of the run.
+        /// Remedy, and the files that the run has left.
         advice: String,
     },
     /// A rank's thread died.
@@ -104,7 +104,7 @@ pub enum Error {
     Rank {
         /// The rank.
         rank: usize,
-        /// Its last words.
+        /// The message of its panic.
         reason: String,
     },
 }
@@ -138,7 +138,7 @@ impl From<SampleError> for Error {
 }
 
 impl From<tch::TchError> for Error {
-    /// Tells torch's running out of a GPU's memory from other errors by its message, and files from libtorch.
+    /// Recognises torch's out-of-memory errors by their message, and names the file in errors about files.
     fn from(error: tch::TchError) -> Self {
         let error = match error {
             tch::TchError::SafeTensorError { path, err: SafeTensorError::IoError(cause) } => {
@@ -159,7 +159,7 @@ impl From<tch::TchError> for Error {
 }
 
 impl Error {
-    /// The same of `rank`, where the rank is what one has to know.
+    /// Adds `rank` to an out-of-memory error; leaves other errors as they are.
     pub(crate) fn of_rank(self, rank: usize) -> Self {
         match self.gpu_memory() {
             Some(what) => Self::OutOfMemory { rank: Some(rank), what },
@@ -167,7 +167,7 @@ impl Error {
         }
     }
 
-    /// Error of a thread of `rank` that panicked. Torch's operators that return no error panic where a GPU has not the memory.
+    /// Error of a thread of `rank` that panicked. Torch's operators that return no error panic when a GPU is out of memory.
     pub(crate) fn of_panic(panic: &(dyn Any + Send), rank: usize) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// The same of a layer over whole neighbourhoods, where a GPU has not the memory; `remedy` says what to do then.
+    /// Turns an out-of-memory error into one of `layer` over whole neighbourhoods; leaves other errors as they are.
     pub(crate) fn of_inference(self, layer: usize, remedy: &'static str) -> Self {
         match self.gpu_memory() {
             Some(what) => Self::Inference { layer, what, remedy },
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// Memory that was asked for and that there was, if a GPU is out of memory.
+    /// Requested and available memory, if this is an out-of-memory error of a GPU.
     pub(crate) fn gpu_memory(&self) -> Option<String> {
         match self {
             Self::OutOfMemory { what, .. } => Some(what.clone()),
@@ -197,7 +197,7 @@ impl Error {
     }
 }
 
-/// Memory of a GPU that was asked for, if `message`, of torch or of a kernel inside torch's backward pass, is about that.
+/// Requested memory, if `message` is an out-of-memory error from torch or from a kernel inside torch's backward pass.
 fn out_of_memory(message: &str) -> Option<String> {
     let line = first_line(message);
     let after = |mark: &str| line.find(mark).map(|at| &line[at + mark.len()..]);
@@ -213,7 +213,7 @@ fn out_of_memory(message: &str) -> Option<String> {
         let told: String = told.iter().filter_map(|(size, what)| Some(format!(", {} {what}", (*size)?))).collect();
         return Some(format!("GPU {number} is out of memory, {asked} asked for{told}"));
     }
-    // As a kernel has it, or as it was told already, inside torch's backward pass.
+    // A message of a kernel, or one of ours that has passed through torch's backward pass.
     let told = &line[line.find("GPU ").filter(|_| line.contains(" is out of memory"))?..];
     let told = told.replacen("memory: ", "memory, ", 1);
     let end = told.find("; ").or(told.find(": ")).unwrap_or(told.len());
@@ -259,7 +259,7 @@ mod tests {
         }
         let other = Error::from(tch::TchError::Torch("shapes do not fit".into())).of_rank(1);
         assert!(matches!(other, Error::Torch(_)), "{other}");
-        // Told once already inside torch's backward pass, and by an operator that panics.
+        // Already converted once inside torch's backward pass, and raised by an operator that panics.
         let told = Error::from(tch::TchError::Torch(torchs.into())).to_string();
         let panic: Box<dyn Any + Send> =
             Box::new(format!("called `Result::unwrap()` on an `Err` value: Torch({torchs:?})"));

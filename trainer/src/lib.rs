@@ -1,6 +1,6 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
-//! Read in this order, a room after the other; each is one line of the story:
+//! Read the modules in this order; each has one line:
 //!
 //! ```text
 //! train.rs       a run: epochs, scores, checkpoints
@@ -9,32 +9,32 @@
 //! sample/        seeds to sampled layers, over all ranks: the host's by `gsplit_sample`, a GPU's here
 //! step/          one mini-batch computed: forward, loss, backward, update
 //! exchange/      rows between ranks, there and back
-//! model/ task/ optimizer/    what is computed, what is learnt, how parameters follow
-//! residence/     where graph and feature rows lie
+//! model/ task/ optimizer/    the layers, the training targets, the update of parameters
+//! residence/     where the graph and the feature rows are stored
 //! operator/ autograd/        tensors from kernels, and their gradients
 //! ranks/         threads, processes and hosts that train together
-//! job/           what all ranks of a run share: options, columns, partition
-//! run/           all of that opened and checked
+//! job/           shared by all ranks of a run: options, columns, partition
+//! run/           opens and checks all of the above
 //! report/        counters, logs, checkpoints
-//! config/        what the user asks for
-//! metric/ evaluate/ infer/   how good it is, and what it predicts for a whole graph
+//! config/        the user's options
+//! metric/ evaluate/ infer/   scores, and predictions for a whole graph
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! Who computes what is a row of the table in `config/parallelism.rs`; `TrainConfig::frontiers` makes of it an owner for every
-//! frontier. Where a rank computes says its [`Place`], the host or a GPU.
+//! The table in `config/parallelism.rs` says which rank computes which rows; `TrainConfig::frontiers` derives from it
+//! the owner of every row of every frontier. A rank's [`Place`] says where it computes: on the host or on a GPU.
 //!
-//! No room imports one that imports it, directly or through others: a test holds this.
+//! No module imports one that imports it, directly or through others; a test checks this.
 //!
-//! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
+//! Ranks run the same code under every parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
 //! and 5): see `gsplit_sample`.
 
-// `autograd/raw.rs` and `ranks/c10d/raw.rs` allow it again, with their reasons.
+// `autograd/raw.rs` and `ranks/c10d/raw.rs` allow it again and give their reasons.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-// For the example that a test runs.
+// For the documentation example that a test runs.
 #[cfg(test)]
 extern crate self as gsplit_trainer;
 

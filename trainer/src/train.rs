@@ -23,8 +23,8 @@ use crate::run::setup::{Run, with_run};
 use crate::run::{forecast, locality};
 use crate::{Error, Result, TrainConfig};
 
-/// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0, with all epochs so far, those before a
-/// resume included.
+/// Trains a model on `dataset` with the options of `config`. Rank 0 calls `on_epoch` once per epoch with the reports of
+/// all epochs so far, including the epochs before a resume.
 pub fn train(
     dataset: &Dataset,
     config: &TrainConfig,
@@ -32,7 +32,7 @@ pub fn train(
     progress: &dyn Progress,
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
-    // The others may wait for this one in what they prepare together.
+    // Other processes may be waiting for this one in a collective preparation step.
     let fail = |error: &Error| options.process.iter().for_each(|process| process.fail(&error.to_string()));
     let config = &config.of_labels(dataset, progress).inspect_err(fail)?;
     let trained = with_run(dataset, config, options, progress, |run| {
@@ -43,7 +43,7 @@ pub fn train(
     trained.inspect_err(fail)
 }
 
-/// Epochs that are trained, as one rank knows them.
+/// Epochs trained so far, as seen by one rank.
 struct Epochs {
     reports: Vec<EpochReport>,
     num_parameters: usize,
@@ -124,7 +124,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
         if job.dataset.shard().is_some() {
             classes = score(run, &mut report, &model, comms)?;
         }
-        // The others suspend their timeout while rank 0 evaluates and writes.
+        // The other ranks suspend their timeout while rank 0 evaluates and writes.
         comm.suspend_timeout(comm.rank() > 0);
         if job.dataset.shard().is_none() && comm.rank() == 0 {
             classes = score(run, &mut report, &model, comms)?;
@@ -157,7 +157,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&[EpochReport]) + Syn
     Ok(Epochs { reports, num_parameters: model.parameters().num_values(), baseline, scores, forecast })
 }
 
-/// The mini-batches of a run that are made once; tells what they are like. Collective.
+/// Makes the mini-batches of a run whose mini-batches are made once, and notes their number and size. Collective.
 fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
     let (made, size) = Made::new(run.job, model, comms, run.job.options.process.is_none())?;
     if comms.all().rank() == 0 {
@@ -173,7 +173,7 @@ fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
     Ok(made)
 }
 
-/// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.
+/// Writes checkpoints and logs and calls the caller's callback for the last epoch of `reports`. Only on rank 0.
 fn keep(
     run: &Run<'_>,
     (reports, scores): (&[EpochReport], Option<&ModelScores>),
@@ -189,7 +189,7 @@ fn keep(
     Ok(())
 }
 
-/// Summary of `run`, of which this is `trained`, epochs before a resume included.
+/// Summary of `run` from its `trained` epochs, including the epochs before a resume.
 fn summary(run: &Run<'_>, trained: Epochs) -> Summary {
     let Epochs { reports: mut epochs, num_parameters, baseline, scores, forecast } = trained;
     let done = run.resume.as_ref().map_or(0, |resume| resume.history.len());

@@ -1,15 +1,15 @@
-// What Rust calls, and the fake driver: launches, memory, and streams, which are numbers that say what comes before what.
+// Functions that Rust and the fake driver call: launches, memory, and streams, which are numbers used to order launches.
 #pragma once
 #include "language.h"
 
 extern "C" {
-// Whether what kernels do is watched; it is unless this says otherwise.
+// Turns the watching of memory accesses on or off; it is on at first.
 void emulate_watch(int is) { emulate::watched = is; }
 
-// The stream of the calling thread's launches from now on.
+// Sets the stream of the calling thread's next launches.
 void emulate_on(uint32_t stream) { emulate::make_current().stream = stream; }
 
-// Runs a kernel; 1 where there is none of this name, 2 where the arguments are not of its sizes, 3 where it went wrong.
+// Runs a kernel. Returns 1 if no kernel has this name, 2 if the sizes of the arguments differ, 3 if it failed.
 UNWATCHED int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t shared, void **arguments, const size_t *sizes, size_t count) {
     const auto found = emulate::kernels().find(name);
     if (found == emulate::kernels().end()) return 1;
@@ -29,10 +29,10 @@ UNWATCHED int emulate_launch(const char *name, unsigned blocks, unsigned threads
     return s.failure.empty() ? 0 : 3;
 }
 
-// What went wrong in the calling thread's last launch.
+// The error message of the calling thread's last launch.
 const char *emulate_failure() { return emulate::make_current().failure.c_str(); }
 
-// A copy or a fill by the calling thread's stream: 3 where it went wrong.
+// Records a copy or a fill on the calling thread's stream; returns 3 if it is an error.
 UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
     emulate::State &s = emulate::make_current();
     emulate::Granule *const granule = emulate::arena_granule(at);
@@ -47,7 +47,7 @@ UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
     return 3;
 }
 
-// A new stream's number.
+// Returns the number of a new stream.
 UNWATCHED uint32_t emulate_stream() {
     emulate::Streams &streams = emulate::streams();
     const std::lock_guard<std::mutex> guard(streams.lock);
@@ -57,7 +57,7 @@ UNWATCHED uint32_t emulate_stream() {
     return streams.last.size() - 1;
 }
 
-// What is launched on `stream` from now on comes after what was launched on `other`.
+// Orders later launches on `stream` after all earlier launches on `other`.
 UNWATCHED void emulate_wait(uint32_t stream, uint32_t other) {
     emulate::Streams &streams = emulate::streams();
     const std::lock_guard<std::mutex> guard(streams.lock);
@@ -69,7 +69,7 @@ UNWATCHED void emulate_wait(uint32_t stream, uint32_t other) {
     }
 }
 
-// The host has waited for what was launched on `stream`.
+// Records that the host has waited for all earlier launches on `stream`.
 UNWATCHED void emulate_completed(uint32_t stream) {
     emulate::Streams &streams = emulate::streams();
     const std::lock_guard<std::mutex> guard(streams.lock);
@@ -81,12 +81,12 @@ UNWATCHED void emulate_completed(uint32_t stream) {
     }
 }
 
-// Loads and stores of device memory, and their bytes, since the calling thread last asked.
+// Loads and stores of device memory, and their bytes, since the calling thread last called this.
 void emulate_accesses(uint64_t *found) {
     for (int i = 0; i < 2; i++) found[i] = emulate::accesses[i], emulate::accesses[i] = 0;
 }
 
-// The sizes of a kernel's arguments; null where there is none of this name.
+// The sizes of a kernel's arguments; null if no kernel has this name.
 const size_t *emulate_sizes(const char *name, size_t *count) {
     const auto found = emulate::kernels().find(name);
     if (found == emulate::kernels().end()) return nullptr;
@@ -94,10 +94,10 @@ const size_t *emulate_sizes(const char *name, size_t *count) {
     return found->second.sizes.data();
 }
 
-// Which thread of a block goes first in the calling thread's launches.
+// Sets the order in which the threads of a block run in the calling thread's launches.
 void emulate_order(unsigned order) { emulate::make_current().order = order; }
 
-// Memory of `bytes`, a multiple of 16, that ends where touching it ends the process; 0 where there is none left.
+// Allocates `bytes`, a multiple of 16; touching memory beyond their end ends the process. Returns 0 if none is left.
 UNWATCHED void *emulate_alloc(size_t bytes) {
     if (bytes > emulate::ARENA) return nullptr;
     const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
@@ -114,7 +114,7 @@ UNWATCHED void emulate_free(void *at, size_t bytes) {
     const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
     char *start = (char *)at + bytes - pages;
     mmap(start, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    // Whole pages of what was known of it.
+    // Drop the whole pages of its granules.
     const uintptr_t page = emulate::PAGE, from = ((uintptr_t)emulate::arena_granule(start) + page - 1) / page * page;
     const uintptr_t to = (uintptr_t)emulate::arena_granule(start + pages) / page * page;
     if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);

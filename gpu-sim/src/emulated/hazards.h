@@ -1,17 +1,17 @@
-// What a GPU would not forgive, found while kernels are emulated, as NVIDIA's compute-sanitizer does on hardware: two threads
-// at the same memory of which one writes, with nothing that puts them in order; reading what nobody has written; accesses that
-// are not aligned, and the arithmetic that a GPU does otherwise than a host (shifts by a word's width, floats beyond an integer).
+// Detects errors of kernels that a GPU would not report, as NVIDIA's compute-sanitizer does on hardware: two unordered
+// accesses of threads to the same memory of which one is a write; reads of memory that was never written; accesses that are
+// not aligned; and arithmetic that GPUs do otherwise than hosts (shifts by a word's width, floats too large for an integer).
 //
-// The compiler calls `__tsan_read4` and the like before each access to memory of a kernel (-fsanitize=thread, whose own library
-// is not used), and `__ubsan_handle_...` where arithmetic goes wrong. Every four bytes of device memory, and of shared memory,
-// remember who wrote them last and who has read them since; memory of others (the host's, tensors') is not watched. What comes
-// before what:
+// The compiler calls `__tsan_read4` and the like before each access to memory of a kernel (-fsanitize=thread, whose own
+// library is not used), and `__ubsan_handle_...` where arithmetic goes wrong. Every four bytes of device memory, and of
+// shared memory, remember their last writer and the readers since then; other memory (the host's, tensors') is not
+// watched. Accesses are ordered as follows:
 //
-//   in a thread       everything in its order
-//   in a warp         what __syncwarp is between; shuffles and votes are no such thing
-//   in a block        what __syncthreads is between
-//   between blocks    nothing
-//   between launches  those of one stream; others after `emulate_wait`, or where the host has waited for the stream
+//   in a thread       in program order
+//   in a warp         if a __syncwarp is between them; shuffles and votes do not order
+//   in a block        if a __syncthreads is between them
+//   between blocks    never
+//   between launches  if they are on one stream, after `emulate_wait`, or if the host has waited for the stream
 //
 // Atomics do not race with each other, nor with `relaxed` reads and writes (device.cuh).
 #pragma once
@@ -20,7 +20,7 @@
 #include <mutex>
 #include <vector>
 
-// Of functions whose accesses are the emulation's own.
+// Marks functions whose accesses are the emulation's own.
 #define UNWATCHED __attribute__((no_sanitize("thread", "undefined")))
 
 namespace emulate {
@@ -30,7 +30,7 @@ constexpr uint16_t MANY_LANES = 0x4000, MANY_THREADS_OF_BLOCK = 0xFFFF;
 
 enum Kind : uint8_t { PLAIN, RELAXED, ATOMIC };
 
-// Who was there. Nobody, where `launch` is 0.
+// The thread that made an access; none if `launch` is 0.
 struct Access {
     uint32_t launch, stream, block, barrier, warp_sync;
     // A thread of the block; MANY_LANES and the number of a warp; or MANY_THREADS_OF_BLOCK.
@@ -43,13 +43,13 @@ struct Access {
 // Four bytes of memory.
 struct Granule {
     Access write;
-    // Of plain readers, and of others.
+    // Of plain readers, and of all others.
     Access read[2];
-    // Of shared memory: the block that has it, by its number among all that ever ran.
+    // In shared memory: the block that owns it, by its number among all that ever ran.
     uint64_t owner;
     // The bytes that were ever written, one bit each.
     uint8_t written;
-    // Whether somebody is reading or changing this.
+    // Whether a thread is reading or changing this.
     uint8_t busy;
 };
 
@@ -57,7 +57,7 @@ struct Granule {
 
 constexpr size_t ARENA = 1ull << 38, PAGE = 4096;
 
-// Constants once `open_arena` was called, which every allocation does.
+// Constant once `open_arena` was called, which every allocation does.
 static char *arena_start = nullptr;
 static Granule *arena_granules = nullptr;
 static size_t arena_used = 0;
@@ -79,7 +79,7 @@ UNWATCHED inline void open_arena() {
     });
 }
 
-// What is known of device memory; null of other.
+// The granule of an address in device memory; null for other memory.
 UNWATCHED inline Granule *arena_granule(const void *at) {
     const size_t offset = (const char *)at - arena_start;
     return offset < ARENA ? arena_granules + offset / 4 : nullptr;
@@ -136,19 +136,19 @@ UNWATCHED inline bool comes_before(const Access &then, const Here &here) {
 
 UNWATCHED inline bool both_in_one_go(Kind a, Kind b) { return a != PLAIN && b != PLAIN; }
 
-// Whether what was done `then` and what is done now race.
+// Whether the earlier access `then` races with the access `here`.
 UNWATCHED inline bool races(const Access &then, const Here &here) {
     return then.launch && then.bytes & here.access.bytes && !both_in_one_go(then.kind, here.access.kind) && !comes_before(then, here);
 }
 
-// Readers that no one has written after.
+// Adds a reader to those since the last write.
 UNWATCHED inline void add_reader(Access &readers, const Here &here) {
     const Access &now = here.access;
     if (readers.launch == now.launch && readers.block == MANY) {
         readers.bytes |= now.bytes;
         return;
     }
-    // Who writes after this one does so after those whom it comes after.
+    // A later writer that comes after this access also comes after the accesses before it.
     if (readers.launch != now.launch || comes_before(readers, here)) {
         readers = now;
         return;
@@ -163,14 +163,14 @@ UNWATCHED inline void add_reader(Access &readers, const Here &here) {
     readers.bytes |= now.bytes;
 }
 
-// What is wrong with an access to one granule, if anything.
+// The error of an access to one granule, if any.
 struct Wrong {
     const char *what;
-    // What it races with.
+    // The access that it races with.
     Access then;
 };
 
-// Whether an access to one granule is right; if not, `wrong` says why.
+// Whether an access to one granule is right; if not, `wrong` gets the reason.
 UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, bool reads, Wrong &wrong) {
     if (here.shared && granule.owner != here.owner) {
         granule.write.launch = granule.read[0].launch = granule.read[1].launch = 0;
@@ -200,7 +200,7 @@ UNWATCHED inline bool touch(Granule &granule, const Here &here, bool writes, boo
     return true;
 }
 
-// The same for `bytes` from `at` on, whose granules begin with `granule`.
+// Like `touch`, for `bytes` from `at` on, whose granules begin with `granule`.
 UNWATCHED inline bool touch_all(Granule *granule, uintptr_t at, size_t bytes, Here here, bool writes, bool reads, Wrong &wrong) {
     for (size_t done = 0; done < bytes; granule++) {
         const unsigned from = (at + done) % 4, count = bytes - done < 4 - from ? bytes - done : 4 - from;
@@ -214,14 +214,14 @@ UNWATCHED inline bool touch_all(Granule *granule, uintptr_t at, size_t bytes, He
     return true;
 }
 
-// What the calling thread of an emulated block does, in threads.h.
+// Functions of the calling thread of an emulated block, defined in threads.h.
 uint32_t launch_number();
 Here here(Kind kind);
-// Notes what went wrong, and ends the launch.
+// Notes the error, and ends the launch.
 void tell(const char *format, ...);
 [[noreturn]] void leave();
 
-// Shared memory: what the launch asked for, and what `__shared__` variables are among.
+// Shared memory: either the bytes that the launch asked for, or a range that contains the `__shared__` variables.
 struct SharedMemory {
     char *start = nullptr;
     size_t bytes = 0;
@@ -233,14 +233,14 @@ struct SharedMemory {
     }
 };
 static thread_local SharedMemory dynamic_memory, static_memory;
-// Whether the calling thread runs a kernel, and not something of the emulation's own.
+// Whether the calling thread is running a kernel, and not the emulation's own code.
 static thread_local bool watching = false;
-// Whether it ever does.
+// Whether kernels are watched at all.
 static bool watched = true;
 // Loads and stores of device memory by the kernels that the calling thread launched and watched, each of at most 16 bytes; and their bytes.
 static thread_local uint64_t accesses[2] = {0, 0};
 
-// In brackets, who that was; nothing of nobody.
+// Describes the thread of an access in brackets; writes nothing if there is none.
 UNWATCHED inline void describe(const Access &then, char *text, size_t size) {
     const char *how = then.kind == ATOMIC ? "an atomic of " : "";
     const unsigned warp = then.thread & ~MANY_LANES;
@@ -273,7 +273,7 @@ UNWATCHED inline void watch(const void *at, size_t bytes, bool writes, bool read
 
 } // namespace emulate
 
-// --- what the compiler calls ---
+// --- functions that the compiler calls ---
 
 extern "C" {
 #define WATCHED(bytes)                                                                                                     \
@@ -311,7 +311,7 @@ struct Place {
         emulate::tell("%s, at %s:%u", what, place->file, place->line);                                                       \
         emulate::leave();                                                                                                  \
     }
-WRONG(type_mismatch_v1, "an address that is not a multiple of what is read or written there", void *)
+WRONG(type_mismatch_v1, "an address that is not a multiple of the size read or written there", void *)
 WRONG(out_of_bounds, "an index beyond its array", void *)
 WRONG(shift_out_of_bounds, "a shift by a word's width or more", void *, void *)
 WRONG(float_cast_overflow, "a float beyond the integer that it is to be", void *)

@@ -1,4 +1,4 @@
-//! Memory that processes share, with threads of one process in their place: a record of who has what open.
+//! Memory shared between processes, emulated with threads of one process: a record of which stream has which memory open.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub(super) fn add(address: u64, owner: u32) {
 
 pub(super) fn remove(address: u64) {
     let opened = with(|all| all.remove(&address)).map(|exported| exported.opened);
-    // Who drops a buffer is not told of errors; while a test fails already, one is enough.
+    // Dropping a buffer cannot return an error; while a test fails already, one error is enough.
     assert!(opened == Some(0) || std::thread::panicking(), "memory is freed that is open elsewhere: {opened:?}");
 }
 

@@ -36,7 +36,7 @@ UNWATCHED inline uint3 grid_size() { return current->launch.grid; }
 inline void __syncthreads() { emulate::block_barrier(); }
 UNWATCHED inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) {
     emulate::warp_barrier(mask);
-    // A part of a warp is taken for none.
+    // A barrier for a part of a warp does not count.
     if (mask == 0xFFFFFFFFu) emulate::running->warp_syncs++;
 }
 inline void __threadfence() {}
@@ -61,7 +61,7 @@ template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
 inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
-// A read, a change and a write that nobody comes between: `changed` makes the new value of the old.
+// An atomic read-modify-write: `changed` makes the new value from the old.
 namespace emulate {
 template <typename T, typename C> UNWATCHED T at_once(T *at, C changed) {
     watch(at, sizeof(T), true, true, ATOMIC);

@@ -1,5 +1,5 @@
-//! A GPU that is not there: the kernels compiled for the host (`threads.h`). What is wrong with a kernel, or with the order of
-//! streams, is an error of the launch or copy (`hazards.h`).
+//! An emulated GPU: the kernels compiled for the host (`threads.h`). An error of a kernel, or of the order of streams,
+//! is an error of the launch or copy (`hazards.h`).
 //!
 //! The unit tests of `gsplit-kernels` compile this too, as a part of that crate.
 //!
@@ -38,10 +38,10 @@ unsafe extern "C" {
     fn emulate_free(at: *mut c_void, bytes: usize);
 }
 
-/// Bytes of memory of an emulated GPU, unless it is told otherwise.
+/// Bytes of memory of an emulated GPU by default.
 const TOTAL: u64 = 1 << 30;
 
-/// So many bytes of the host's memory are on their way before one that uploads more waits.
+/// Bytes of staged uploads that may be under way before the next upload waits.
 const STAGED_BYTES: usize = 2 << 20;
 
 /// An emulated GPU.
@@ -49,7 +49,7 @@ const STAGED_BYTES: usize = 2 << 20;
 pub struct Emulation {
     /// Order in which the threads of a block run; results depend on it only if a kernel is wrong.
     pub order: u32,
-    /// Bytes of its memory, where they are limited. What was freed counts as used, as a driver has it that keeps it for the next
+    /// Bytes of its memory, if they are limited. Freed memory counts as used, as in a driver that keeps it for the next
     /// buffer.
     pub bytes: Option<u64>,
     /// It reads no other GPU's memory.
@@ -57,9 +57,9 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// A GPU of its own: memory of the host, kernels compiled for it. Slow.
+    /// An emulated GPU: memory of the host, and kernels compiled for it. Slow.
     pub fn gpu(self) -> Gpu {
-        // Slow. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
+        // Slow. The kernels' own tests watch every kernel; other tests only with this variable (`make test-all`).
         let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
         // SAFETY: a number is taken.
         unsafe { emulate_watch(watches.into()) };
@@ -98,8 +98,8 @@ pub fn counts(gpu: &Gpu) -> GpuCounts {
     GpuCounts { taken, freed, launches, waits, bytes_down }
 }
 
-/// How many loads and stores of device memory kernels needed, each of at most 16 bytes, and their bytes, since this thread last asked;
-/// of kernels that this thread launched while they were watched.
+/// Loads and stores of device memory, each of at most 16 bytes, and their bytes, since this thread last called this;
+/// counts kernels that this thread launched while they were watched.
 pub fn accesses() -> [u64; 2] {
     let mut found = [0; 2];
     // SAFETY: two numbers are written.
@@ -107,7 +107,7 @@ pub fn accesses() -> [u64; 2] {
     found
 }
 
-/// Counts of what the host did with one stream of an emulated GPU.
+/// Counts of the host's calls on one stream of an emulated GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuCounts {
     /// Buffers taken.
@@ -116,16 +116,16 @@ pub struct GpuCounts {
     pub freed: u64,
     /// Kernels launched, and copies and fills on the device.
     pub launches: u64,
-    /// Times that the host waited for the device: for what it copied to itself, because it was told to, or (as a driver does) for
-    /// memory to stage more than 2 MiB in on their way to the device.
+    /// Times that the host waited for the device: for bytes copied to the host, by an explicit wait, or (as a driver
+    /// does) for staging memory when an upload would exceed 2 MiB under way.
     pub waits: u64,
-    /// Bytes that came to the host.
+    /// Bytes copied to the host.
     pub bytes_down: u64,
 }
 
 impl GpuCounts {
-    /// How far the host's clock goes meanwhile, in a model: 5 ticks a launch and 20 a wait, of about a microsecond each. Where kernels
-    /// take less, the host bounds a step. The ticks are an estimate, until a real GPU is measured.
+    /// Estimated host time of these calls: 5 ticks per launch and 20 per wait, of about a microsecond each. Where
+    /// kernels take less, the host bounds a step. The ticks are an estimate, until a real GPU is measured.
     pub fn host_ticks(&self) -> u64 {
         5 * self.launches + 20 * self.waits
     }
@@ -166,7 +166,7 @@ fn count(counter: &AtomicU64) {
 struct Limited {
     total: u64,
     used: AtomicU64,
-    /// Most that were ever used at a time: what is freed stays in the pool, as the driver has it here.
+    /// Maximum used at a time: freed memory stays in the pool, as with the driver's pool here.
     most: AtomicU64,
 }
 
@@ -232,10 +232,10 @@ impl Backend for Emulated {
             limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
         if let Err(error) = self.touches("free", address, bytes, true) {
-            // Who drops a buffer is not told of errors; while a test fails already, one is enough.
+            // Dropping a buffer cannot return an error; while a test fails already, one error is enough.
             assert!(std::thread::panicking(), "{error}");
         }
-        // SAFETY: `DeviceBuffer` gives back what it was given, once.
+        // SAFETY: `DeviceBuffer` frees each allocation once.
         unsafe { emulate_free(address as *mut c_void, bytes) }
     }
 
@@ -333,7 +333,7 @@ impl Backend for Emulated {
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
         count(&self.launches);
         let name = CString::new(kernel.name).unwrap_or_default();
-        // Values as aligned as any that a kernel takes.
+        // Values aligned for every type that a kernel takes.
         let mut values: Vec<[u64; 8]> = vec![[0; 8]; arguments.len()];
         for (value, argument) in values.iter_mut().zip(arguments) {
             let bytes = argument.bytes();
@@ -342,8 +342,8 @@ impl Backend for Emulated {
         let sizes: Vec<usize> = arguments.iter().map(|argument| argument.bytes().len()).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let Shape { blocks, threads, shared } = shape;
-        // SAFETY: number and sizes of the arguments are checked against the kernel's; what they point to was checked by
-        // who launches.
+        // SAFETY: number and sizes of the arguments are checked against the kernel's; the memory that they point to was
+        // checked by the caller.
         let outcome = unsafe {
             emulate_order(self.emulation.order);
             emulate_on(self.stream);

@@ -1,10 +1,10 @@
 // CUDA C on the host, for tests: a launch runs its blocks one after another, and a block's threads as fibers that
-// change places where they wait for each other. Every thread sees what a GPU would show it, in an order that a GPU
-// might take; `emulate_order` (calls.h) chooses among several, so that a missing barrier shows itself. Device memory ends at a page that
-// cannot be touched, so that an access beyond a buffer ends the process. Accesses that nothing puts in order are found whatever
-// the order (hazards.h).
+// switch where they wait for each other. Every thread sees the values that it would see on a GPU, in an order that a
+// GPU might take; `emulate_order` (calls.h) chooses among several, so that a missing barrier shows. Device memory ends
+// at a page that cannot be touched, so that an access beyond a buffer ends the process. Accesses without an order are
+// found in every order of the threads (hazards.h).
 //
-// Stricter than a GPU: waiting for a lane that has returned is an error, and so is a barrier that not all reach.
+// Stricter than a GPU: waiting for a lane that has returned is an error, and so is a barrier that some threads miss.
 #pragma once
 
 #include <cmath>
@@ -60,7 +60,7 @@ struct Fiber {
     uint3 thread;
     unsigned index;
     bool begun, returned;
-    // How many __syncwarp it has passed.
+    // Number of __syncwarp that it has passed.
     uint32_t warp_syncs;
 };
 
@@ -74,7 +74,7 @@ struct State {
     uint3 block_index;
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
-    // Left as they are: most threads use a page or two of theirs, and many launches are a thread's first.
+    // Left uninitialised: most threads use a page or two of their stacks, and many launches are a thread's first.
     std::unique_ptr<char[]> stacks;
     unsigned num_stacks = 0;
     std::vector<unsigned char> shared;
@@ -82,35 +82,35 @@ struct State {
     void (*body)(void *) = nullptr;
     void *arguments = nullptr;
     uint64_t progress = 0;
-    // Threads of the block that have returned, and that wait for the others; how often all have come.
+    // Threads of the block that have returned, and that wait at a barrier; number of barriers that all have reached.
     uint32_t returned = 0, at_barrier = 0, barriers = 0;
     unsigned order = 0;
-    // Of the launch: its stream, its number, the number of its block among all, what is known of shared memory.
+    // Of the launch: its stream, its number, the number of its block among all, and the granules of shared memory.
     uint32_t stream = 0, number = 0;
     uint64_t block_number = 0;
     std::vector<Granule> dynamic_granules, static_granules;
-    // What went wrong.
+    // The error message.
     std::string failure;
 };
 
-// The calling thread's. A plain pointer, since each use of anything else begins with a question whether it is there yet, which
-// would be watched.
+// The calling thread's state. A plain pointer: every use of another type begins with a check that it was initialised,
+// which would be watched.
 static thread_local State *current = nullptr;
 UNWATCHED inline State &make_current() {
     static thread_local const std::unique_ptr<State> kept(new State);
     return *(current = kept.get());
 }
-// The thread of an emulated block that the calling thread is at, if any.
+// The thread of an emulated block that the calling thread is running, if any.
 static thread_local Fiber *running = nullptr;
 
-// `_setjmp` leaves the mask of signals alone, for which `swapcontext` asks the system.
+// `_setjmp` does not save the signal mask, for which `swapcontext` makes a system call.
 UNWATCHED inline void pause() {
     watching = false;
     if (_setjmp(running->place) == 0) _longjmp(current->scheduler, 1);
     watching = watched;
 }
 
-// Goes to a fiber, until it pauses.
+// Runs a fiber until it pauses.
 UNWATCHED inline void go_on(Fiber &fiber) {
     running = &fiber;
     if (_setjmp(current->scheduler) == 0) {
@@ -149,7 +149,7 @@ UNWATCHED inline Here here(Kind kind) {
     return {{s.number, s.stream, s.block_index.x, s.barriers, fiber.warp_syncs, thread, 0, kind}, false, s.block_number};
 }
 
-// Finds the memory that this thread has of its own in the program that this is part of, where `__shared__` variables are.
+// Finds this thread's thread-local memory in the library that contains this code, where `__shared__` variables are.
 UNWATCHED inline void find_static_memory() {
     if (static_memory.start) return;
     dl_iterate_phdr(
@@ -245,7 +245,7 @@ UNWATCHED inline void run_block(uint3 index) {
     s.block_number = __atomic_add_fetch(&blocks, 1, __ATOMIC_RELAXED);
     s.fibers.assign(threads, Fiber{});
     s.warps.assign((threads + LANES - 1) / LANES, Warp{});
-    // Lanes beyond the block's end have returned, as far as masks are concerned.
+    // Lanes beyond the block's end count as returned in masks.
     for (unsigned i = threads; i < s.warps.size() * LANES; i++) s.warps[i / LANES].returned |= 1u << i % LANES;
     if (s.num_stacks < threads) {
         s.stacks.reset(new char[threads * STACK]);
@@ -313,7 +313,7 @@ inline float half_to_float(uint16_t bits) {
     memcpy(&half, &bits, 2);
     return (float)half;
 }
-// To the nearest, of two as near to the even one; beyond the largest to infinity.
+// Rounds to the nearest value, ties to even; values beyond the largest become infinity.
 inline uint16_t float_to_half(float value) {
     const _Float16 half = (_Float16)value;
     uint16_t bits;

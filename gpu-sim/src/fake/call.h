@@ -1,4 +1,4 @@
-// How every entry point of the fake driver begins: with the lock, and the error where it cannot be served.
+// Start of every entry point of the fake driver: takes the lock, and returns the error if the call cannot be served.
 #pragma once
 #include <cstring>
 
@@ -6,15 +6,15 @@
 
 namespace fake {
 
-// Shared memory of a block, of a kernel that asks for no more.
+// Shared memory of a block for a kernel that asks for no more.
 constexpr unsigned MOST_SHARED = 48 << 10;
 
-// A kernel that touches what it must not fails, instead of the process.
+// Makes a kernel that touches forbidden memory fail, instead of the process.
 void catch_faults();
 
 enum Needs { NOTHING, INITIALISED, CONTEXT };
 
-// Whether a test wants this call to be refused.
+// Whether a test wants this call to fail.
 inline bool is_unlucky(const char *name) {
     static const char *wanted = getenv("FAKE_CUDA_REFUSE");
     static unsigned calls = 0;
@@ -23,7 +23,7 @@ inline bool is_unlucky(const char *name) {
     return ++calls == strtoul(wanted + length + 1, nullptr, 10);
 }
 
-// Every entry point begins with one: it holds the lock, and has the error where the call cannot be served.
+// Every entry point begins with one: it holds the lock, and the error if the call cannot be served.
 struct Call {
     std::unique_lock<std::recursive_mutex> lock;
     Code code = SUCCESS;
@@ -48,7 +48,7 @@ struct Call {
     Call call(name, needs);                                                                                               \
     if (call.code) return call.code
 
-// Whether the driver registers host memory that must not be written; many machines' cannot.
+// Whether the driver can register read-only host memory; many machines' drivers cannot.
 inline int read_only_is_registered() { return number("FAKE_CUDA_READ_ONLY", 0) != 0; }
 
 inline Device *device(int at) { return at >= 0 && at < (int)state.devices.size() ? &state.devices[at] : nullptr; }
@@ -59,7 +59,7 @@ inline std::string peer_link() {
     return link ? link : "nvlink";
 }
 
-// The current context's stream behind a handle; none for one that is not its own.
+// The current context's stream for a handle; null for a handle of another context.
 inline std::shared_ptr<Stream> stream(void *handle) {
     if (!handle) return current->null;
     for (const auto &stream : current->streams) {

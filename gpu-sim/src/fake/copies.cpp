@@ -1,4 +1,4 @@
-// The fake driver's calls of memory: pools, pinned memory, copies.
+// The fake driver's calls for memory: pools, pinned memory, copies.
 #include <thread>
 
 #include "call.h"
@@ -55,7 +55,7 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, void *handle) {
         return SUCCESS;
     }
     if (find((u64)from, 1)) return refuse(INVALID_VALUE, "the source is of several registrations, or of one in part");
-    // Of memory that may be swapped out the driver takes a copy before it returns.
+    // The driver copies from pageable memory before it returns.
     state.counts["pageable"]++;
     const std::shared_ptr<std::vector<char>> taken(new std::vector<char>((const char *)from, (const char *)from + bytes));
     launch(on, {calling, [=] {
@@ -163,7 +163,7 @@ int cuMemHostGetDevicePointer_v2(u64 *address, void *start, unsigned flags) {
 
 int cuPointerGetAttribute(void *value, int attribute, u64 address) {
     CALL("cuPointerGetAttribute", INITIALISED);
-    // Whether it is the host's or a device's; the start and the bytes of what was allocated or registered at once.
+    // The attributes: whether the memory is the host's or a device's; start and bytes of its allocation or registration.
     if (attribute != 2 && attribute != 11 && attribute != 12) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     const Part part = find(address, 1);
     if (!part) return INVALID_VALUE;
@@ -183,7 +183,7 @@ int cuDeviceGetDefaultMemPool(void **pool, int at) {
 
 int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
     CALL("cuMemPoolSetAttribute", INITIALISED);
-    // Whether streams may be made to wait for each other's memory, and the release threshold.
+    // The attributes: whether streams may wait for each other's memory, and the release threshold.
     if (attribute == 3) return SUCCESS;
     if (attribute != 4) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     ((Device *)pool)->threshold = *(u64 *)value;
@@ -192,7 +192,7 @@ int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
 
 int cuMemPoolGetAttribute(void *pool, int attribute, void *value) {
     CALL("cuMemPoolGetAttribute", INITIALISED);
-    // Bytes that it has, and those of them that are in use.
+    // The attributes: bytes reserved by the pool, and bytes in use.
     if (attribute != 5 && attribute != 7) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     const Device &device = *(Device *)pool;
     *(u64 *)value = device.used + (attribute == 5 ? device.kept : 0);
@@ -208,7 +208,7 @@ int cuMemPoolTrimTo(void *pool, size_t bytes) {
 
 int cuMemPoolSetAccess(void *pool, const int *description, size_t count) {
     CALL("cuMemPoolSetAccess", INITIALISED);
-    // A place of type device, its number, and what it may do: 0 or 3.
+    // A location of type device, its number, and the access flags: 0 or 3.
     for (; count > 0; count--, description += 3) {
         const int reader = description[1], owner = ((Device *)pool)->ordinal;
         int can = 0;

@@ -1,24 +1,24 @@
-// A CUDA driver without a GPU, for tests of what calls the driver: libcuda.so with the entry points that this crate uses, whose
-// devices are the host. It loads the cubins that NVRTC made, and launches the kernels of the same names that are compiled for the
-// host (../emulated).
+// A CUDA driver without a GPU, for tests of code that calls the driver: libcuda.so with the entry points that this
+// crate uses, whose devices are the host. It loads the cubins that NVRTC made, and launches the kernels of the same
+// names that are compiled for the host (../emulated).
 //
-// Stricter than the real one: what its documentation forbids is refused with the error that it names, or ends the process with
-// a line where it leaves open what happens. Nothing happens before it must (streams.h). What is not given back when a context
-// goes, or when the process ends, ends the process too, but for memory that other processes may have open.
+// Stricter than the real one: a call that the documentation forbids fails with the documented error or, where the documentation
+// leaves the result open, ends the process with a message. Nothing happens before it must (streams.h). A resource that is not
+// freed when its context or the process ends also ends the process, except memory that other processes may have open.
 //
-//   FAKE_CUDA_DEVICES=n        devices [1]; of 0, cuInit says that there is none
-//   FAKE_CUDA_LINK=none|pcie   how they reach each other [nvlink]; pairs: by nvlink within each two, others do not
+//   FAKE_CUDA_DEVICES=n        devices [1]; with 0, cuInit says that there is none
+//   FAKE_CUDA_LINK=none|pcie   link between devices [nvlink]; pairs: nvlink within each pair, none between pairs
 //   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
 //   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
-//   FAKE_CUDA_READ_ONLY=1      can register host memory that must not be written [0]
+//   FAKE_CUDA_READ_ONLY=1      can register read-only host memory [0]
 //   FAKE_CUDA_POOLS=0          devices say that they have no memory pools [1]
-//   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
+//   FAKE_CUDA_ASKS=n           how many queries say that work is under way before it is begun [3]
 //   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
-//   FAKE_CUDA_REGISTER_MIB=n   most host memory that is registered by one call
-//   FAKE_CUDA_PATIENCE_MS=n    how long a wait may last before it counts as one for ever [120000]
+//   FAKE_CUDA_REGISTER_MIB=n   most host memory that one call registers
+//   FAKE_CUDA_PATIENCE_MS=n    how long a wait may last before it counts as a hang [120000]
 //   CUDA_MODULE_LOADING=EAGER  as for the real one: kernels are loaded with their module; otherwise when they are first needed
 //   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
-//   FAKE_CUDA_COUNTS=path      at its end the process appends what it has counted to this file: a name and a number a line
+//   FAKE_CUDA_COUNTS=path      at its end the process appends its counts to this file: a name and a number per line
 #include <utility>
 
 #include "call.h"
@@ -51,7 +51,7 @@ State::~State() {
     }
     for (const Context &context : contexts) {
         calling = "at the end of the process";
-        // What others may have open must not be freed before they close it, and stays to the end.
+        // Memory that other processes may have open must not be freed before they close it, and stays to the end.
         const auto is_shown = [&](const auto &entry) { return entry.second->context == &context && entry.second->shown; };
         const bool stays = std::any_of(memory.begin(), memory.end(), is_shown);
         if (context.retained && !context.failed && !stays) {
@@ -72,7 +72,7 @@ int cuInit(unsigned flags) {
     const u64 devices = number("FAKE_CUDA_DEVICES", 1);
     if (devices == 0) return NO_DEVICE;
     if (state.initialised) return SUCCESS;
-    // What kernels do is watched where nothing is copied behind the emulation's back.
+    // Kernels are watched only if no copies bypass the emulation.
     emulate_watch(0);
     state.asks = number("FAKE_CUDA_ASKS", 3);
     const char *haste = getenv("FAKE_CUDA_HASTE");
@@ -162,7 +162,7 @@ int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
     CALL("cuDeviceGetP2PAttribute", INITIALISED);
     if (!device(from) || !device(to) || from == to) return refuse(INVALID_DEVICE, "devices %d and %d", from, to);
     const std::string by = peer_link();
-    // Access, and atomic operations.
+    // The attributes: access, and atomic operations.
     if (attribute != 2 && attribute != 3) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     *value = attribute == 2 ? by != "none" : by == "nvlink";
     return SUCCESS;
@@ -217,7 +217,7 @@ int cuCtxSetCurrent(void *handle) {
     return refuse(INVALID_CONTEXT, "no context that is there");
 }
 
-// Memory of `peer` that is not of its pool, for the current context.
+// Lets the current context access memory of `peer` outside its pool.
 int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
     CALL("cuCtxEnablePeerAccess", CONTEXT);
     Context *other = nullptr;
@@ -229,28 +229,28 @@ int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
 
 // --- for torch (torch_cuda.cpp) ---
 
-// As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
+// Like cuMemAllocAsync on the null stream, for memory that torch allocates by cudaMalloc and caches between tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {
     CALL("fake_cuda_allocate", CONTEXT);
     return allocate(*current, current->null, bytes, address, true);
 }
 
-// Whether the memory that torch keeps has room for `bytes`.
+// Whether torch's cached memory has room for `bytes`.
 int fake_cuda_has_room(size_t bytes) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return (bytes + 511) / 512 * 512 <= current->device->torch_kept;
 }
 
-// Torch copies between the host and a device by itself: from and to memory that is not pinned.
+// Counts a copy by torch itself between a device and pageable host memory.
 void fake_cuda_copied() {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     state.counts["by_torch"]++;
 }
 
-// From now on the calling thread stands in for a kernel of torch's, or no longer does.
+// Sets whether the calling thread currently runs in place of one of torch's kernels.
 void fake_cuda_compute(bool begins) { computes = begins; }
 
-// What torch keeps between its tensors goes back to all devices.
+// Gives torch's cached memory back to all devices.
 void fake_cuda_empty() {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     for (Device &device : state.devices) device.torch_kept = 0;
@@ -258,11 +258,11 @@ void fake_cuda_empty() {
 
 // --- for tests ---
 
-// How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
-// that read host memory on all of a device beside its null stream; "pageable", copies from host memory that is not pinned, those of
-// torch's kernels as they are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something
-// was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their module. Also
-// "threads" of all kernels, and "most", the largest number of bytes that were allocated on a device or kept for later.
+// How often something slow happened, as it would on a real device: "staged", copies between devices without access; "crowded",
+// kernels that read host memory on all of a device outside its null stream; "pageable", copies from unpinned host memory,
+// including the fake's own for torch's kernels; "by_torch", the copies that torch was asked for; "loading", waits for all of a device
+// because something was loaded; "registering", threads that have registered host memory; "eager", kernels that were loaded with their
+// module. Also "threads" of all kernels, and "most", the largest number of bytes that were allocated on a device or kept for later.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];
@@ -277,7 +277,7 @@ int fake_cuda_current(void **context) {
     return current && current->retained ? current->device->ordinal : -1;
 }
 
-// Launches what `step` does, with memory of the context.
+// Launches `step`, with memory of the context.
 int fake_cuda_launch(void *context, void *handle, const char *what, const std::function<bool()> &step,
                      const std::vector<std::pair<u64, size_t>> &ranges) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
@@ -294,7 +294,7 @@ int fake_cuda_launch(void *context, void *handle, const char *what, const std::f
     return code;
 }
 
-// Goes on with all streams of the context as far as they come.
+// Runs all streams of the context as far as they can go.
 void fake_cuda_run(void *context) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     for (const auto &stream : std::vector<std::shared_ptr<Stream>>(((Context *)context)->streams)) run(stream, stream->queued);

@@ -1,5 +1,5 @@
-// What a cubin says of its kernels: ELF with a section `.text.NAME` for each, `.nv.info.NAME` with the sizes of its arguments and the
-// most threads that it was compiled for, `.nv.shared.NAME`, and the registers in `.nv.info` (as `cuobjdump -elf` shows them).
+// Reads the descriptions of kernels in a cubin: ELF with sections `.text.NAME`, `.nv.info.NAME` (sizes of the arguments
+// and maximum number of threads) and `.nv.shared.NAME` for each, and the registers in `.nv.info` (see `cuobjdump -elf`).
 #pragma once
 #include <cstring>
 #include <elf.h>
@@ -8,7 +8,7 @@
 
 namespace fake {
 
-// Of every block, kept by CUDA on sm_90; the section has it, the limit does not count it.
+// Reserved by CUDA in every block on sm_90; the section includes it, the limit does not count it.
 constexpr unsigned RESERVED_SHARED = 1024;
 
 struct Image {
@@ -43,7 +43,7 @@ struct Image {
         while (at + 4 <= end) {
             uint16_t length;
             memcpy(&length, at + 2, 2);
-            // The fourth format has contents behind its head, of that length.
+            // The fourth format has contents of that length behind its head.
             if (at[0] != 4) length = 0;
             with((unsigned char)at[1], at + 4, length);
             at += 4 + length;
@@ -63,14 +63,14 @@ struct Image {
         attributes(".nv.info." + name, [&](unsigned attribute, const char *at, size_t length) {
             // EIATTR_KPARAM_INFO: index, ordinal, offset, and the size in the highest bits of the last word.
             if (attribute == 0x17 && length == 12) sizes[word(at + 4) & 0xFFFF] = word(at + 8) >> 18;
-            // EIATTR_MAX_THREADS: of each dimension.
+            // EIATTR_MAX_THREADS: in each dimension.
             if (attribute == 0x05 && length == 12) function.most_threads = word(at) * word(at + 4) * word(at + 8);
         });
         for (const auto &size : sizes) function.sizes.push_back(size.second);
         const Elf64_Shdr *symbols = section(".symtab"), *names = section(".strtab");
         function.registers = 0;
         attributes(".nv.info", [&](unsigned attribute, const char *at, size_t length) {
-            // EIATTR_REGCOUNT: the kernel's symbol, and the registers of a thread.
+            // EIATTR_REGCOUNT: the kernel's symbol, and the registers per thread.
             if (attribute != 0x2f || length != 8) return;
             const Elf64_Sym *symbol = (const Elf64_Sym *)(start + symbols->sh_offset) + word(at);
             if (name == start + names->sh_offset + symbol->st_name) function.registers = word(at + 4);

@@ -1,16 +1,16 @@
-// The fake driver's calls of memory outside its pool. Only such memory may be shown to other processes (CUDA IPC). The fake refuses to
-// open the memory of another process, like a driver whose GPUs do not reach each other. The emulated GPU shows the protocol with threads.
+// The fake driver's calls for memory outside its pool. Only such memory may be shared with other processes (CUDA IPC). The fake refuses to
+// open the memory of another process, like a driver whose GPUs do not reach each other. The emulated GPU tests the protocol with threads.
 #include "call.h"
 
 using namespace fake;
 
 namespace {
 
-// The driver may take smaller ones from a block of memory, all of which is shared then.
+// The driver may take smaller allocations from a block of memory, all of which is shared then.
 constexpr size_t BLOCK = 2 << 20;
 enum { LAZY_ENABLE_PEER_ACCESS = 1 };
 
-// Of 64 bytes, as others get it.
+// The 64 bytes that other processes get.
 struct Handle {
     int process;
     char unused[60];
@@ -22,7 +22,7 @@ Part shown_at(u64 address) {
     return found != state.memory.end() && found->second->kind == Memory::ALLOCATED ? found->second : nullptr;
 }
 
-// Kernels find such memory by addresses that they read, so any may be about to use it.
+// Kernels find such memory by addresses that they read, so any kernel may be about to use it.
 void check_idle(const Context &context) {
     for (const auto &stream : context.streams) {
         if (!stream->waiting.empty()) undefined("memory is freed before %s, which was launched, has ended", stream->waiting.front().what.c_str());
@@ -56,7 +56,7 @@ int cuMemFree_v2(u64 address) {
     const Part part = shown_at(address);
     if (!part) return refuse(INVALID_VALUE, "%#lx is not what cuMemAlloc gave", address);
     if (part->context != current) return refuse(INVALID_VALUE, "memory of another context");
-    // Kernels find what others may read by addresses, and the rest as they are told.
+    // Kernels reach shared memory by addresses that they read, other memory only by their arguments.
     std::string by;
     if (part->shown) check_idle(*current);
     else if (is_pending(part, by)) undefined("memory is freed before %s, which was launched, has ended", by.c_str());

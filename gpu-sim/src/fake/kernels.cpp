@@ -1,4 +1,4 @@
-// The fake driver's calls of kernels: cubins, and launches of what is compiled for the host.
+// The fake driver's calls for kernels: cubins, and launches of the kernels that are compiled for the host.
 #include <csetjmp>
 #include <csignal>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 // Registers of a block of sm_90.
 constexpr unsigned MOST_REGISTERS = 64 << 10;
-// Threads that may wait for the host and leave room for other kernels.
+// Threads that may wait for the host and still leave room for other kernels.
 constexpr u64 MOST_WAITING = 64 * 256;
 
 thread_local sigjmp_buf before_kernel;
@@ -37,7 +37,7 @@ void faulted(int, siginfo_t *info, void *) {
     siglongjmp(before_kernel, 1);
 }
 
-// Runs a kernel that only sees what its device may.
+// Runs a kernel that sees only the memory that its device may access.
 Code execute(const Context &context, const Function &function, unsigned blocks, unsigned threads, size_t shared, void **arguments) {
     std::vector<Part> closed;
     if (state.devices.size() > 1) {
@@ -60,7 +60,7 @@ Code execute(const Context &context, const Function &function, unsigned blocks, 
     return code;
 }
 
-// The kernel behind a handle, on the device now.
+// The kernel behind a handle, loaded on the device if it was not.
 Function *loaded(void *handle) {
     Function *function = nullptr;
     for (const auto &module : current->modules) {
@@ -71,7 +71,7 @@ Function *loaded(void *handle) {
     return function;
 }
 
-// What arguments point to. Numbers are too small to be addresses; words of a struct may be two numbers in one.
+// The memory that arguments point to. Numbers are too small to be addresses; words of a struct may be two numbers in one.
 std::vector<Part> pointed_to(const Function &function, const std::vector<std::vector<u64>> &arguments) {
     std::vector<Part> found;
     for (size_t at = 0; at < arguments.size(); at++) {
@@ -172,7 +172,7 @@ int cuLaunchKernel(void *handle, unsigned blocks, unsigned blocks_y, unsigned bl
     }
     Context &context = *current;
     const std::vector<Part> uses = pointed_to(*function, arguments);
-    // It keeps its multiprocessors while the host's memory makes it wait.
+    // It occupies its multiprocessors while it waits for the host's memory.
     const bool reads_host = std::any_of(uses.begin(), uses.end(), [](const Part &part) { return part && !part->on_device(); });
     state.counts["crowded"] += reads_host && on != context.null && (u64)blocks * threads > MOST_WAITING;
     state.counts["threads"] += (u64)blocks * threads;

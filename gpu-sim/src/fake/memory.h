@@ -1,4 +1,4 @@
-// Memory of the fake driver: pools with a limit, pages that can be touched from allocation to free alone, pinned memory.
+// Memory of the fake driver: pools with a limit, pages that can be touched only from allocation to free, pinned memory.
 #pragma once
 #include <sys/mman.h>
 
@@ -13,16 +13,16 @@ void emulate_watch(int is);
 namespace fake {
 
 constexpr u64 PAGE = 4096;
-// Freed ranges that nobody can touch before the addresses are used again.
+// Number of freed ranges that stay untouchable before their addresses are used again.
 constexpr size_t REMEMBERED = 256;
 
-// Lets memory of a device be touched, or not.
+// Allows or forbids touching memory of a device.
 inline void open(const Memory &part, bool touched) {
     const u64 first = part.start / PAGE * PAGE;
     mprotect((void *)first, part.start + part.bytes - first, touched ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-// What holds `bytes` from `at` on; none if nothing does that is not freed.
+// The allocation that holds `bytes` from `at` on; null if there is none or it was freed.
 inline Part find(u64 at, size_t bytes) {
     auto next = state.memory.upper_bound(at);
     if (next == state.memory.begin()) return nullptr;
@@ -30,7 +30,7 @@ inline Part find(u64 at, size_t bytes) {
     return part->holds(at, bytes) && !part->freed ? part : nullptr;
 }
 
-// Why `context` may not touch `part`; none if it may.
+// The reason why `context` may not touch `part`; null if it may.
 inline const char *barred(const Part &part, const Context &context) {
     if (!part) return "no memory that is there";
     if (!part->on_device()) {
@@ -45,7 +45,7 @@ inline const char *barred(const Part &part, const Context &context) {
     return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
 }
 
-// For torch's own allocator, if it `is_torchs`; what that and the pool keep for later is of no use to the other.
+// With `is_torchs`, for torch's own allocator. Memory cached by torch cannot be used by the pool, and vice versa.
 inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, size_t bytes, u64 *address, bool is_torchs = false) {
     Device &device = *context.device;
     const u64 taken = (bytes + 511) / 512 * 512;
@@ -83,7 +83,7 @@ inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, si
     return SUCCESS;
 }
 
-// The addresses of what was freed long ago may be used again.
+// Releases the addresses of the oldest freed ranges for reuse.
 inline void forget(size_t but) {
     for (; state.remembered.size() > but; state.remembered.pop_front()) {
         const Part &oldest = state.remembered.front();

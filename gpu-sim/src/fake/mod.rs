@@ -1,9 +1,9 @@
-//! CUDA's driver, NCCL and torch's CUDA part without a GPU, for tests of the code that calls them: what `build.rs` makes of
-//! `driver.cpp` and the files beside it.
+//! CUDA's driver, NCCL and torch's CUDA part without a GPU, for tests of the code that calls them: `build.rs` builds
+//! them from `driver.cpp` and the files next to it.
 //!
-//! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins that the fake driver takes
-//! kernels' names and needs from; without NVRTC nothing is run. With torch's part all that training on GPUs calls is called, which
-//! on an emulated GPU it is not: torch's tensors are on "cuda", and backward runs in the threads of torch's devices.
+//! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins from which the fake
+//! driver reads kernels' names and needs; without NVRTC nothing is run. Torch's part covers everything that training on
+//! GPUs calls, unlike an emulated GPU: torch's tensors are on "cuda", and backward runs in the threads of torch's devices.
 //!
 //! Unsafe code of this file: a call of the fake driver.
 
@@ -17,13 +17,13 @@ use gsplit_kernels::CudaSurvey;
 
 /// The folder of the driver and NCCL.
 pub const LIBRARIES: &str = concat!(env!("OUT_DIR"), "/fake");
-/// torch's CUDA part, where there was a libtorch when it was built.
+/// torch's CUDA part; exists if libtorch was present at build time.
 const TORCH: &str = concat!(env!("OUT_DIR"), "/fake/libtorch_cuda.so");
 
-/// Lets `program` find CUDA's libraries as tests have them.
+/// Lets `program` find the fake CUDA libraries.
 ///
 /// # Errors
-/// A line that says what is missing here: NVRTC, or the libraries where they were built.
+/// A line that names the missing part: NVRTC, or the libraries where they were built.
 pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
     CudaSurvey::new().compiler.map_err(|missing| missing.to_string())?;
     check_is_here(LIBRARIES)?;
@@ -37,17 +37,17 @@ pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
 /// Gives `program` GPUs for training, as many as the variable `FAKE_CUDA_DEVICES` says, or one.
 ///
 /// # Errors
-/// A line that says what is missing here.
+/// A line that names the missing part.
 pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
     check_is_here(TORCH)?;
     give_fake_cuda(program.env("LD_PRELOAD", TORCH))
 }
 
-/// The same as on a machine with PyTorch for CUDA, where the program itself opens torch's CUDA part when it needs it: `folder`, which is
-/// made, has it beside the libraries in `libtorch`.
+/// Like [`give_fake_gpus`] on a machine with PyTorch for CUDA, where the program itself opens torch's CUDA part when it
+/// needs it: creates `folder`, with that part next to the libraries in `libtorch`.
 ///
 /// # Errors
-/// A line that says what is missing here.
+/// A line that names the missing part.
 pub fn give_late_gpus(program: &mut Command, libtorch: &Path, folder: &Path) -> Result<(), String> {
     check_is_here(TORCH)?;
     let of = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -73,7 +73,7 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// How often something happened in this process, which has the fake driver, that a real GPU does slowly: `staged`, `crowded`,
+/// How often this process, which has loaded the fake driver, did something that is slow on a real GPU: `staged`, `crowded`,
 /// `pageable`, `by_torch`, `loading`, `registering`, `eager`; and `threads` of kernels, and the `most` bytes in use (`driver.cpp`).
 ///
 /// # Panics

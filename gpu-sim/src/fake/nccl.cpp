@@ -1,11 +1,11 @@
 // NCCL between fake GPUs (driver.cpp) of one machine, for tests: libnccl.so.2 with the functions that this crate looks up, for
 // communicators that do not block. Ranks are threads or processes, and meet in a file that all of them map.
 //
-// Every call returns at once; what was begun goes on when somebody asks for its state. A group of messages comes onto its stream
-// once all its ranks have called for it, and is done there as everything is. As with NCCL, ranks that share a device are refused,
-// and messages whose lengths differ never arrive. So do those from ranks that have died. On a device groups are done in the order in
-// which they were launched, whatever their streams: where ranks launch those of two communicators in different orders, all hang. What is left open by its documentation
-// ends the process with a line, and so does a communicator that is not given back.
+// Every call returns at once; operations progress when a caller asks for their state. A group of messages comes onto its
+// stream once all its ranks have called for it, and runs there like other work. As with NCCL, ranks that share a device are
+// refused, and messages whose lengths differ never arrive, nor do messages from ranks that have died. On a device groups run
+// in launch order, whatever their streams: where ranks launch groups of two communicators in different orders, all hang. A
+// case that NCCL's documentation leaves open ends the process with a line, and so does a communicator that is not given back.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -33,16 +33,16 @@ enum Result { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE
 constexpr int VERSION = 22809, MOST_RANKS = 8, BYTES = 1;
 constexpr uint32_t MAGIC = 0xcafebeef;
 
-// Bytes from one rank to another: of each message its length, and itself.
+// Bytes from one rank to another: the length of each message, then the message.
 struct Pipe {
     std::atomic<uint64_t> written, read;
     char bytes[64 << 10];
 };
 
-// What the ranks of a group have in common; zero at first.
+// State shared by the ranks of a group; zero at first.
 struct Meeting {
     std::atomic<int> size, taken[MOST_RANKS], device[MOST_RANKS], joined;
-    // Who has called for messages with whom.
+    // Whether each rank has called for messages with each other rank.
     std::atomic<int> called[MOST_RANKS][MOST_RANKS];
     Pipe pipes[MOST_RANKS][MOST_RANKS];
 };
@@ -52,7 +52,7 @@ struct Message {
     int peer;
     char *at;
     uint64_t bytes;
-    // Of its length and itself.
+    // Of its length and contents.
     uint64_t moved = 0;
     bool differs = false;
 };
@@ -69,7 +69,7 @@ struct Comm {
     std::string path;
     Meeting *meeting;
     Group group;
-    // Asked for its state since a group was called.
+    // Number of queries for its state since a group was called.
     int asked = 0;
     std::shared_ptr<std::atomic<bool>> given_up = std::make_shared<std::atomic<bool>>(false);
     std::shared_ptr<std::atomic<int>> running = std::make_shared<std::atomic<int>>(0);
@@ -124,7 +124,7 @@ template <typename T> T *driver(const char *name) {
 
 // --- messages ---
 
-// Moves of `bytes` what there is room for, and is there, from the place that `moved` has reached on.
+// Moves as many of `bytes` as fit and are available, starting at offset `moved`.
 uint64_t write(Pipe &pipe, const char *from, uint64_t bytes) {
     const uint64_t at = pipe.written, room = sizeof pipe.bytes - (at - pipe.read);
     const uint64_t count = std::min(bytes, room);
@@ -140,7 +140,7 @@ uint64_t read(Pipe &pipe, char *to, uint64_t bytes) {
     return count;
 }
 
-// Whether all of the message has gone, or come.
+// Whether all of the message was sent or received.
 bool move(Meeting &meeting, int me, Message &message) {
     if (message.differs) return false;
     Pipe &pipe = message.is_sent ? meeting.pipes[me][message.peer] : meeting.pipes[message.peer][me];
@@ -166,12 +166,12 @@ bool move(Meeting &meeting, int me, Message &message) {
     return message.moved == message.bytes + sizeof(uint64_t);
 }
 
-// Groups that were launched and are not done, by device, the first in front. NCCL's kernels wait for other ranks on multiprocessors that
-// those behind them may need.
+// Groups that were launched and are not done, by device, the first in front. NCCL's kernels wait for other ranks on
+// multiprocessors that the groups behind them may need.
 std::mutex queues_lock;
 std::map<void *, std::deque<const Group *>> queues;
 
-// Goes on with a group; whether it is done. Messages of two ranks in one direction follow each other.
+// Advances a group; returns whether it is done. Messages of two ranks in one direction follow each other.
 bool step(Meeting &meeting, int me, Group &group) {
     bool busy[2][MOST_RANKS] = {};
     bool done = true;
@@ -217,7 +217,7 @@ Result launch(Comm &comm) {
     return SUCCESS;
 }
 
-// Goes on with what was begun.
+// Advances the operations that were begun.
 Result go_on(Comm &comm) {
     Meeting &meeting = *comm.meeting;
     switch (comm.state) {
@@ -234,7 +234,7 @@ Result go_on(Comm &comm) {
         comm.state = Comm::READY;
         return SUCCESS;
     case Comm::CALLING:
-        // Ranks connect by their first messages; later ones are launched whatever the other does.
+        // Ranks connect by their first messages; later messages are launched without waiting for the other rank.
         for (const Message &message : comm.group.messages) {
             meeting.called[comm.rank][message.peer] = 1;
             if (!meeting.called[message.peer][comm.rank]) return IN_PROGRESS;
@@ -260,7 +260,7 @@ void give_back(Comm *comm) {
     *comm->given_up = true;
     unlink(comm->path.c_str());
     all.comms.erase(comm);
-    // The meeting stays mapped: a stream may come to it.
+    // The meeting stays mapped: a stream may still use it.
     delete comm;
 }
 

@@ -1,4 +1,4 @@
-// What the fake driver knows: devices, contexts, streams with what waits on them, and memory.
+// State of the fake driver: devices, contexts, streams with their pending operations, and memory.
 #pragma once
 #include <cstdarg>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace fake {
 
 typedef uint64_t u64;
 
-// Those of CUresult that are given here.
+// The values of CUresult that the fake returns.
 enum Code : int {
     SUCCESS = 0,
     INVALID_VALUE = 1,
@@ -44,19 +44,19 @@ enum Code : int {
 
 struct Context;
 
-// A range that the driver knows.
+// A range of memory known to the driver.
 struct Memory {
-    // On a device of its pool, on its own (ipc.cpp); on the host.
+    // On a device, from its pool or outside it (ipc.cpp); on the host.
     enum Kind { DEVICE, ALLOCATED, PINNED, REGISTERED } kind;
     u64 start;
     size_t bytes;
     Context *context;
     unsigned flags = 0;
-    // In its stream's order: whether it is there yet, and not any more. Of the pool alone.
+    // For pool memory only, in its stream's order: whether it is allocated yet, and whether it was freed.
     bool exists = true, gone = false;
-    // The host has asked for its end.
+    // The host has called free.
     bool freed = false;
-    // In the order of a stream, and yet not of the pool: the pool's readers do not read it.
+    // In the order of a stream but not from the pool: GPUs with access to the pool cannot read it.
     bool is_torchs = false;
     // Whether other processes may have it open.
     bool shown = false;
@@ -66,7 +66,7 @@ struct Memory {
 typedef std::shared_ptr<Memory> Part;
 
 struct Stream;
-// Reached once so many of the stream's operations have ended.
+// Reached once `at` operations of the stream have ended.
 struct Point {
     std::shared_ptr<Stream> stream;
     u64 at;
@@ -74,7 +74,7 @@ struct Point {
 
 struct Operation {
     std::string what;
-    // Whether it has ended; another rank may be awaited. None where it only waits for `after`.
+    // Returns whether it has ended; it may wait for another rank. Empty if it only waits for `after`.
     std::function<bool()> step;
     std::vector<Part> uses = {};
     std::vector<Point> after = {};
@@ -82,11 +82,11 @@ struct Operation {
 
 struct Stream {
     Context *context;
-    // Waits for the null stream, and that for it.
+    // Waits for the null stream, and the null stream for it.
     bool blocking;
     std::deque<Operation> waiting = {};
     u64 queued = 0, done = 0;
-    // Times in a row that somebody asked whether it is done.
+    // Number of queries in a row whether it is done.
     unsigned asked = 0;
     // Bytes of the pool that it has freed, by the number of the operation, until the host has waited for that operation. Until then no trim
     // gives them back, and no other stream gets them. (The driver may also notice by itself that a free has ended; when is not documented.)
@@ -102,18 +102,18 @@ struct Event {
 struct Device {
     int ordinal;
     u64 total = 0;
-    // Of its pool: in use, and kept for later, of which more than the threshold goes when the host waits.
+    // Of its pool: in use, and kept for later; the part above the threshold is given back when the host waits.
     u64 used = 0, kept = 0, threshold = 0;
-    // What torch's own allocator keeps for later.
+    // Bytes that torch's own allocator keeps for later.
     u64 torch_kept = 0;
     u64 free() const { return total - used - kept - torch_kept; }
-    // Devices that its pool is shown to.
+    // Devices that may access its pool.
     std::set<int> readers = {};
 };
 
 struct Function {
     std::string name;
-    // On the device already.
+    // Already on the device.
     bool loaded = false;
     std::vector<size_t> sizes;
     unsigned most_threads, registers, shared;
@@ -128,12 +128,12 @@ struct Module {
 struct Context {
     Device *device;
     int retained = 0;
-    // What every call returns once a kernel has failed.
+    // The error that every call returns once a kernel has failed.
     Code failed = SUCCESS;
     std::shared_ptr<Stream> null = {};
     std::vector<std::shared_ptr<Stream>> streams = {};
     std::set<Event *> events = {};
-    // Those whose memory outside of pools it reads.
+    // The contexts whose memory outside of pools it may access.
     std::set<Context *> peers = {};
     std::vector<std::unique_ptr<Module>> modules = {};
 };
@@ -147,9 +147,9 @@ struct State {
     std::deque<Part> remembered;
     u64 launches = 0;
     std::map<std::string, u64> counts;
-    // How many times work that waits is said not to be done before it is begun.
+    // Number of queries that report pending work as not done before it is begun.
     unsigned asks = 3;
-    // Where streams go on by themselves, by chance; otherwise nothing happens before somebody waits for it.
+    // Whether streams go on by themselves, by chance; otherwise nothing happens before the host waits for it.
     bool hasty = false;
     std::mt19937 chance;
     ~State();
@@ -158,7 +158,7 @@ struct State {
 inline State state;
 inline thread_local Context *current = nullptr;
 inline thread_local const char *calling = "";
-// Whether the thread stands in for a kernel of torch's, which would not wait.
+// Whether the thread runs in place of one of torch's kernels, which would not wait.
 inline thread_local bool computes = false;
 
 inline u64 number(const char *variable, u64 otherwise) {
@@ -181,7 +181,7 @@ inline Code refuse(Code code, const char *what, ...) {
     return code;
 }
 
-// What the real driver's documentation leaves open.
+// Ends the process where the real driver's documentation leaves the behaviour open.
 [[noreturn]] inline void undefined(const char *what, ...) {
     va_list values;
     va_start(values, what);

@@ -1,4 +1,4 @@
-// The fake driver's calls of streams and events.
+// The fake driver's calls for streams and events.
 #include "call.h"
 
 using namespace fake;
@@ -23,7 +23,7 @@ int cuStreamDestroy_v2(void *handle) {
     CALL("cuStreamDestroy", CONTEXT);
     STREAM(handle);
     if (on == current->null) return refuse(INVALID_HANDLE, "the null stream");
-    // The real one returns at once and goes on; here nobody could see its end.
+    // The real driver returns at once and goes on; here nothing would notice its end.
     wait(on);
     current->streams.erase(std::find(current->streams.begin(), current->streams.end(), on));
     return SUCCESS;

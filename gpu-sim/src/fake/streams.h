@@ -1,6 +1,5 @@
-// Streams of the fake driver: what is launched waits, and is done when somebody waits for it and not before, or, with
-// FAKE_CUDA_HASTE, at any time. So host memory that is used too early, an event that is missing, and a buffer that is freed
-// too early show.
+// Streams of the fake driver: launched work runs only when the host waits for it or, with FAKE_CUDA_HASTE, at any time.
+// So host memory that is used too early, a missing event, and a buffer that is freed too early show.
 #pragma once
 #include <algorithm>
 #include <unistd.h>
@@ -9,7 +8,7 @@
 
 namespace fake {
 
-// An operation whose turn has come finds its memory there, or nothing made it wait.
+// An operation whose turn has come must find its memory allocated, or it was not ordered after the allocation.
 inline void check_uses(const Operation &operation) {
     for (const Part &part : operation.uses) {
         if (!part->exists) undefined("%s uses memory that another stream has not allocated yet: nothing makes it wait", operation.what.c_str());
@@ -17,10 +16,10 @@ inline void check_uses(const Operation &operation) {
     }
 }
 
-// Does what `stream` has up to its operation `until`; whether all of it is done.
+// Runs the operations of `stream` up to number `until`; returns whether all of them are done.
 inline bool run(const std::shared_ptr<Stream> &stream, u64 until) {
     while (stream->done < until) {
-        // A context that has failed does nothing any more.
+        // A context that has failed runs nothing any more.
         if (stream->context->failed) {
             stream->waiting.clear();
             stream->done = stream->queued;
@@ -40,7 +39,7 @@ inline bool run(const std::shared_ptr<Stream> &stream, u64 until) {
     return true;
 }
 
-// Waits for what has long been done take no time.
+// Skips waits for points that are already reached: they take no time.
 inline void pass_waits(Stream &stream) {
     const auto is_reached = [](const Point &point) { return point.stream->done >= point.at; };
     while (!stream.waiting.empty() && !stream.waiting.front().step) {
@@ -51,7 +50,7 @@ inline void pass_waits(Stream &stream) {
     }
 }
 
-// Some of what waits, of some of the streams.
+// Runs some of the pending operations of some of the streams.
 inline void hurry() {
     if (!state.hasty) return;
     for (Context &context : state.contexts) {
@@ -91,13 +90,13 @@ inline u64 unseen(const Device &device) {
     return bytes;
 }
 
-// Memory that the pool keeps beyond `keep` bytes goes back to the device, except memory that the host does not know to be free.
+// Gives the pool's memory beyond `keep` bytes back to the device, except memory that the host does not know to be free.
 inline void trim(Device &device, u64 keep) {
     keep = std::max(keep, unseen(device));
     if (device.kept > keep) device.kept = keep;
 }
 
-// Waits until all `points`, of one context, are reached. The others may go on meanwhile.
+// Waits until all `points`, of one context, are reached. The other streams may go on meanwhile.
 inline Code wait(const std::vector<Point> &points) {
     const u64 patience = number("FAKE_CUDA_PATIENCE_MS", 120000) * 1000;
     u64 waited = 0;
@@ -119,7 +118,7 @@ inline Code wait(const std::vector<Point> &points) {
     return context.failed;
 }
 
-// Waits until `stream` has done what it has now.
+// Waits for all operations that `stream` has now.
 inline Code wait(const std::shared_ptr<Stream> &stream) {
     std::vector<Point> points = {{stream, stream->queued}};
     for (const auto &other : stream->context->streams) {
@@ -128,7 +127,7 @@ inline Code wait(const std::shared_ptr<Stream> &stream) {
     return wait(points);
 }
 
-// Loading waits for all of the context, and lets nobody else call the driver meanwhile.
+// Loading waits for all of the context, and blocks all other calls of the driver meanwhile.
 inline void wait_to_load(Context &context) {
     const u64 patience = number("FAKE_CUDA_PATIENCE_MS", 120000) * 1000;
     u64 waited = 0;

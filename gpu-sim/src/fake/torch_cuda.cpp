@@ -1,11 +1,11 @@
 // torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (driver.cpp), to be preloaded as
-// libtorch_cuda.so beside the real libtorch_cpu.so.
+// libtorch_cuda.so next to the real libtorch_cpu.so.
 //
-// Memory is the driver's, in the order of the null stream, as that of torch's caching allocator is, and no other device reads it. An
-// operator copies its tensors to the host in that order, is computed there by torch's CPU kernel, and copies its results back. So
-// whatever gsplit asks of torch on a GPU is asked here of the same dispatcher, autograd engine (a thread for each device) and device
-// guards; and refused are, as by CUDA, operators over tensors of several devices. What the CUDA kernels themselves would say or round
-// otherwise does not show.
+// Memory is the driver's, in the order of the null stream, like that of torch's caching allocator, and no other device
+// reads it. An operator copies its tensors to the host in that order, is computed there by torch's CPU kernel, and
+// copies its results back. So everything that gsplit asks of torch on a GPU goes through the same dispatcher, autograd
+// engine (a thread for each device) and device guards; and, as with CUDA, operators over tensors of several devices are
+// refused. Errors and rounding that are specific to the CUDA kernels do not show.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -28,7 +28,7 @@
 
 namespace c10 {
 
-// As libc10_cuda.so has them.
+// Declared as in libc10_cuda.so.
 class FreeMemoryCallback {
  public:
   virtual ~FreeMemoryCallback() = default;
@@ -120,7 +120,7 @@ struct Allocator final : c10::DeviceAllocator {
     const Device device(kCUDA, current);
     if (bytes == 0) return {nullptr, device};
     enter(current);
-    // Whenever the driver is to be asked for more, as torch does.
+    // Called whenever the driver is asked for more memory, as torch does.
     auto* callbacks = c10::FreeCudaMemoryCallbacksRegistry();
     if (!driver<int (*)(size_t)>("fake_cuda_has_room")(bytes)) {
       for (const std::string& name : callbacks->Keys()) callbacks->Create(name)->Execute();
@@ -152,7 +152,7 @@ struct Allocator final : c10::DeviceAllocator {
 
 Allocator allocator;
 
-// --- devices and streams: there is the null stream alone ---
+// --- devices and streams: only the null stream exists ---
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kCUDA; }
@@ -227,7 +227,7 @@ struct On {
 
 uint64_t address(const Tensor& tensor) { return reinterpret_cast<uint64_t>(tensor.data_ptr()); }
 
-// Elements from the first to the last of `tensor`, what lies between them included.
+// Number of elements from the first to the last of `tensor`, gaps included.
 int64_t extent(const Tensor& tensor) {
   int64_t last = 0;
   for (int64_t d = 0; d < tensor.dim(); d++) last += (tensor.size(d) - 1) * tensor.stride(d);
@@ -255,7 +255,7 @@ void store(const Tensor& tensor, const Tensor& values) {
   CALL(cuMemcpyHtoDAsync_v2, address(tensor), host.data_ptr(), host.storage().nbytes(), nullptr);
 }
 
-// Exists while the host stands in for a kernel. Its copies and waits are not ones that CUDA would make.
+// Exists while the host runs in place of a kernel. Its copies and waits are not ones that CUDA would make.
 struct Kernel {
   static thread_local int running;
   Kernel() { if (running++ == 0) driver<void (*)(bool)>("fake_cuda_compute")(true); }
@@ -313,7 +313,7 @@ const Tensor& resize(const Tensor& self, at::IntArrayRef size, std::optional<at:
   const auto& storage = impl->unsafe_storage();
   const size_t bytes = (impl->storage_offset() + impl->numel()) * impl->itemsize();
   if (storage.nbytes() < bytes) {
-    TORCH_CHECK(storage.nbytes() == 0, "the fake resizes only what is empty");
+    TORCH_CHECK(storage.nbytes() == 0, "the fake resizes only empty storage");
     const On on(self);
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(allocator.allocate(bytes));
     storage.unsafeGetStorageImpl()->set_nbytes(bytes);
@@ -321,7 +321,7 @@ const Tensor& resize(const Tensor& self, at::IntArrayRef size, std::optional<at:
   return self;
 }
 
-// Of the CUDA kernels alone: products of factors in 2 bytes, in f32.
+// Exists in CUDA only: products of 2-byte factors, in f32.
 Tensor mm_dtype(const Tensor& a, const Tensor& b, at::ScalarType dtype) {
   TORCH_CHECK(
       a.scalar_type() == b.scalar_type() && (a.scalar_type() == at::kHalf || a.scalar_type() == at::kBFloat16) &&
@@ -335,7 +335,7 @@ Tensor mm_dtype(const Tensor& a, const Tensor& b, at::ScalarType dtype) {
 
 // --- everything else ---
 
-// As CUDA's kernels have it: all of one device, but for numbers.
+// As in CUDA's kernels: all tensors are on one device, except scalars.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   std::optional<Device> found;
   const auto look = [&](const Tensor& tensor) {
@@ -356,7 +356,7 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
 
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_devices(op, *stack);
-  // A number that is asked for is copied.
+  // Reading a scalar copies it.
   std::optional<Kernel> kernel;
   if (op.schema().name() != "aten::_local_scalar_dense") kernel.emplace();
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);

@@ -13,7 +13,7 @@ use crate::gather::StoredRow;
 use crate::philox::StreamKey;
 use crate::simd::{exp_m1_below_zero, vectorised};
 
-/// Rows in one parallel task, and in one partial sum.
+/// Rows of one parallel task, and of one partial sum.
 const ROWS: usize = 128;
 
 /// Function that is applied to each value.
@@ -28,14 +28,14 @@ pub enum Activation {
     Elu,
 }
 
-/// Steps after a product: what is done to its rows.
+/// Steps applied to the rows of a product.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
     /// Added to every row.
     pub bias: Option<&'a [f32]>,
     /// Applied last.
     pub activation: Activation,
-    /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
+    /// Vertices of the rows, and rate and key of their [dropout](crate::dropout_mask).
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
 }
 
@@ -43,7 +43,7 @@ impl Epilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses.
+    /// [`KernelError::Length`] if a buffer has the wrong length; errors of [`dropout_mask`](crate::dropout_mask).
     pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", rows.len().checked_div(dim).unwrap_or(0), ids.len())?;
@@ -53,10 +53,10 @@ impl Epilogue<'_> {
         pieces.try_for_each(|(piece, rows)| self.apply_part(piece * ROWS, rows, dim))
     }
 
-    /// [`Epilogue::apply`] to a part of the rows, from row `first` on, by the calling thread alone.
+    /// Applies [`Epilogue::apply`] to a part of the rows, from row `first` on, on the calling thread only.
     ///
     /// # Errors
-    /// As [`Epilogue::apply`].
+    /// Errors of [`Epilogue::apply`].
     pub fn apply_part(&self, first: usize, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
         let count = rows.len().checked_div(dim).unwrap_or(0);
         KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
@@ -96,11 +96,11 @@ impl Epilogue<'_> {
         Ok(())
     }
 
-    /// `out` becomes the gradient of the product, where `gradient` is that of what [`Epilogue::apply`] made of it, `rows`. All
-    /// are of one size, any number × `dim`.
+    /// Fills `out` with the gradient of the product, given `rows`, the output of [`Epilogue::apply`], and their
+    /// `gradient`. All have the same size, any number × `dim`.
     ///
     /// # Errors
-    /// As [`Epilogue::apply`].
+    /// Errors of [`Epilogue::apply`].
     pub fn backward(&self, rows: &[f32], gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
@@ -112,11 +112,11 @@ impl Epilogue<'_> {
         })
     }
 
-    /// [`Epilogue::backward`] of a part of the rows, of which these are rows and gradient, from row `first` on, by the calling thread
-    /// alone. The gradients of the product are added to `sums`, `dim` values; of none, nothing is added.
+    /// Computes [`Epilogue::backward`] for a part of the rows, from row `first` on, on the calling thread only. `rows`
+    /// and `gradient` hold that part. Adds the gradients of the product to `sums` (`dim` values), unless it is empty.
     ///
     /// # Errors
-    /// As [`Epilogue::apply`].
+    /// Errors of [`Epilogue::apply`].
     pub fn backward_part(
         &self,
         first: usize,
@@ -131,7 +131,7 @@ impl Epilogue<'_> {
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         KernelError::check_len("sums of the gradients", if sums.is_empty() { 0 } else { dim }, sums.len())?;
         let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a value that was 0 is not a dropped one.
+        // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a 0 does not mean that a value was dropped.
         let mask = if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
         vectorised(
             #[inline(always)]
@@ -143,13 +143,13 @@ impl Epilogue<'_> {
                         Activation::Identity => out.copy_from_slice(gradient),
                         Activation::Relu => {
                             for ((out, &gradient), &value) in triples {
-                                // A NaN passes, as it did forwards.
+                                // A NaN passes, as in the forward pass.
                                 *out = select_unpredictable(value <= 0.0, 0.0, keep * gradient);
                             }
                         }
                         Activation::Elu => {
                             for ((out, &gradient), &value) in triples {
-                                // Below zero the derivative is e^x: the value before dropout, and 1.
+                                // Below zero the derivative is e^x, which is the value before dropout plus 1.
                                 *out = select_unpredictable(value < 0.0, value / keep + 1.0, 1.0) * gradient;
                             }
                         }
@@ -166,7 +166,7 @@ impl Epilogue<'_> {
         Ok(())
     }
 
-    /// Vertices and masks of `count` rows from row `first` on, if there is dropout.
+    /// The vertices and the mask of `count` rows from row `first` on, if there is dropout.
     fn mask(&self, first: usize, count: usize, dim: usize) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((ids, rate, key)) = &self.dropout else { return Ok(None) };
         let got = ids.len().saturating_sub(first);
@@ -175,10 +175,10 @@ impl Epilogue<'_> {
     }
 }
 
-/// `out` becomes the sum of the rows of `values`, which are as wide.
+/// Fills `out` with the sum of the rows of `values`, which have the same width.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `values` is not made of such rows.
+/// [`KernelError::Length`] if the length of `values` is not a multiple of that width.
 pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     let dim = out.len();
     let rows = values.len().checked_div(dim).unwrap_or(0);
@@ -198,8 +198,8 @@ pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Adds the rows of `values`, which are as wide, to `sums`, by the calling thread alone. What is left of a row at the end is
-/// not added.
+/// Adds the rows of `values`, which have the width of `sums`, to `sums`, on the calling thread only. Ignores an
+/// incomplete last row.
 pub fn add_rows(values: &[f32], sums: &mut [f32]) {
     let dim = sums.len();
     if dim > 0 {
@@ -222,7 +222,7 @@ mod tests {
     fn for_each_case(body: impl Fn(&Epilogue<'_>, usize, &[f32], &[f32])) {
         for (rows, dim) in [(0, 3), (1, 1), (300, 7), (1500, 64), (3, 0)] {
             let (mut product, bias) = (values(1, rows * dim), values(2, dim));
-            // Rows of zeros, which dropout keeps in part.
+            // Rows of zeros, some values of which dropout keeps.
             product.chunks_mut(dim.max(1)).step_by(3).for_each(|row| row.fill(0.0));
             let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
             for (with_bias, activation, rate) in [
@@ -275,7 +275,7 @@ mod tests {
                 out
             });
             const STEP: f64 = 1e-7;
-            // At 0 ReLU has the derivative that it has below.
+            // At 0 ReLU has the derivative that it has below 0.
             let above = |at: usize| if epilogue.activation == Activation::Relu && rows[at] == 0.0 { 0.0 } else { STEP };
             let rise = |at: usize| (value(at, above(at)) - value(at, -STEP)) / (above(at) + STEP);
             let expected: Vec<f64> = (0..rows.len()).map(|at| rise(at) * f64::from(gradient[at])).collect();

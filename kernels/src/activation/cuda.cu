@@ -3,7 +3,7 @@
 
 constexpr u32 RELU = 1, ELU = 2;
 
-// e^x - 1 for x up to 0, as crate::simd has it.
+// e^x - 1 for x up to 0, as in crate::simd.
 static __device__ __forceinline__ float exp_m1_below_zero(float x) {
     const float round = 12582912.0f;
     x = x < -20.0f ? -20.0f : x > 0.0f ? 0.0f : x;
@@ -26,7 +26,7 @@ static __device__ __forceinline__ float activate(u32 activation, float x) {
     return x;
 }
 
-// W values at once, from f32 to rows of O, which may be the same.
+// Applies the epilogue to W values at once, from f32 to rows of O, which may be f32 too.
 template <int W, typename O>
 static __device__ __forceinline__ void apply(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out) {
     const u64 at = thread_id() * W;
@@ -44,8 +44,8 @@ static __device__ __forceinline__ void apply(const float *rows, u64 count, u32 d
     *(Packed<O, W> *)(out + at) = to;
 }
 
-// Eight values of a row, as sixteen neighbouring threads share out 128 columns: side by side where a load takes PART of them, else 16 columns
-// apart, so that these threads read and write what is side by side.
+// Eight values of a row; sixteen neighbouring threads share 128 columns. The values are contiguous where a load takes
+// PART of them, and otherwise 16 columns apart, so that neighbouring threads access neighbouring addresses.
 template <int PART> struct Eight {
     u64 row;
     u32 group, lane, first, dim;
@@ -76,8 +76,8 @@ template <int PART> struct Eight {
             if (PART == 1 && first + 16 * k < dim) row[first + 16 * k] = values.value[k];
     }
 
-    // Bit k says whether dropout keeps the k-th value. A group of random words decides about values that are 16 columns apart, so threads whose
-    // values are side by side ask those that made their words. All threads of a warp call this.
+    // Bit k says whether dropout keeps the k-th value. A group of random words decides about values that are 16 columns apart,
+    // so threads with contiguous values get the bits from the threads that made the words. All threads of a warp call this.
     __device__ __forceinline__ u32 kept(u64 num_rows, const u32 *ids, u32 threshold, Key key) const {
         u32 own = 0, asked = 0;
         if (row < num_rows) {
@@ -95,7 +95,7 @@ template <int PART> struct Eight {
     }
 };
 
-// The same with dropout.
+// Like `apply`, with dropout.
 template <int PART, typename O>
 static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) {
     const Eight<PART> at(num_rows, dim);
@@ -113,15 +113,15 @@ static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_
     at.store(out + at.row * dim, to);
 }
 
-// Without dropout except for ReLU; `keep` is the factor of dropout.
+// Gradient without dropout, or with it for ReLU; `keep` is the factor of dropout.
 static __device__ __forceinline__ float backward(float value, float gradient, u32 activation, float keep) {
     if (activation == RELU) return relu_backward(value, gradient, keep);
-    // Below zero the derivative is e^x: the value before dropout, and 1.
+    // Below zero the derivative is e^x, which is the value before dropout plus 1.
     const float slope = activation == ELU && value < 0.0f ? __fadd_rn(__fdiv_rn(value, keep), 1.0f) : 1.0f;
     return __fmul_rn(slope, gradient);
 }
 
-// To the gradient of the product, of type G.
+// Computes the gradient of the product, of type G.
 template <int W, typename O, typename G>
 static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, float keep, G *out) {
     const u64 at = thread_id() * W;
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void backward(const O *rows, const O *gradient
     *(Packed<G, W> *)(out + at) = to;
 }
 
-// The same with dropout, for all but ReLU.
+// Like `backward`, with dropout, for all activations except ReLU.
 template <int PART, typename O, typename G>
 static __device__ __forceinline__ void backward_dropout(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, G *out) {
     const Eight<PART> at(num_rows, dim);

@@ -1,9 +1,9 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Column sums alone are taken
+//! Returns: the host's bits, rounded to bf16 or f16 if the finished rows are of that type. Only column sums are taken
 //! in another order than the host's. Input: matrices of matching sizes on the device. Cost: one read and one write of
-//! the rows, of eight values at a time where rows are 16-bit and have a multiple of them; backwards two reads and one write; with dropout
-//! a Philox call for eight values.
+//! the rows, in groups of eight values where rows are 16-bit and a multiple of eight wide; backwards two reads and one
+//! write; with dropout one Philox call per eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
@@ -16,19 +16,19 @@ use super::Activation;
 
 pub(crate) static MODULE: Module = Module { name: "activation", source: include_str!("cuda.cu") };
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
 /// Columns whose masks one group of threads makes, and threads of such a group, as in `cuda.cu`.
 const GROUP: (usize, usize) = (128, 16);
 
-/// Steps after a product on a GPU: as [`Epilogue`](super::Epilogue).
+/// Steps after a product on a GPU: like [`Epilogue`](super::Epilogue).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceEpilogue<'a> {
     /// Added to every row.
     pub bias: Option<DeviceSlice<'a, f32>>,
     /// Applied last.
     pub activation: Activation,
-    /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
+    /// Vertices of the rows, and rate and key of their [dropout](crate::dropout_mask).
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
@@ -36,8 +36,8 @@ impl DeviceEpilogue<'_> {
     /// Changes `rows` (any number × `dim`) in place.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses; what
-    /// the GPU reports.
+    /// [`KernelError::Length`] if a buffer has the wrong length; errors of [`dropout_mask`](crate::dropout_mask) and of
+    /// the GPU.
     pub fn apply(&self, gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
         if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity {
             let count = rows.len().checked_div(dim).unwrap_or(0);
@@ -48,10 +48,10 @@ impl DeviceEpilogue<'_> {
         self.launch::<f32>(gpu, [address, address], len, dim)
     }
 
-    /// `out`, of the same size, becomes what [`DeviceEpilogue::apply`] would make of `rows`, rounded to its type.
+    /// Fills `out`, of the same size, with the result of [`DeviceEpilogue::apply`] on `rows`, rounded to its type.
     ///
     /// # Errors
-    /// As [`DeviceEpilogue::apply`].
+    /// Errors of [`DeviceEpilogue::apply`].
     pub fn apply_to<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -63,7 +63,7 @@ impl DeviceEpilogue<'_> {
         self.launch::<O>(gpu, [rows.address(), out.address()], rows.len(), dim)
     }
 
-    /// From `len` values at the first address to as many of `O` at the second.
+    /// Applies it to `len` values at the first address, and writes as many values of type `O` at the second.
     fn launch<O: DeviceRow>(&self, gpu: &Gpu, [from, to]: [u64; 2], len: usize, dim: usize) -> Result<(), GpuError> {
         let count = len.checked_div(dim).unwrap_or(0);
         KernelError::check_matrix("rows of the product", count, dim, len)?;
@@ -92,11 +92,11 @@ impl DeviceEpilogue<'_> {
         gpu.launch(kernel, Shape::per_item(len / part, THREADS), &arguments)
     }
 
-    /// `out` becomes the gradient of the product, where `gradient` is that of what [`DeviceEpilogue::apply`] made of it, `rows`.
-    /// All are of one size, any number × `dim`.
+    /// Fills `out` with the gradient of the product, given `rows`, the output of [`DeviceEpilogue::apply`], and their
+    /// `gradient`. All have the same size, any number × `dim`.
     ///
     /// # Errors
-    /// As [`DeviceEpilogue::apply`].
+    /// Errors of [`DeviceEpilogue::apply`].
     pub fn backward<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -112,10 +112,10 @@ impl DeviceEpilogue<'_> {
         self.launch_backward(gpu, names, [rows, gradient], dim, out)
     }
 
-    /// The same, where the gradient of the product is rounded to the type of the rows.
+    /// Like [`DeviceEpilogue::backward`], with the gradient of the product rounded to the type of the rows.
     ///
     /// # Errors
-    /// As [`DeviceEpilogue::apply`].
+    /// Errors of [`DeviceEpilogue::apply`].
     pub fn backward_to<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -135,7 +135,7 @@ impl DeviceEpilogue<'_> {
         self.launch_backward(gpu, names, [rows, gradient], dim, out)
     }
 
-    /// Runs the kernel of the first name, or with dropout that of the second.
+    /// Runs the kernel of the first name, or with dropout the kernel of the second.
     fn launch_backward<O: DeviceRow, G: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -178,15 +178,15 @@ impl DeviceEpilogue<'_> {
     }
 }
 
-/// Threads for masks of `rows` rows of `dim` values.
+/// Number of threads that make the masks of `rows` rows of `dim` values.
 fn shape_of_masks(rows: usize, dim: usize) -> Shape {
     Shape::per_item(rows * dim.div_ceil(GROUP.0) * GROUP.1, THREADS)
 }
 
-/// `out` becomes the sum of the rows of `values`, which are as wide, in f32.
+/// Fills `out` with the sum of the rows of `values`, which have the same width, in f32.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `values` is not made of such rows; errors of the GPU.
+/// [`KernelError::Length`] if the length of `values` is not a multiple of that width; errors of the GPU.
 pub fn column_sums_on_device<T: DeviceRow>(
     gpu: &Gpu,
     values: DeviceSlice<'_, T>,
@@ -256,7 +256,7 @@ mod tests {
         for (order, (rows, dim)) in [(1, 1), (30, 7), (50, 64), (3, 0), (5, 129)].into_iter().enumerate() {
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut product: Vec<f32> = values(1, rows * dim).iter().map(|x| 6.0 * x).collect();
-            // Values that these types have not: too large, too small, none.
+            // Values that these types cannot represent: too large, too small, not a number.
             let odd = [f32::MAX, f32::MIN, 3.0e-41, -3.0e-41, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
             product.iter_mut().step_by(5).zip(odd).for_each(|(value, odd)| *value = odd);
             let ids: Vec<u32> = (0..rows as u32).collect();
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Rows of every width, from where loads of any width can start to where none but single values can: the same bits.
+    /// Rows of every width, from widths where wide loads can start to widths that need single loads: the same bits.
     #[test]
     fn rows_have_the_same_bits_whatever_a_load_takes() {
         rows_from_anywhere::<f32>();
@@ -337,7 +337,7 @@ mod tests {
         let device = DeviceEpilogue { bias: None, activation: Activation::Elu, dropout: Some((ids.slice(), 0.5, KEY)) };
         Gpu::accesses();
         device.apply_to(&gpu, product.slice(), 256, &mut out.slice_mut()).unwrap();
-        // Of eight values 32 bytes of f32 and 16 of bf16, and the vertex.
+        // Eight values: 32 bytes of f32 and 16 of bf16, and the vertex.
         assert_eq!(Gpu::accesses()[0], 64 * (3 + 1));
         device.backward_to(&gpu, out.slice(), out.slice(), 256, &mut back.slice_mut()).unwrap();
         assert_eq!(Gpu::accesses()[0], 64 * (3 + 1));

@@ -1,8 +1,8 @@
 //! Attention backwards, on the host.
 //!
 //! Returns: gradients of the rows and of both kinds of scores. Idea: a pass over the targets turns the gradient of the
-//! output into that of every score (one number for each edge and head); a pass over the sources, with the edges grouped
-//! by source, sums rows. Nothing is scattered. Cost: two reads of a row for each edge.
+//! output into the gradient of every score (one number for each edge and head); a pass over the sources, with the edges
+//! grouped by source, sums rows. Nothing is scattered. Cost: two reads of a row for each edge.
 
 use rayon::prelude::*;
 
@@ -24,13 +24,13 @@ pub struct AttentionGradient<'a> {
 }
 
 impl Attention<'_> {
-    /// Fills `out` with the gradients of what [`Attention::forward`] read, where `gradient` (targets ×
-    /// [`Attention::dim`]) is that of its output and `weights` what it returned, which tell what was dropped. `scratch` is as long
-    /// as `weights`.
-    /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
+    /// Fills `out` with the gradients of the inputs of [`Attention::forward`]. `gradient` (targets ×
+    /// [`Attention::dim`]) is the gradient of its output; `weights` are the weights that it returned, whose signs mark
+    /// the dropped ones; `scratch` has the length of `weights`. The gradient of the rows covers only the weighted sum:
+    /// scores may come from anywhere.
     ///
     /// # Errors
-    /// As [`Attention::forward`].
+    /// Errors of [`Attention::forward`].
     pub fn backward(
         &self,
         rows: &[f32],
@@ -53,11 +53,11 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Adds to `rows` (at least as many as `of_scores` has, × [`Attention::row_dim`]) what they contribute through scores that are
-    /// [`head_products`](super::head_products) of them with `vector`: value `h` of a row of `of_scores` times head `h`.
+    /// Adds to `rows` (at least as many rows as `of_scores`, × [`Attention::row_dim`]) their gradient through scores that
+    /// are their [`head_products`](super::head_products) with `vector`: value `h` of a row of `of_scores` times head `h`.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
+    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
         let (dim, heads) = (self.row_dim(), self.heads);
         let count = of_scores.len().checked_div(heads).unwrap_or(0);
@@ -129,7 +129,7 @@ impl Attention<'_> {
         });
     }
 
-    /// Target and place of the weights, in edges, of each edge out of `source`, its self-loop first. `fetch` is told a target ahead of its use.
+    /// Target, and position of the weights (in edges), of each edge out of `source`, its self-loop first. Calls `fetch` for later targets.
     #[inline(always)]
     pub(super) fn out_edges<'a>(
         &self,
@@ -147,7 +147,7 @@ impl Attention<'_> {
                     fetch(next);
                 }
                 let target = by_source.targets[place];
-                // Self-loops stand before the edges of their target and of all targets before it.
+                // Self-loops precede the edges of their target and of all targets before it.
                 (target, by_source.edges[place] as usize + own_edges * (target as usize + 1))
             },
         );

@@ -32,23 +32,23 @@ pub struct Attention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
-    /// Vertices of the targets, rate and key of the dropout of weights.
+    /// Vertices of the targets, and rate and key of the dropout of weights.
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
-    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A weight is in proportion to it: its logarithm is
-    /// added to the score, so the gradients are what they are without. A self-loop counts once.
+    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A weight is in proportion to it:
+    /// its logarithm is added to the score, so the gradients are the same as without factors. A self-loop counts once.
     pub factors: Option<&'a [f32]>,
 }
 
 impl Attention<'_> {
-    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ weight · `rows[source]`, and `weights`
-    /// ([`Attention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
-    /// sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · `rows[source]`, and `weights`
+    /// ([`Attention::num_weights`] values) to the weights, target after target, edge after edge, head after head, with
+    /// a minus sign where they are dropped.
     ///
     /// `rows` is sources × [`Attention::row_dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`].
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own, [`KernelError::DropoutRate`].
     pub fn forward(
         &self,
         rows: &[f32],
@@ -113,13 +113,13 @@ impl Attention<'_> {
         if self.shares_rows { self.head_dim } else { self.dim() }
     }
 
-    /// The part of a row of so many values that belongs to a head.
+    /// The part of a row of `width` values that belongs to a head.
     #[inline(always)]
     pub(super) fn part(&self, head: usize, width: usize) -> Range<usize> {
         part(head, self.head_dim, width)
     }
 
-    /// One for each edge, self-loops included, and head.
+    /// Number of weights: one for each edge, self-loops included, and head.
     pub fn num_weights(&self) -> usize {
         (self.edges.num_edges() + self.own_edges() * self.edges.num_targets()) * self.heads
     }
@@ -159,7 +159,7 @@ impl Attention<'_> {
         }
     }
 
-    /// Vertices of the targets, and what drops their weights.
+    /// The vertices of the targets, and the mask that drops their weights.
     pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
         KernelError::check_len("vertices of the targets", self.edges.num_targets(), vertices.len())?;
@@ -186,7 +186,7 @@ impl Attention<'_> {
         }
     }
 
-    /// Adds each head of `row`, times what dropout left of its weight, to the same head of `sum`.
+    /// Adds each head of `row`, times its weight after dropout, to the same head of `sum`.
     #[inline(always)]
     pub(super) fn add_weighted(&self, weights: &[f32], keep: f32, row: &[f32], sum: &mut [f32]) {
         self.add_heads(weights.iter().map(|&weight| kept(weight, keep)), row, sum);
@@ -210,21 +210,21 @@ impl Attention<'_> {
     }
 }
 
-/// The part of a row of `width` values that belongs to a head: all of it, where it has the values of one.
+/// The part of a row of `width` values that belongs to a head: all of it if heads share rows.
 #[inline(always)]
 fn part(head: usize, head_dim: usize, width: usize) -> Range<usize> {
     let start = if width == head_dim { 0 } else { head * head_dim };
     start..start + head_dim
 }
 
-/// Rows in one parallel task, and in one partial sum.
+/// Rows of one parallel task, and of one partial sum.
 const ROWS: usize = 256;
 
-/// Value `h` of row `r` of `out` (rows × heads) becomes the product of head `h` of row `r` of `rows` with that of `vector`, heads ·
-/// `head_dim` wide. Rows are as wide, or `head_dim` wide where heads share them.
+/// Sets value `h` of row `r` of `out` (rows × heads) to the product of head `h` of row `r` of `rows` with head `h` of
+/// `vector` (heads · `head_dim` values). Rows are as wide as `vector`, or `head_dim` wide where heads share them.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
     let Heads { heads, width } = Heads::of(rows, vector, head_dim, out)?;
     if vector.is_empty() {
@@ -245,11 +245,11 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
     Ok(())
 }
 
-/// `out` becomes the gradient of [`head_products`]' vector: for each head Σ `gradient[r, h]` · head `h` of row `r`. Summed in
-/// pieces of fixed size, so the same for any number of threads.
+/// Sets `out` to the gradient of the vector of [`head_products`]: for each head Σ `gradient[r, h]` · head `h` of row
+/// `r`. Sums pieces of fixed size, so the result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn head_products_backward(
     rows: &[f32],
     gradient: &[f32],
@@ -289,7 +289,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// The ones of `rows` and a vector for which there are as many products.
+    /// The heads of `rows` and a vector for which there are as many products.
     fn of(rows: &[f32], vector: &[f32], head_dim: usize, products: &[f32]) -> Result<Self, KernelError> {
         let heads = vector.len().checked_div(head_dim).unwrap_or(0);
         KernelError::check_matrix("vector of the heads", heads, head_dim, vector.len())?;

@@ -1,9 +1,9 @@
-// What attention needs beside weighted sums and softmax: products of heads, and the gradients of dynamic attention.
+// Kernels of attention other than weighted sums and softmax: products of heads, and the gradients of dynamic attention.
 #include "columns.cuh"
 #include "device.cuh"
 #include "rows.cuh"
 
-// --- products of the heads of rows with those of a vector ---
+// --- products of the heads of rows with the heads of a vector ---
 
 template <typename T>
 __device__ __forceinline__ void products_of_heads(const T *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) {
@@ -44,14 +44,14 @@ FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
 
-// What is read. Weights are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With
-// vectors the scores are products of the rows' heads with them, and the scores' gradients count too.
+// Inputs. Weights are per head, before dropout; with `own` the weights of a target's own row precede those of its
+// edges. With vectors the scores are products of the rows' heads with them, and the gradients of the scores count too.
 struct Attended {
     const float *gradient, *weights, *of_source, *of_target, *by_source, *by_target;
     u32 num_targets, heads, head_dim, own;
 };
 
-// What the edges of a source contribute to the gradient of its row.
+// The contribution of a source's edges to the gradient of its row.
 template <int W, typename T> struct AttendedSources {
     typedef Chunk<W> Acc;
     struct Found {
@@ -116,7 +116,7 @@ FOR_ROW_TYPES(ATTENDED)
     KERNEL(dynamic_scores_##NAME)
 FOR_ROW_TYPES(DYNAMIC_SCORES)
 
-// What is read backwards, rows of T. Values of edges are those of heads, and with `own` those of a target's own row before its others.
+// Inputs of the backward pass, rows of T. Values of edges are per head; with `own` the value of a target's own row is the first.
 template <typename T> struct Dynamic {
     const T *sources, *targets;
     const float *vector, *weights, *of_scores, *gradient;
@@ -135,7 +135,7 @@ template <int W> struct Pair {
     Chunk<W> first, second;
 };
 
-// What the edges of a target contribute to the gradients of its row and of the vector.
+// The contribution of a target's edges to the gradients of its row and of the vector.
 template <int W, typename T> struct DynamicTargets {
     typedef Pair<W> Acc;
     struct Found {
@@ -195,7 +195,7 @@ template <int W, typename T> struct DynamicTargets {
     }
 };
 
-// What the edges of a source contribute to the gradient of its row: by the sum, and by the scores.
+// The contribution of a source's edges to the gradient of its row: by the sum, and by the scores.
 template <int W, typename T> struct DynamicSources {
     typedef Chunk<W> Acc;
     struct Found {

@@ -1,10 +1,10 @@
 //! Attention on a GPU, forwards and backwards, and products of heads.
 //!
-//! Returns what the host does, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge and head,
-//! then the weighted sum of `spmm`; backwards the products of what is at both ends of each edge, the gradient of the
-//! softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or f16: scores, weights, sums
-//! and what comes from above stay f32, and the gradient of a row is rounded once, when all that contributes to it was added up. Cost:
-//! one read of a row for each edge, backwards two; the host does not wait.
+//! Returns the host's results, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge
+//! and head, then the weighted sum of `spmm`; backwards the products of the rows at both ends of each edge, the
+//! gradient of the softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or
+//! f16: scores, weights, sums and the gradient from the layer above stay f32, and the gradient of a row is rounded
+//! once, after everything was added up. Cost: one read of a row for each edge, backwards two; the host does not wait.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
@@ -19,7 +19,7 @@ use crate::spmm::sum::{Factors, Over, Own, RowTable, SumRows, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "attention", source: include_str!("cuda.cu") };
 
-/// Attention over a layer's edges on a GPU: as [`Attention`](super::Attention).
+/// Attention over a layer's edges on a GPU: like [`Attention`](super::Attention).
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAttention<'a> {
     /// The edges.
@@ -32,11 +32,11 @@ pub struct DeviceAttention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
-    /// Vertices of the targets, rate and key of the dropout of weights.
+    /// Vertices of the targets, and rate and key of the dropout of weights.
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
-/// Outputs of [`DeviceAttention::backward`]: as [`AttentionGradient`](super::AttentionGradient).
+/// Outputs of [`DeviceAttention::backward`]: like [`AttentionGradient`](super::AttentionGradient).
 #[derive(Debug)]
 pub struct DeviceAttentionGradient<'a, T> {
     /// Gradient of the rows: sources × [`DeviceAttention::dim`].
@@ -48,15 +48,15 @@ pub struct DeviceAttentionGradient<'a, T> {
 }
 
 impl DeviceAttention<'_> {
-    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ weight · `rows[source]`, and `weights`
-    /// ([`DeviceAttention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
-    /// sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · `rows[source]`, and `weights`
+    /// ([`DeviceAttention::num_weights`] values) to the weights, target after target, edge after edge, head after head,
+    /// with a minus sign where they are dropped.
     ///
     /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -74,13 +74,13 @@ impl DeviceAttention<'_> {
         self.sum_weighted(gpu, rows, weights.as_slice(), out)
     }
 
-    /// Fills `out` with the gradients of what [`DeviceAttention::forward`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `weights` what it returned. The gradient of the rows is that of the
-    /// weighted sum, and with `vectors` that of the scores too: they are then [`head_products_on_device`] of the rows with the first,
-    /// and of the targets' own rows with the second.
+    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward`]. `gradient` (targets ×
+    /// [`DeviceAttention::dim`]) is the gradient of its output, `weights` the weights that it returned. The gradient of
+    /// the rows covers the weighted sum, and with `vectors` the scores too: they are then [`head_products_on_device`]
+    /// of the rows with the first, and of the targets' own rows with the second.
     ///
     /// # Errors
-    /// As [`DeviceAttention::forward`].
+    /// Errors of [`DeviceAttention::forward`].
     pub fn backward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -132,12 +132,12 @@ impl DeviceAttention<'_> {
         self.heads * self.head_dim
     }
 
-    /// One for each edge, self-loops included, and head.
+    /// Number of weights: one for each edge, self-loops included, and head.
     pub fn num_weights(&self) -> usize {
         (self.edges.num_edges() + if self.self_loops { self.edges.num_targets() } else { 0 }) * self.heads
     }
 
-    /// Over the scores of each target's edges, made of `parts` or there already.
+    /// The softmax over the scores of each target's edges; the scores are made of `parts`, or present already.
     pub(super) fn softmax<'s>(&'s self, parts: Option<[DeviceSlice<'s, f32>; 2]>) -> SegmentSoftmax<'s> {
         let scores = parts.map(|[from_source, from_target]| ScoreParts {
             sources: self.edges.sources(),
@@ -155,7 +155,7 @@ impl DeviceAttention<'_> {
         self.softmax(None).keep()
     }
 
-    /// `out` becomes Σ what dropout left of the weight · row of each target's edges.
+    /// Sets `out` to Σ weight after dropout · source's row over each target's edges.
     pub(super) fn sum_weighted<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -170,7 +170,7 @@ impl DeviceAttention<'_> {
         SumRows { over, kernel, table, factors, dim: self.dim() }.launch(gpu, out, [self.dim(), 0])
     }
 
-    /// `out` becomes, for each edge and head, the product of the source's row with the target's gradient.
+    /// Sets `out`, for each edge and head, to the product of the source's row with the target's gradient.
     pub(super) fn end_products<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -209,7 +209,7 @@ impl DeviceAttention<'_> {
         }
     }
 
-    /// Also of their gradients.
+    /// Checks the outputs, or their gradients.
     pub(super) fn check_outputs(&self, out: usize, weights: usize) -> Result<(), KernelError> {
         KernelError::check_matrix("output of attention", self.edges.num_targets(), self.dim(), out)?;
         KernelError::check_len("attention weights", self.num_weights(), weights)
@@ -219,7 +219,7 @@ impl DeviceAttention<'_> {
 /// [`head_products`](super::head_products) on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
+/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn head_products_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,
@@ -242,7 +242,7 @@ pub fn head_products_on_device<T: DeviceRow>(
 /// [`head_products_backward`](super::head_products_backward) on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
+/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn head_products_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     rows: DeviceSlice<'_, T>,
@@ -258,7 +258,7 @@ pub fn head_products_backward_on_device<T: DeviceRow>(
     ColumnSums { rows: count, dim: out.len() }.run_into(gpu, kernel, 1, &rest, out)
 }
 
-/// Number of heads and of rows.
+/// Returns the number of heads and of rows.
 fn check_heads(rows: usize, vector: usize, head_dim: usize) -> Result<(usize, usize), KernelError> {
     let heads = vector.checked_div(head_dim).unwrap_or(0);
     KernelError::check_matrix("vector of the heads", heads, head_dim, vector)?;

@@ -1,9 +1,9 @@
 //! Dynamic attention on a GPU, forwards and backwards.
 //!
-//! Returns what the host does, up to rounding. Idea: as on the host; LeakyReLU's argument is added up again backwards. A pass over
-//! the edges gives their scores, one over the targets the gradients of targets and vector, one over the sources that of the
-//! sources. Rows may be bf16 or f16, as in `cuda.rs`. Cost: forwards two reads of a row for each edge, backwards four; the host
-//! does not wait.
+//! Returns the host's results, up to rounding. Idea: as on the host; LeakyReLU's argument is added up again backwards.
+//! A pass over the edges gives their scores, one over the targets the gradients of targets and vector, one over the
+//! sources that of the sources. Rows may be bf16 or f16, as in `cuda.rs`. Cost: forwards two reads of a row for each
+//! edge, backwards four; the host does not wait.
 
 use super::cuda::MODULE;
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
@@ -12,10 +12,10 @@ use crate::gather::DeviceRow;
 
 use super::DeviceAttention;
 
-/// Inputs of dynamic attention: as [`DynamicRows`](super::DynamicRows).
+/// Inputs of dynamic attention: like [`DynamicRows`](super::DynamicRows).
 #[derive(Debug)]
 pub struct DeviceDynamicRows<'a, T> {
-    /// Sources × [`DeviceAttention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
+    /// Sources × [`DeviceAttention::dim`]: the rows to sum, and the sources' part of LeakyReLU's argument.
     pub sources: DeviceSlice<'a, T>,
     /// Targets × [`DeviceAttention::dim`]: the targets' part.
     pub targets: DeviceSlice<'a, T>,
@@ -32,25 +32,25 @@ impl<T> Clone for DeviceDynamicRows<'_, T> {
 
 impl<T> Copy for DeviceDynamicRows<'_, T> {}
 
-/// Outputs of [`DeviceAttention::backward_dynamic`]: as [`DynamicGradient`](super::DynamicGradient).
+/// Outputs of [`DeviceAttention::backward_dynamic`]: like [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
 pub struct DeviceDynamicGradient<'a, T> {
     /// Gradient of the sources' rows, as long as they are.
     pub sources: DeviceSliceMut<'a, T>,
     /// Gradient of the targets' rows, as long as they are.
     pub targets: DeviceSliceMut<'a, T>,
-    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row for each: the gradient is the sum of the rows.
     pub vector: DeviceSliceMut<'a, f32>,
 }
 
 impl DeviceAttention<'_> {
-    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ weight · source's row, and `weights`
-    /// ([`DeviceAttention::num_weights`] values) the weights, target after target, edge after edge, head after head, with a minus
-    /// sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`DeviceAttention::dim`]) to Σ weight · source's row, and `weights`
+    /// ([`DeviceAttention::num_weights`] values) to the weights, target after target, edge after edge, head after head,
+    /// with a minus sign where they are dropped.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`]; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own, [`KernelError::DropoutRate`]; errors of the GPU.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -72,11 +72,11 @@ impl DeviceAttention<'_> {
         self.sum_weighted(gpu, sources, weights.as_slice(), out)
     }
 
-    /// Fills `out` with the gradients of what [`DeviceAttention::forward_dynamic`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `weights` what it returned.
+    /// Fills `out` with the gradients of the inputs of [`DeviceAttention::forward_dynamic`]. `gradient` (targets ×
+    /// [`DeviceAttention::dim`]) is the gradient of its output, `weights` the weights that it returned.
     ///
     /// # Errors
-    /// As [`DeviceAttention::forward_dynamic`].
+    /// Errors of [`DeviceAttention::forward_dynamic`].
     pub fn backward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -104,7 +104,7 @@ impl DeviceAttention<'_> {
         let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
         let of: Argument = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads].into();
         let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
-        // One value a head is not read four at a time.
+        // Arrays with one value per head are not read four at a time.
         let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let width = if wide { 4 } else { 1 };

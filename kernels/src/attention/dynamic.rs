@@ -1,11 +1,11 @@
 //! Dynamic attention (Brody, Alon and Yahav, ICLR 2022, "GATv2", equation 7) on the host, forwards and backwards.
 //!
-//! Returns: the weighted sums, and the weights for backward; backwards, the gradients of the sources' rows, the targets' rows and
-//! the vector. Input: checked [`HostEdges`](crate::HostEdges), matrices of matching sizes. A score is the product of a vector with
-//! LeakyReLU(source's row + target's row) for each head, so here every edge needs both rows, but what is kept of
-//! an edge is one number a head: LeakyReLU's argument is added up again backwards. A pass over the targets gives the
-//! gradients of the scores, the targets and the vector; one over the sources, with the edges grouped by source, that of the
-//! sources. Nothing is scattered. Cost: forwards one read of a row for each edge, backwards three.
+//! Returns: the weighted sums, and the weights for backward; backwards, the gradients of the sources' rows, the targets'
+//! rows and the vector. Input: checked [`HostEdges`](crate::HostEdges), matrices of matching sizes. A score is the
+//! product of a vector with LeakyReLU(source's row + target's row) for each head, so every edge needs both rows, but only
+//! one number per head is kept for an edge: LeakyReLU's argument is added up again backwards. A pass over the targets
+//! gives the gradients of the scores, the targets and the vector; one over the sources, with the edges grouped by source,
+//! that of the sources. Nothing is scattered. Cost: forwards one read of a row for each edge, backwards three.
 
 use std::hint::select_unpredictable;
 
@@ -18,7 +18,7 @@ use crate::simd::{Prefetch, ahead, dot, vectorised};
 /// Inputs of dynamic attention.
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicRows<'a> {
-    /// Sources × [`Attention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
+    /// Sources × [`Attention::dim`]: the rows to sum, and the sources' part of LeakyReLU's argument.
     pub sources: &'a [f32],
     /// Targets × [`Attention::dim`]: the targets' part.
     pub targets: &'a [f32],
@@ -33,17 +33,17 @@ pub struct DynamicGradient<'a> {
     pub sources: &'a mut [f32],
     /// Gradient of the targets' rows, as long as they are.
     pub targets: &'a mut [f32],
-    /// Each target's contribution to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    /// Each target's contribution to the gradient of the vector, a row for each: the gradient is the sum of the rows.
     pub vector: &'a mut [f32],
 }
 
 impl Attention<'_> {
-    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ weight · source's row, and `weights` ([`Attention::num_weights`]
-    /// values) the weights, target after target, edge after edge, head after head, with a minus sign where they are dropped.
+    /// Sets row `t` of `out` (targets × [`Attention::dim`]) to Σ weight · source's row, and `weights` ([`Attention::num_weights`]
+    /// values) to the weights, target after target, edge after edge, head after head, with a minus sign where they are dropped.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own, [`KernelError::DropoutRate`].
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own, [`KernelError::DropoutRate`].
     pub fn forward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -98,11 +98,11 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Fills `out` with the gradients of what [`Attention::forward_dynamic`] read, where `gradient` (targets ×
-    /// [`Attention::dim`]) is that of its output and `weights` what it returned. `scratch` is as long as `weights`.
+    /// Fills `out` with the gradients of the inputs of [`Attention::forward_dynamic`]. `gradient` (targets × [`Attention::dim`])
+    /// is the gradient of its output, `weights` the weights that it returned. `scratch` has the length of `weights`.
     ///
     /// # Errors
-    /// As [`Attention::forward_dynamic`].
+    /// Errors of [`Attention::forward_dynamic`].
     pub fn backward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -126,7 +126,7 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Gradient of every edge's score, and what follows from it target by target.
+    /// Computes the gradient of every edge's score, and from it the gradients of the targets and of the vector.
     fn targets_backward(
         &self,
         rows: DynamicRows<'_>,
@@ -189,7 +189,7 @@ impl Attention<'_> {
         });
     }
 
-    /// Sums over each source's edges: weight × gradient of the target's row, and what the scores contribute.
+    /// Sums over each source's edges: weight × gradient of the target's row, and the gradient through the scores.
     fn sources_backward(
         &self,
         rows: DynamicRows<'_>,
@@ -256,7 +256,7 @@ fn row_of(matrix: &[f32], row: usize, dim: usize) -> &[f32] {
     &matrix[row * dim..][..dim]
 }
 
-/// The product of `vector` with LeakyReLU of the sum of two rows, in the same order of sums wherever it runs.
+/// The product of `vector` with LeakyReLU of the sum of two rows, summed in the same order on every device.
 #[inline(always)]
 fn leaky_product(a: &[f32], b: &[f32], vector: &[f32], slope: f32) -> f32 {
     const LANES: usize = 16;

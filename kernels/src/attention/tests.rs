@@ -25,7 +25,7 @@ fn plain(edges: &HostEdges, heads: usize, head_dim: usize) -> Attention<'_> {
     Attention { edges, heads, head_dim, shares_rows: false, slope, self_loops: false, dropout, factors }
 }
 
-/// A form of attention, by the two inputs beside the rows of the sources.
+/// A form of attention, by its two inputs other than the rows of the sources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     /// The sources' and the targets' part of the scores.
@@ -94,7 +94,7 @@ impl Form {
         (out, weights)
     }
 
-    /// The gradients of the inputs; of the vector, each target's part of it.
+    /// The gradients of the inputs; for the vector, each target's part of it.
     fn backward(self, op: &Attention<'_>, inputs: &[Vec<f32>; 3], weights: &[f32], gradient: &[f32]) -> [Vec<f32>; 3] {
         let [rows, second, third] = inputs.each_ref().map(|values| &values[..]);
         let of_third = if self == Dynamic { gradient.len() } else { third.len() };
@@ -136,7 +136,7 @@ fn for_each_case(rows_are_shared: &[bool], mut body: impl FnMut(&str, &Attention
     }
 }
 
-/// Every case of both forms; heads share rows in static attention alone.
+/// Runs every case of both forms; heads share rows only in static attention.
 fn for_each_form(body: impl Fn(Form, &str, &Attention<'_>)) {
     for_each_case(&[false, true], |name, op| body(Static, name, op));
     for_each_case(&[false], |name, op| body(Dynamic, &format!("dynamic, {name}"), op));
@@ -152,7 +152,7 @@ fn oracle_forward_is_the_formula() {
     });
 }
 
-/// Finite differences by some values of each input.
+/// Compares with finite differences at some values of each input.
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_formula() {
     const STEP: f64 = 1e-6;

@@ -1,7 +1,7 @@
 //! The launches of a sum over rows.
 //!
-//! Returns: the sums. Idea: `columns.cuh`. Cost: one read of what is summed; a launch for every power of 512
-//! rows (more rows where columns are few); the host does not wait.
+//! Returns: the sums. Idea: `columns.cuh`. Cost: one read of the values; a launch for every power of 512 rows (more
+//! rows where columns are few); the host does not wait.
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -9,9 +9,9 @@ use crate::gather::DeviceRow;
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
 
-/// As in `columns.cuh`.
+/// Threads per block, as in `columns.cuh`.
 const THREADS: usize = 256;
-/// As in `columns.cuh`.
+/// Rows that one thread adds up, as in `columns.cuh`.
 const ROWS_PER_THREAD: usize = 64;
 
 /// Sums over `rows` rows of `dim` columns.
@@ -22,7 +22,7 @@ pub(crate) struct ColumnSums {
 }
 
 impl ColumnSums {
-    /// `out` becomes the sums of each column of `values`.
+    /// Sets `out` to the sums of each column of `values`.
     pub(crate) fn of<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -33,8 +33,8 @@ impl ColumnSums {
         self.run_into(gpu, Kernel { module: &MODULE, name }, 1, &[values.into()], out)
     }
 
-    /// `out` becomes `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its
-    /// first four arguments, `rest` are the others.
+    /// Sets `out` to `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls
+    /// `sum_columns` with its first four arguments; `rest` are the others.
     pub(crate) fn run_into(
         &self,
         gpu: &Gpu,

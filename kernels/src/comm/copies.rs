@@ -1,12 +1,12 @@
 //! Bytes between the GPUs of ranks that are threads of one process.
 //!
-//! Idea: a rank posts where its bytes lie, passes the gate, and copies what the others posted for it straight into its own
-//! memory: on the same GPU, or from another one, which the driver does over NVLink or PCIe, or through the host where the two
-//! GPUs do not reach each other. Copies are launched on the reader's stream, behind what the owner had launched before the
-//! gate; behind a second gate, what the owner launches next waits for the readers.
+//! Idea: a rank posts the address of its bytes, passes the gate, and copies the others' bytes for it straight into its
+//! own memory: on the same GPU, or from another one, which the driver does over NVLink or PCIe, or through the host
+//! where the two GPUs do not reach each other. Copies are launched on the reader's stream, behind everything that the
+//! owner had launched before the gate; after a second gate, the owner's next launches wait for the readers.
 //! Why not NCCL between threads: an all-to-all in one process is plain copies, which leave the multiprocessors to the
 //! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses.
-//! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, and for no GPU.
+//! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, but not for a GPU.
 
 use super::messages::{Messages, check_message, or_leave};
 use super::threads::lock;
@@ -16,7 +16,7 @@ use crate::error::CommError;
 
 const CALLED: &str = "device_all_to_all";
 
-/// Memory that the other ranks may copy from, while this one waits between the gates.
+/// Memory that the other ranks may copy from, while this rank waits between the gates.
 #[derive(Debug)]
 pub(super) struct Post {
     gpu: Gpu,
@@ -44,9 +44,9 @@ impl DeviceExchange for Threads {
         *lock(&self.shared.posts[self.rank]) = Some(post);
         let copied =
             self.pass(CALLED).and_then(|()| self.copy_from_all(gpu, recv, recv_bytes)).and_then(|()| self.pass(CALLED));
-        // Before the post is gone, so that who misses it finds the reason.
+        // Before the post is withdrawn, so that a rank that misses it finds the reason.
         let copied = or_leave(self, copied);
-        // Whatever happened: nobody begins to read once `send` is the caller's again.
+        // In any case: no rank begins to read once `send` is the caller's again.
         let withdrawn = self.withdraw(gpu).map_err(|error| self.failure(error));
         copied.and(or_leave(self, withdrawn))
     }
@@ -81,7 +81,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Takes the post back; what `gpu` does from now on comes after the copies.
+    /// Takes the post back; later work on `gpu` comes after the copies.
     fn withdraw(&self, gpu: &Gpu) -> Result<(), GpuError> {
         let post = lock(&self.shared.posts[self.rank]).take();
         post.iter().flat_map(|post| &post.readers).try_for_each(|reader| gpu.wait_for(reader))

@@ -1,7 +1,7 @@
-//! Counts of what a rank sends to others, by the route that it takes.
+//! Counts of the bytes and messages that a rank sends to others, by the route that they take.
 //!
-//! The values that a call hands over are counted, whatever a library makes of them: of an all-to-all the parts for
-//! other ranks, of a sum or a gather this rank's values once for every other rank. A part without bytes is no message.
+//! Counts the values that a call hands over, whatever a library makes of them: the parts of an all-to-all for other
+//! ranks; this rank's values once for every other rank in a sum or a gather. An empty part is not a message.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ impl Route {
     pub const ALL: [Self; 4] = [Self::Memory, Self::Peer, Self::Host, Self::Network];
 }
 
-/// How much was sent.
+/// Amount of data that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Bytes.
@@ -55,13 +55,13 @@ impl Sub for Sent {
     }
 }
 
-/// Counts of what was sent, over each of [`Route::ALL`].
+/// Counts of sent data, over each of [`Route::ALL`].
 pub type SentByRoute = [Sent; Route::ALL.len()];
 
-/// One rank's end of another group, which counts what this rank sends ([`Communicator::sent`]).
+/// One rank's end of another group, which counts the data that this rank sends ([`Communicator::sent`]).
 pub struct Counted {
     group: Box<dyn Communicator>,
-    /// To each rank of the run.
+    /// Route to each rank of the run.
     routes: OnceLock<Vec<Route>>,
     bytes: [AtomicU64; Route::ALL.len()],
     messages: [AtomicU64; Route::ALL.len()],
@@ -73,7 +73,7 @@ impl Counted {
         Self { group, routes: OnceLock::new(), bytes: Default::default(), messages: Default::default() }
     }
 
-    /// Says once what lies between this rank and each rank of the run, by their names ([`Communicator::name`]).
+    /// Sets, once, the route between this rank and each rank of the run, by their names ([`Communicator::name`]).
     pub fn set_routes(&self, routes: Vec<Route>) {
         let _ = self.routes.set(routes);
     }

@@ -8,10 +8,10 @@ use super::wait::Limit;
 use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
 use crate::error::CommError;
 
-/// Group of ranks that can send each other messages; it is a [`Communicator`] by that.
+/// Group of ranks that can send each other messages, which makes it a [`Communicator`].
 ///
 /// # Errors
-/// Those of [`Communicator`].
+/// Errors of [`Communicator`].
 pub trait Messages: Send + Sync {
     /// [`Communicator::rank`].
     fn rank(&self) -> usize;
@@ -32,7 +32,7 @@ pub trait Messages: Send + Sync {
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError>;
 
-    /// The same, whose messages are put into `recv` one behind the other.
+    /// Like [`Messages::exchange`], with the messages put into `recv` one after the other.
     fn exchange_into<'a>(
         &self,
         called: &'static str,
@@ -48,7 +48,7 @@ pub trait Messages: Send + Sync {
         })
     }
 
-    /// How long its collectives may wait, and have waited.
+    /// How long its collectives may wait, and have waited so far.
     fn limit(&self) -> &Limit;
 
     /// Why the group has ended, if this rank knows that it has.
@@ -63,10 +63,10 @@ pub trait Messages: Send + Sync {
     fn leave(&self, reason: &str);
 }
 
-/// [`Messages::exchange`] of a group that receives in place: by its [`Messages::exchange_into`].
+/// Implements [`Messages::exchange`] for a group that receives in place, by its [`Messages::exchange_into`].
 ///
 /// # Errors
-/// Errors of that.
+/// Errors of [`Messages::exchange_into`].
 pub fn exchange_in_place<'a>(
     comm: &dyn Messages,
     called: &'static str,
@@ -96,12 +96,12 @@ pub fn check_message(comm: &dyn Messages, from: usize, sent: usize, expected: us
     }
 }
 
-/// A rank whose call went wrong takes no part any more: the others must not wait for it.
+/// Leaves the group if a call failed on this rank: the others must not wait for it.
 pub(super) fn or_leave<T>(comm: &dyn Messages, result: Result<T, CommError>) -> Result<T, CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
 }
 
-/// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values for all, then hands it round.
+/// Sums over the ranks, in rank order: rank `r` sums the `r`-th portion of the values, then sends it to all.
 fn all_reduce<T: Pod>(
     comm: &dyn Messages,
     called: &'static str,

@@ -9,7 +9,7 @@
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! trainer: c10d processes that torch connects  nccl/         rows between their GPUs
 //! typed.rs      slices of any type             wait.rs       how long a rank waits
-//! counted.rs    counts what a rank sends
+//! counted.rs    counts of sent data
 //! ```
 
 #[cfg(test)]
@@ -114,22 +114,22 @@ pub trait Communicator: Send + Sync {
     /// Fills `recv` with the `send` of rank 0, then of rank 1, ... Every rank sends the same number of bytes.
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError>;
 
-    /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in which one rank alone has
-    /// work that may take long, and every rank knows it.
+    /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in which only one rank
+    /// has work that may take long, and every rank knows it.
     fn suspend_timeout(&self, _suspended: bool) {}
 
-    /// How long this rank's collectives have waited so far: of ranks that are threads until all others had called, of processes until
-    /// the messages had come.
+    /// How long this rank's collectives have waited so far: for threads until all others had called, for processes
+    /// until the messages had come.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// How bytes go from GPU to GPU, if this group can do that without the host; the same for all its ranks.
+    /// The end that moves bytes between GPUs, if this group can do that without the host; the same for all its ranks.
     fn devices(&self) -> Option<&dyn DeviceExchange> {
         None
     }
 
-    /// Counts of what this rank has sent to others so far, where they are kept ([`Counted`]).
+    /// Counts of the data that this rank has sent to others so far, if they are kept ([`Counted`]).
     fn sent(&self) -> SentByRoute {
         SentByRoute::default()
     }
@@ -144,8 +144,8 @@ pub trait Communicator: Send + Sync {
 /// # Errors
 /// Errors of [`Communicator`].
 pub trait DeviceExchange: Send + Sync {
-    /// [`Communicator::all_to_all_bytes`] from and to memory of `gpu`, this rank's. What is sent is what the launches on
-    /// `gpu` until now make of `send`; later launches there find in `recv` what was received, and may write `send`.
+    /// Like [`Communicator::all_to_all_bytes`], from and to memory of `gpu`, this rank's. It sends the contents that `send`
+    /// has after the earlier launches on `gpu`; later launches there find the received bytes in `recv`, and may write `send`.
     fn device_all_to_all(
         &self,
         gpu: &Gpu,
@@ -156,7 +156,7 @@ pub trait DeviceExchange: Send + Sync {
     ) -> Result<(), CommError>;
 }
 
-/// Starts of parts with these lengths that lie one behind the other.
+/// Starts of consecutive parts with these lengths.
 fn starts(lengths: &[usize]) -> Vec<usize> {
     lengths
         .iter()
@@ -167,7 +167,7 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Checks that the `counts` of one side are one for each rank and add up to its buffer.
+/// Checks that `counts` has one element for each rank and adds up to the length of its buffer.
 fn check_parts(comm: &dyn Communicator, what: &'static str, counts: &[usize], buffer: usize) -> Result<(), CommError> {
     let argument = |expected, got| CommError::Argument { rank: comm.name(comm.rank()), what, expected, got };
     if counts.len() != comm.size() {

@@ -59,7 +59,7 @@ impl Communicator for Solo {
         Some(self)
     }
 
-    /// There is nobody to tell.
+    /// No other rank exists.
     fn fail(&self, _reason: &str) {}
 }
 

@@ -12,12 +12,12 @@ pub(crate) use conformance::conformance;
 
 const SIZES: [usize; 5] = [1, 2, 3, 4, 8];
 
-/// Runs `body` on every rank of a group of threads; what each returned, by rank.
+/// Runs `body` on every rank of a group of threads; returns the results by rank.
 fn run<R: Send>(size: usize, body: impl Fn(&Threads) -> R + Sync) -> Vec<R> {
     run_owned(size, |comm| body(&comm))
 }
 
-/// The same for a `body` that consumes its end of the group.
+/// Like [`run`], for a `body` that consumes its end of the group.
 fn run_owned<R: Send>(size: usize, body: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     let body = &body;
     std::thread::scope(|scope| {
@@ -191,7 +191,7 @@ fn groups_of_a_run_do_not_meet_and_errors_name_ranks_by_their_numbers_in_the_run
             }
         });
     }
-    // One of the second group fails, one of the third says too much: the others of their groups learn who it was.
+    // One rank of the second group fails, one of the third sends too much: the others of their groups learn who it was.
     let told = |rank: usize, comm: Threads| {
         match rank {
             3 => comm.fail("disk full"),

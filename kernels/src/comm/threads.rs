@@ -1,13 +1,13 @@
 //! Ranks as threads of one process.
 //!
 //! Idea: one mailbox for each (sender, receiver). A collective puts its messages into the mailboxes of its round,
-//! passes a gate that opens when every rank has arrived, and reads. Two sets of mailboxes take turns, so one gate a
+//! passes a gate that opens when every rank has arrived, and reads. Two sets of mailboxes take turns, so one gate per
 //! round is enough: a set is written again only after the next gate, which no rank reaches before it has read. A rank
-//! that fails, panics or goes away closes the gate for good and wakes whoever waits there; so does one that has waited for
-//! longer than its limit, with the names of those that the gate has not seen.
+//! that fails, panics or is dropped closes the gate for good and wakes the waiting ranks; so does a rank that has
+//! waited for longer than its limit, with the names of the ranks that have not arrived.
 //! Values on GPUs go from one to the other: see `copies.rs`.
-//! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
-//! message.
+//! Cost: two copies of each byte, one of the bytes that a rank sends to itself; a mailbox keeps the memory of its
+//! largest message.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
 ///
-/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its thread. Only `fail` may be
-/// called while a collective is under way on another thread. Dropping
-/// one ends the group for the others; if its thread is panicking, they are told so.
+/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its thread. Only `fail`
+/// may be called while a collective is under way on another thread. Dropping one ends the group for the others; if its
+/// thread is panicking, their errors say so.
 #[derive(Debug)]
 pub struct Threads {
     pub(super) rank: usize,
@@ -55,7 +55,7 @@ struct Gate {
     failed: Option<CommError>,
 }
 
-/// A panic while a lock is held ends the group anyway; what the lock protects is never read half-written.
+/// A panic while a lock is held ends the group anyway; data under the lock is never read half-written.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +66,7 @@ impl Threads {
         Self::group_within(n, None)
     }
 
-    /// The same, whose collectives fail with [`CommError::Timeout`] where a rank waits for longer than `timeout`.
+    /// Like [`group`](Self::group), with collectives that fail with [`CommError::Timeout`] if a rank waits longer than `timeout`.
     pub fn group_within(n: usize, timeout: Option<Duration>) -> Vec<Self> {
         Self::from_first(0, n, timeout)
     }

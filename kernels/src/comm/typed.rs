@@ -34,7 +34,7 @@ pub fn all_to_all_v<T: Pod>(
     Ok(recv)
 }
 
-/// As [`all_to_all_v`], into `recv`.
+/// Like [`all_to_all_v`], into `recv`.
 ///
 /// # Errors
 /// Errors of [`Communicator`].
@@ -49,8 +49,8 @@ pub fn all_to_all_into<T: Pod>(
     comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(recv), &bytes(recv_counts))
 }
 
-/// As [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that
-/// ([`Communicator::devices`]), else by way of it, for which it waits until what is sent has been computed.
+/// Like [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that
+/// ([`Communicator::devices`]), else through the host, for which it waits until the values to send have been computed.
 ///
 /// # Errors
 /// Errors of [`Communicator`].
@@ -76,7 +76,7 @@ pub fn device_all_to_all_v<T: Pod>(
     recv.upload(gpu, &received).map_err(failure)
 }
 
-/// The items of every rank, which may be of different number: element `r` is what rank `r` sent.
+/// The items of every rank, which may differ in number: element `r` is what rank `r` sent.
 ///
 /// # Errors
 /// Errors of [`Communicator`].

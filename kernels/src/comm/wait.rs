@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::CommError;
 
-/// How long a [`Wait`] only offers the processor to others: ranks that are in step meet sooner, and to sleep takes 60 µs or more.
+/// How long a [`Wait`] only yields the processor: ranks that are in step meet sooner, and a sleep takes 60 µs or more.
 const SPIN: Duration = Duration::from_micros(200);
-/// The longest sleep between two looks.
+/// The longest sleep between two checks.
 const LONGEST: Duration = Duration::from_micros(500);
 
 thread_local! {
@@ -52,7 +52,7 @@ impl Limit {
         Wait { waited: &self.waited, since, sleeps: 0 }
     }
 
-    /// How long all waits that have ended were together.
+    /// Total time of all waits that have ended.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
@@ -107,7 +107,7 @@ impl Wait<'_> {
         self.since
     }
 
-    /// Lets some time pass before the next look: first the processor is offered to others, then this rank sleeps, ever longer.
+    /// Lets some time pass before the next check: first yields the processor, then sleeps, ever longer.
     pub fn pause(&mut self) {
         if self.since.started.elapsed() < SPIN {
             return thread::yield_now();

@@ -1,14 +1,14 @@
 //! Pre-sample counters on the host.
 //!
 //! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one layer no edge and no
-//! vertex occurs twice, so threads that count a layer together never meet in a counter, and a plain load and store will
-//! do where an atomic addition, which waits for all memory traffic before it, would cost more than the sampling. That
-//! nobody counts another layer meanwhile is what `&mut` says. The counters of a vertex's in-edges lie beside each
-//! other, so their lines are what costs: an edge has one byte, and the few that come to 256 go on in a table.
-//! Cost: 12 bytes a vertex, 1 byte an edge until the counts are read out, then 4; one addition for each thing counted.
-//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch, and a
-//! vertex's work at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe.
-//! Beyond it, [`Counters::into_parts`] is an error.
+//! vertex occurs twice, so threads that count a layer together never share a counter, and a plain load and store are
+//! enough where an atomic addition, which waits for all earlier memory traffic, would cost more than the sampling. `&mut`
+//! ensures that no other layer is counted meanwhile. The counters of a vertex's in-edges are adjacent, so the cost is
+//! that of their cache lines: an edge has one byte, and the few that reach 256 continue in a table.
+//! Cost: 12 bytes per vertex, 1 byte per edge until the counts are read out, then 4; one addition for each thing counted.
+//! Limit: a counter ends at `u32::MAX`. An edge gains at most one per layer and batch, and a vertex's work at most its
+//! fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe. Beyond it,
+//! [`Counters::into_parts`] is an error.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use crate::error::KernelError;
 use crate::prefetch::prefetch;
 use crate::sample::Graph;
 
-/// Vertices that the counters are fetched ahead.
+/// Number of vertices by which counters are prefetched.
 const AHEAD: usize = 16;
 
 /// Counts of a graph's vertices and edges.
@@ -32,13 +32,13 @@ pub struct Counters {
     work: Vec<AtomicU32>,
     /// The low byte of each edge's count.
     edge: Vec<AtomicU8>,
-    /// The rest of it, where it is not 0.
+    /// The higher bytes of each edge's count, where they are not 0.
     high: Mutex<HashMap<u64, u32>>,
     overflowed: AtomicBool,
 }
 
 impl Counters {
-    /// Zeros for a graph of this size.
+    /// Counters of a graph of this size, all 0.
     pub fn new(num_vertices: usize, num_edges: usize) -> Self {
         Self {
             reached: (0..num_vertices).map(|_| Default::default()).collect(),
@@ -50,11 +50,11 @@ impl Counters {
     }
 
     /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
-    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth
-    /// `d`; the last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
+    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the
+    /// last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
-    /// # Errors [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`;
-    /// [`KernelError::VertexOutOfRange`], other vertices may then have been counted.
+    /// # Errors
+    /// [`KernelError::Length`] if the sizes descend or the last is not that of `mixed`; [`KernelError::VertexOutOfRange`] after a partial count.
     pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
         KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
         let mut from = 0;
@@ -111,8 +111,8 @@ impl Counters {
     }
 }
 
-/// The counters of edges and of work, lent to the threads that draw one layer. An edge is counted by one thread, since
-/// its vertex is drawn by one.
+/// The counters of edges and of work, lent to the threads that draw one layer. Only one thread counts an edge, since
+/// only one thread draws its vertex.
 #[derive(Clone, Copy)]
 pub(crate) struct EdgeCounts<'a> {
     work: &'a [AtomicU32],
@@ -170,7 +170,7 @@ fn add(counter: &AtomicU32, amount: u32, overflowed: &AtomicBool) {
 mod tests {
     use super::*;
 
-    // What is counted while sampling is tested with the sampler.
+    // Counting while sampling is tested with the sampler.
 
     #[test]
     fn vertices_count_for_every_frontier_they_are_in() {

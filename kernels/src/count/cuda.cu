@@ -1,7 +1,7 @@
-// Pre-sample counters of vertices. Those of edges are counted as the edges are drawn (sample/draw.cuh).
+// Pre-sample counters of vertices. Edges are counted as they are drawn (sample/draw.cuh).
 #include "device.cuh"
 
-// Vertices of a mini-batch, each once, that appear `appearances` times in it.
+// Counts the distinct vertices of a mini-batch, each of which appears `appearances` times in it.
 KERNEL_ENTRY void count_vertices(const u32 *vertices, u64 count, u32 appearances, u64 num_vertices, u32 *appear, u32 *input) {
     const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;

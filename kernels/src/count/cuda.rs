@@ -2,9 +2,9 @@
 //!
 //! Returns: the totals of [`Counters`](crate::Counters). Input: mini-batches of one graph, one after another, of distinct
 //! vertices, as a [`DeviceSampler`](crate::DeviceSampler) leaves them. Idea: within one launch no vertex occurs twice, so
-//! plain additions do; edges are counted by atomic additions that nobody waits for, whose sum does not depend on order.
-//! Cost: 12 bytes a vertex and 4 an edge, in the GPU's memory.
-//! Limit: a counter ends at `u32::MAX`. What could pass it is refused before it can: see [`DeviceCounters::into_parts`].
+//! plain additions are enough; edges are counted by atomic additions without a result, whose sum does not depend on order.
+//! Cost: 12 bytes per vertex and 4 per edge, in the GPU's memory.
+//! Limit: a counter ends at `u32::MAX`. A count that could pass it is an error: see [`DeviceCounters::into_parts`].
 
 use super::CounterParts;
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
@@ -23,12 +23,12 @@ pub struct DeviceCounters {
     appear: DeviceBuffer<u32>,
     work: DeviceBuffer<u32>,
     edge: DeviceBuffer<u32>,
-    /// Bounds of a vertex's `appear`, and of an edge's count.
+    /// Upper bounds of a vertex's `appear`, and of an edge's count.
     most: [u64; 2],
 }
 
 impl DeviceCounters {
-    /// Zeros for a graph of this size.
+    /// Counters of a graph of this size, all 0.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].
@@ -37,7 +37,7 @@ impl DeviceCounters {
         Ok(Self { gpu: gpu.clone(), input, appear, work, edge: gpu.zeros(num_edges)?, most: [0; 2] })
     }
 
-    /// Bytes of the GPU that counters of such a graph take.
+    /// Bytes of GPU memory that counters of such a graph take.
     pub fn bytes(num_vertices: usize, num_edges: usize) -> u64 {
         12 * num_vertices as u64 + 4 * num_edges as u64
     }
@@ -84,8 +84,8 @@ impl DeviceCounters {
     /// The counts, on the host.
     ///
     /// # Errors
-    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled once a layer at
-    /// most); `work` is watched as it is counted. Errors of the GPU.
+    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled at most
+    /// once per layer); `work` is checked as it is counted. Errors of the GPU.
     pub fn into_parts(self) -> Result<CounterParts, GpuError> {
         if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
             return Err(KernelError::CounterOverflow.into());
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::Counters;
 
-    // What is counted while sampling is tested with the sampler.
+    // Counting while sampling is tested with the sampler.
 
     #[test]
     fn vertices_are_counted_as_on_the_host() {

@@ -12,7 +12,7 @@ pub use cpu::Counters;
 pub(crate) use cpu::EdgeCounts;
 pub use cuda::DeviceCounters;
 
-/// The counts, read out.
+/// The final counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CounterParts {
     /// Batches that load the features of each vertex.

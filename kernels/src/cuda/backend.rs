@@ -1,4 +1,4 @@
-//! Backend of a [`Gpu`](crate::Gpu): the CUDA driver, or its stand-in in tests.
+//! Backend of a [`Gpu`](crate::Gpu): the CUDA driver, or its replacement in tests.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -12,31 +12,31 @@ use crate::philox::StreamKey;
 
 /// Operations of one stream of a GPU.
 ///
-/// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
-/// more than 2 MiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
+/// Everything happens in the order of the calls; `download` and `synchronise` wait for earlier work, and so may `upload`
+/// of more than 2 MiB. Callers pass only addresses and lengths of existing memory, and implementations return no others.
 ///
 /// # Errors
 /// Each method: errors of the GPU, of earlier calls too.
 pub trait Backend: Any + Send + Sync + Debug {
-    /// Memory of `bytes`, a multiple of 16, at an address that is one too.
+    /// Allocates `bytes`, a multiple of 16, at an address that is a multiple of 16 too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
-    /// Gives back what `alloc` gave.
+    /// Frees memory of `alloc`.
     fn free(&self, address: u64, bytes: usize);
-    /// As `alloc`, of memory that other processes may open; freed by the next.
+    /// Like `alloc`, for memory that other processes may open; freed by `free_for_others`.
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError>;
-    /// The others have closed it.
+    /// Frees memory of `alloc_for_others`, which the other processes have closed.
     fn free_for_others(&self, address: u64, bytes: usize);
     /// IPC handle for memory from `alloc_for_others`.
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError>;
     /// Address on the GPU of memory that another process has exported, until `close`, if the GPU reaches it.
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError>;
-    /// Gives up what `import` gave.
+    /// Closes memory of `import`.
     fn close(&self, address: u64);
     /// Copies host memory to `address`.
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
-    /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
+    /// Copies `parts` (address and length) to `to`, one after the other; one wait for all.
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
-    /// Begins a `download`, for which nobody waits now.
+    /// Begins a `download` without waiting for it.
     fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
         let mut bytes = vec![0; parts.iter().map(|(_, bytes)| bytes).sum()];
         self.download(parts, &mut bytes)?;
@@ -44,11 +44,11 @@ pub trait Backend: Any + Send + Sync + Debug {
     }
     /// Copies within the device.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
-    /// As `copy`, from memory of `source`, which may be another GPU.
+    /// Like `copy`, from memory of `source`, which may be another GPU.
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// Fills with zero bytes.
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
-    /// Address on the GPU of host memory, which stays where it is until [`Backend::unmap_host`].
+    /// Address on the GPU of host memory, which must not move until [`Backend::unmap_host`].
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
     /// Address on the GPU of host memory from `start` on, which this GPU or another has mapped.
     fn host_address(&self, start: usize) -> Result<u64, GpuError>;
@@ -58,13 +58,13 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
     /// Waits for everything that was launched here.
     fn synchronise(&self) -> Result<(), GpuError>;
-    /// Waits for every stream of the device; where all has happened when a call returns, for nothing.
+    /// Waits for every stream of the device; does nothing where calls return only once their work is done.
     fn synchronise_all(&self) -> Result<(), GpuError> {
         Ok(())
     }
     /// How many multiprocessors the device has.
     fn multiprocessors(&self) -> u32;
-    /// Bytes that are free, and that there are.
+    /// Free bytes, and total bytes.
     fn memory(&self) -> Result<(u64, u64), GpuError>;
     /// Bytes that the driver's pool holds.
     fn pool_bytes(&self) -> Result<u64, GpuError>;
@@ -73,17 +73,17 @@ pub trait Backend: Any + Send + Sync + Debug {
     /// Orders streams: work launched here from now on starts after all that was launched on `other`, perhaps another
     /// GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
-    /// An event of the driver's, which the caller destroys, after what was launched here until now.
+    /// Records a driver's event, which the caller destroys, after everything launched here until now.
     fn record(&self) -> Result<u64, GpuError>;
-    /// Makes this GPU the one that the driver's calls of the calling thread are for.
+    /// Makes this GPU the current one for the calling thread's driver calls.
     fn enter(&self) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
     /// The driver's own context, as an address: the same for all streams of one GPU.
     fn context(&self) -> u64;
-    /// The device's number; none where each is one of its own.
+    /// The device's number; `None` if each backend is a device of its own.
     fn ordinal(&self) -> Option<usize>;
-    /// Lets kernels and copies here read what `other` has allocated or will, in its pool or not; whether the devices can do that.
+    /// Lets kernels and copies here read all memory of `other`, in its pool or not; returns whether the devices can do that.
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
     /// Whether an address is of host memory that is mapped.
     fn is_of_host(&self, _address: u64) -> bool {
@@ -91,7 +91,7 @@ pub trait Backend: Any + Send + Sync + Debug {
     }
 }
 
-/// Bytes on their way to the host. Who drops them before they are there waits for that.
+/// Bytes on their way to the host. Dropping them early waits for their arrival.
 pub trait Arriving: Send + Debug {
     /// The bytes, once.
     fn wait(&mut self) -> Result<Vec<u8>, GpuError>;
@@ -124,12 +124,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Blocks of `threads` for `items` that one thread each takes.
+    /// Blocks of `threads` for `items` of one thread each.
     pub(crate) fn per_item(items: usize, threads: u32) -> Self {
         Self { blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX), threads, shared: 0 }
     }
 
-    /// Blocks of `threads` for `items` that one warp each takes.
+    /// Blocks of `threads` for `items` of one warp each.
     pub(crate) fn per_warp(items: usize, threads: u32) -> Self {
         Self::per_item(items, threads / 32).with_threads(threads)
     }

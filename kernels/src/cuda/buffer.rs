@@ -49,7 +49,7 @@ pub struct DeviceBuffer<T> {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// Room for `len` values, which are anything at first.
+    /// Allocates `len` values with unspecified contents.
     pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
         Ok(Self::at(gpu, gpu.backend().alloc(Self::bytes_of(len))?, len, Origin::Pool))
     }
@@ -59,7 +59,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Self { gpu, given_to: OnceLock::new(), address, bytes, origin, len, of: PhantomData }
     }
 
-    /// As [`Gpu::alloc`], of memory that other processes of the host can open ([`DeviceBuffer::ipc_handle`]).
+    /// Like [`Gpu::alloc`], for memory that other processes of the host can open ([`DeviceBuffer::ipc_handle`]).
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].
@@ -68,20 +68,20 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self::at(gpu, address, len, Origin::Exported(AtomicBool::new(false))))
     }
 
-    /// The `len` values of another process of the same host, which must not be written. They are as whoever exported them left them when
-    /// it last waited for its GPU.
+    /// Opens the `len` values of another process of the same host, which must not be written. They have the contents
+    /// that the exporter had written when it last waited for its GPU.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the driver, where the GPU does not reach
-    /// the other, or they are this process's own.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; errors of the driver if the GPU
+    /// does not reach the other, or the memory is this process's own.
     pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
         let (bytes, exported) = (Self::bytes_of(len), handle.bytes as usize);
         crate::KernelError::check_len("bytes of another process", bytes, exported)?;
         Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
     }
 
-    /// Handle by which other processes open an exported buffer. Once it was asked for, the memory stays until the process ends,
-    /// unless they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
+    /// Handle by which other processes open an exported buffer. Once it was requested, the memory stays until the process
+    /// ends, unless the other processes are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
     ///
     /// # Errors
     /// Errors of the driver; it refuses a buffer that is not exported.
@@ -93,21 +93,21 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(handle)
     }
 
-    /// No other process has it open, or will.
+    /// Declares that no other process has the buffer open, or will open it.
     pub fn reclaim(&self) {
         if let Origin::Exported(shown) = &self.origin {
             shown.store(false, Ordering::Relaxed);
         }
     }
 
-    /// A multiple of what one load takes, and never nothing.
+    /// Bytes of an allocation: a multiple of the widest load, and never zero.
     fn bytes_of(len: usize) -> usize {
         (len * size_of::<T>()).next_multiple_of(16).max(16)
     }
 
-    /// Gives it to another stream of its GPU, which alone uses it from now on, and in whose order it is freed. What its
-    /// first stream was told to do with it is done by then, or that of `gpu` waits for it ([`Gpu::wait_for`]). A buffer is given
-    /// away once.
+    /// Gives the buffer to another stream of its GPU; only that stream uses it from now on, and it is freed in its
+    /// order. The work of the first stream on it is done by then, or the stream of `gpu` waits for it
+    /// ([`Gpu::wait_for`]). A buffer is given away at most once.
     pub fn give_to(&self, gpu: &Gpu) {
         let _ = self.given_to.set(gpu.clone());
     }
@@ -137,7 +137,7 @@ impl<T: Pod> DeviceBuffer<T> {
         DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
     }
 
-    /// The values, on the host. Waits for what was launched before.
+    /// Copies the values to the host. Waits for everything launched before.
     ///
     /// # Errors
     /// Errors of the GPU, of earlier launches too.
@@ -145,7 +145,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.first_to_vec(self.len)
     }
 
-    /// The first `len` values, on the host. Waits for what was launched before.
+    /// Copies the first `len` values to the host. Waits for everything launched before.
     ///
     /// # Errors
     /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; errors of the GPU, of earlier launches too.
@@ -231,7 +231,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         DeviceSlice { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
     }
 
-    /// The values, on the host. Waits for what was launched before.
+    /// Copies the values to the host. Waits for everything launched before.
     ///
     /// # Errors
     /// Errors of the GPU, of earlier launches too.
@@ -275,7 +275,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         self.len == 0
     }
 
-    /// The same, for a shorter time.
+    /// Borrows the slice for a shorter time.
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
     }
@@ -301,12 +301,12 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok((part(first, mid), part(behind, len - mid)))
     }
 
-    /// To be read only.
+    /// Borrows the slice for reading only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }
     }
 
-    /// Becomes a copy of `values`.
+    /// Overwrites the slice with `values`.
     ///
     /// # Errors
     /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
@@ -315,7 +315,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         gpu.backend().upload(self.address, bytemuck::cast_slice(values))
     }
 
-    /// Becomes a copy of `values`, which are on the same GPU.
+    /// Overwrites the slice with `values`, which are on the same GPU.
     ///
     /// # Errors
     /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPU.
@@ -324,11 +324,11 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
     }
 
-    /// Becomes, on the stream of `gpu`, a copy of `values` of `source`, perhaps another GPU: as what was launched there until now makes
-    /// them. What is launched there later may write them.
+    /// Overwrites the slice, on the stream of `gpu`, with `values` of `source`, perhaps another GPU, after all earlier
+    /// launches there. Later launches there may write them.
     ///
     /// # Errors
-    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPUs report.
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; errors of the GPUs.
     pub fn copy_from_other(&mut self, gpu: &Gpu, source: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.wait_for(source)?;
@@ -341,13 +341,13 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         DeviceSliceMut { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
     }
 
-    /// Becomes a copy of as many values at `address` of `source`, perhaps another GPU. The caller sees to it that they are there,
-    /// and stay until the copy has ended.
+    /// Overwrites the slice with as many values at `address` of `source`, perhaps another GPU. The caller ensures that
+    /// they exist until the copy has ended.
     pub(crate) fn copy_across(&mut self, gpu: &Gpu, source: &Gpu, address: u64) -> Result<(), GpuError> {
         gpu.backend().copy_across(address, source.backend(), self.address, self.len * size_of::<T>())
     }
 
-    /// All bytes become zero.
+    /// Sets all bytes to zero.
     ///
     /// # Errors
     /// Errors of the GPU.

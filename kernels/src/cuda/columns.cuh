@@ -1,7 +1,7 @@
-// Sums over the rows of a matrix, column by column, in an order that depends on its size alone.
+// Sums over the rows of a matrix, column by column, in an order that depends only on its size.
 //
-// A block takes a tile of columns and a piece of the rows; its threads add up rows that alternate among them, then each other's
-// sums. Pieces' sums are the rows of the next, much smaller, matrix.
+// A block takes a tile of columns and a piece of the rows; each thread adds up every n-th row of the piece, then the
+// threads' sums are added up. The sums of the pieces are the rows of the next, much smaller, matrix.
 #pragma once
 #include "device.cuh"
 

@@ -1,9 +1,9 @@
 //! Compiler of CUDA C to machine code, by NVRTC, once for each GPU architecture.
 //!
-//! Returns: a cubin. Input: a file of kernels, and an architecture such as 90. Cubins are kept in a folder of the user
-//! (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of all that they depend on. A folder that cannot be written
-//! costs only the time to compile again. Cost: 0.1 s to several seconds a file, the more the more types its kernels are
-//! for.
+//! Returns: a cubin. Input: a file of kernels, and an architecture, e.g. 90. Cubins are kept in a folder of the user
+//! (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of everything that they depend on. A folder that cannot be
+//! written costs only the time to compile again. Cost: 0.1 s to several seconds per file, depending on the number of
+//! types its kernels support.
 //!
 //! Unsafe code of this file: calls of NVRTC's C functions.
 #![allow(unsafe_code)]
@@ -22,8 +22,8 @@ use super::module::{HEADERS, Module};
 use super::{GpuError, library};
 use crate::machine::cache_folder;
 
-/// The machine code of each of `modules` for `architecture`, in parallel. Of several processes that find none in the cache one compiles
-/// while the others wait.
+/// The machine code of each of `modules` for `architecture`, in parallel. If several processes find none in the cache,
+/// one compiles while the others wait.
 pub(super) fn compile_all(modules: &[&Module], architecture: u32) -> Result<Vec<Vec<u8>>, GpuError> {
     library::compiler()?;
     let all = || modules.par_iter().map(|module| compile_cached(module, architecture)).collect();
@@ -32,7 +32,7 @@ pub(super) fn compile_all(modules: &[&Module], architecture: u32) -> Result<Vec<
         |folder: &PathBuf| modules.iter().any(|module| !folder.join(file_name(module, architecture)).exists());
     let Some(folder) = folder.filter(missing) else { return all() };
     let _ = fs::create_dir_all(&folder);
-    // Without the lock all compile, which takes longer and does no harm.
+    // Without the lock all processes compile, which takes longer and does no harm.
     let lock = fs::File::create(folder.join(format!("sm_{architecture}.lock"))).ok().filter(|file| file.lock().is_ok());
     let compiled = all();
     drop(lock);
@@ -54,7 +54,7 @@ pub(super) fn compile_cached(module: &Module, architecture: u32) -> Result<Vec<u
     }
     let cubin = compile(module, architecture)?;
     if let Some(path) = path {
-        // Another process may write the same at the same time; the file appears whole.
+        // Another process may write the same file at the same time; the file appears whole.
         let _ = keep(&path, &cubin);
     }
     Ok(cubin)
@@ -146,16 +146,16 @@ fn refused(call: &'static str) -> impl Fn(NvrtcError) -> GpuError {
     move |error| GpuError::Call { call, reason: format!("{:?}", error.0) }
 }
 
-/// Version of NVRTC, which must be there.
+/// Version of NVRTC, which must be installed.
 pub(super) fn version() -> (i32, i32) {
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: both are written or left alone.
+    // SAFETY: both are written or left unchanged.
     let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
     (major, minor)
 }
 
-/// Whether the driver, which must be there, loads what NVRTC, which must be there too, makes: CUDA's versions of the same first number
-/// go together, and later drivers with all earlier ones.
+/// Whether the installed driver loads the cubins that the installed NVRTC makes: CUDA's versions of the same first
+/// number are compatible, and later drivers load all earlier ones.
 pub(super) fn check_driver() -> Result<(), GpuError> {
     let (driver, (major, _)) = (library::driver_version(), version());
     match driver < (major as u32, 0) {
@@ -177,8 +177,8 @@ fn file_name(module: &Module, architecture: u32) -> String {
     format!("{}-{:032x}-nvrtc{major}.{minor}-{architecture}.cubin", module.name, hash.digest128())
 }
 
-/// Whether it is an ELF file of 64 bits with all that its header speaks of: the driver is told no length, and reads beyond the end of a
-/// file that was cut off.
+/// Whether it is a 64-bit ELF file that contains everything its header refers to: the driver gets no length, and reads
+/// beyond the end of a truncated file.
 fn is_cubin(bytes: &[u8]) -> bool {
     let long = |at: usize| bytes.get(at..at + 8).map(pod_read_unaligned::<u64>);
     let short = |at: usize| bytes.get(at..at + 2).map(pod_read_unaligned::<u16>);
@@ -188,7 +188,7 @@ fn is_cubin(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF\x02") && ends.iter().all(|end| end.is_some_and(|end| end <= bytes.len() as u64))
 }
 
-/// Whole or not at all.
+/// Writes the file as a whole or not at all.
 fn keep(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -202,7 +202,7 @@ mod tests {
     use super::super::module::MODULES;
     use super::*;
 
-    /// NVRTC 13 has left Volta out.
+    /// NVRTC 13 does not support Volta any more.
     fn architectures() -> impl Iterator<Item = u32> {
         let volta = library::compiler().is_ok_and(|_| version().0 < 13).then_some(70);
         volta.into_iter().chain([75, 80, 89, 90, 100, 120])

@@ -1,4 +1,4 @@
-// What every kernel may use: integers of a known width, Philox, sums over a warp, loads that widen.
+// Shared by all kernels: integers of a known width, Philox, sums over a warp, widening loads.
 //
 // Also compiled as C++ for the host (`gpu-sim/src/emulated/language.h` is then included first), where kernels are tested without a GPU.
 #pragma once
@@ -10,16 +10,16 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 
-// Makes a kernel known by its name where kernels are emulated; `__global__ void name(...)` stands before it.
+// Registers a kernel by its name where kernels are emulated; `__global__ void name(...)` comes before it.
 #ifndef EMULATED
 #define KERNEL(name)
 #define KERNEL_ENTRY extern "C" __global__
-// A block's shared memory whose size the launch says.
+// A block's shared memory whose size is given at launch.
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
 #endif
 
-// Memory that other threads may write meanwhile by atomics, or by `relaxed_store` the same: some value that was there, whole, and for the
-// compiler no reason to keep it.
+// Loads and stores of memory that other threads may write meanwhile, by atomics or `relaxed_store`: a load gives some
+// value that was there, whole, and the compiler must not cache it.
 #ifndef EMULATED
 template <typename T> __device__ __forceinline__ T relaxed_load(const T *at) { return *(const volatile T *)at; }
 template <typename T> __device__ __forceinline__ void relaxed_store(T *at, T value) { *(volatile T *)at = value; }
@@ -30,7 +30,7 @@ template <typename T> __device__ __forceinline__ void relaxed_store(T *at, T val
 
 __device__ __forceinline__ u64 thread_id() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// a / b, in 32 bits where they do: that takes a third of the time.
+// a / b, in 32 bits where they suffice: that takes a third of the time.
 __device__ __forceinline__ u64 divide(u64 a, u32 b) { return a >> 32 ? a / b : (u32)a / b; }
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u); }
@@ -78,7 +78,7 @@ __device__ __forceinline__ Words long_sequence(Key key, u32 item, u64 block) {
     return philox(key, item, (u32)block & 0xFFFFu);
 }
 
-// One of four words: asked by a variable index, an array would lie in memory.
+// One of four words: with a variable index, an array would be put into memory.
 __device__ __forceinline__ u32 word_of(Words words, u32 which) {
     const u32 low = which & 1 ? words.word[1] : words.word[0], high = which & 1 ? words.word[3] : words.word[2];
     return which & 2 ? high : low;
@@ -87,7 +87,7 @@ __device__ __forceinline__ u32 word_of(Words words, u32 which) {
 // An integer in 0..n from one random word, as Draws::below has it.
 __device__ __forceinline__ u32 below(u32 word, u32 n) { return __umulhi(word, n); }
 
-// What dropout leaves of an attention weight, which has a minus sign if it is dropped; a NaN passes.
+// An attention weight after dropout; a minus sign marks a dropped weight. A NaN passes.
 __device__ __forceinline__ float kept_weight(float weight, float keep) { return weight < 0 ? 0.0f : __fmul_rn(keep, weight); }
 
 // --- sums over the lanes of a warp ---
@@ -100,7 +100,7 @@ template <typename T> __device__ __forceinline__ T warp_sum(T value) {
     return value;
 }
 
-// The sum over the `lanes` neighbours that a lane belongs to, a power of 2 of them.
+// The sum over the group of `lanes` neighbours that a lane belongs to; `lanes` is a power of 2.
 template <typename T> __device__ __forceinline__ T group_sum(T value, u32 lanes) {
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(FULL, value, offset);
     return value;
@@ -125,7 +125,7 @@ template <typename T> __device__ __forceinline__ T warp_scan(T value) {
     return value;
 }
 
-// The sum of `value` in the threads of a block of THREADS before this one; `total` becomes that of all.
+// The sum of `value` in the threads of a block of THREADS before this one; `total` gets the sum of all.
 template <u32 THREADS> __device__ __forceinline__ u64 sum_before(u64 value, u64 *total) {
     constexpr u32 warps = THREADS / WARP;
     __shared__ u64 sums[warps];
@@ -166,7 +166,7 @@ __device__ __forceinline__ float widen(Half value) {
 #endif
 }
 
-// f32 rounded to a stored type: to the nearest, of two as near to the even one, as the crate `half` does. A NaN stays one.
+// Rounds f32 to a stored type: to nearest, ties to even, as the crate `half` does. A NaN stays one.
 template <typename T> __device__ __forceinline__ T narrow(float value);
 template <> __device__ __forceinline__ float narrow<float>(float value) { return value; }
 template <> __device__ __forceinline__ Bfloat16 narrow<Bfloat16>(float value) {
@@ -189,12 +189,12 @@ struct Int8 {
 };
 __device__ __forceinline__ float widen(Int8 value) { return value.value; }
 
-// W values of a row at once, where rows have a multiple of W. No load takes more than 16 bytes, so more need not be aligned.
+// W values of a row at once, where rows have a multiple of W. No load takes more than 16 bytes, so alignment beyond that is not needed.
 template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Packed {
     T value[W];
 };
 
-// The first `count` of W values, PART to a load or store, where `count` is a multiple of PART.
+// The first `count` of W values, PART per load or store, where `count` is a multiple of PART.
 template <int PART, typename T, int W> __device__ __forceinline__ void load_parts(Packed<T, W> &values, const T *at, u32 count) {
 #pragma unroll
     for (u32 k = 0; k < W; k += PART) {
@@ -215,13 +215,13 @@ template <int PART, typename T, int W> __device__ __forceinline__ void store_par
     }
 }
 
-// The gradient of what ReLU was given. Its derivative is 0 where the value that it made is, dropped or not; `keep` is the factor of dropout.
-// A NaN passes, as it did forwards.
+// The gradient of ReLU's input. Its derivative is 0 where its output `made` is, dropped or not; `keep` is the factor of
+// dropout. A NaN passes, as in the forward pass.
 __device__ __forceinline__ float relu_backward(float made, float gradient, float keep) {
     return made <= 0.0f ? 0.0f : __fmul_rn(keep, gradient);
 }
 
-// A stored value as one of another type, times a factor; of the same type it stays as it is.
+// Converts a stored value to another type, times a factor; a value of the same type stays as it is.
 template <typename T, typename O> struct Converted {
     static __device__ __forceinline__ O of(T value) { return narrow<O>(widen(value)); }
     static __device__ __forceinline__ O scaled(T value, float factor) { return narrow<O>(widen(value) * factor); }

@@ -2,7 +2,7 @@
 //! streams.
 //!
 //! All kernels are compiled and loaded when a device is opened. Loading one later may wait for all of the device, with a lock that other
-//! calls need: a rank whose stream waits for another rank would then hang. A device is opened once, and stays as long as somebody uses it.
+//! calls need: a rank whose stream waits for another rank would then hang. A device is opened once, and stays open while it is used.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -20,7 +20,7 @@ use super::event::Event;
 use super::facts::count;
 use super::{GpuError, Kernel, compile, library, module};
 
-/// How long an allocation for which there is too little waits for what other streams are about to free.
+/// How long an allocation that finds too little memory waits for memory that other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);
 
 /// State that the streams of one device share.
@@ -32,9 +32,9 @@ pub(super) struct Device {
     pub multiprocessors: u32,
     /// Whether host memory that must not be written can be registered, such as mapped files.
     pub registers_read_only: bool,
-    /// Kernels by their names, then by those of their files.
+    /// Kernels by their names, then by their files' names.
     functions: HashMap<String, HashMap<&'static str, Function>>,
-    /// The null stream, and the side streams that are there.
+    /// The null stream, and the existing side streams.
     streams: Mutex<Vec<u64>>,
 }
 
@@ -51,7 +51,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Device `ordinal`, with all kernels; its context is the calling thread's then.
+    /// Opens device `ordinal`, with all kernels; makes its context the calling thread's.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|device| device.strong_count() > 0);
@@ -93,7 +93,7 @@ impl Device {
         if attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(GpuError::NoPools { ordinal });
         }
-        // SAFETY: the device exists; what is retained here is released when this is dropped.
+        // SAFETY: the device exists; the context is retained here and released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
         let mut device = Self {
             ordinal,
@@ -121,7 +121,7 @@ impl Device {
                 let function = unsafe { result::module::get_function(loaded, text) };
                 let function = function.map_err(refused("cuModuleGetFunction"))?;
                 let (mut threads, which) = (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-                // SAFETY: the kernel is there. To ask for this loads it, where it would be loaded by its first launch.
+                // SAFETY: the kernel exists. This call loads it, where otherwise its first launch would.
                 let asked = unsafe { sys::cuFuncGetAttribute(&mut threads, which, function) }.result();
                 asked.map_err(refused("cuFuncGetAttribute"))?;
                 let files = self.functions.entry(name.to_string()).or_default();
@@ -144,18 +144,18 @@ impl Device {
         found.map(|function| function.0 as sys::CUfunction).ok_or_else(missing)
     }
 
-    /// A side stream is there.
+    /// Adds a side stream to the list.
     pub fn add_stream(&self, stream: sys::CUstream) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream as u64);
     }
 
-    /// A side stream is about to be destroyed.
+    /// Removes a side stream that is about to be destroyed.
     pub fn remove_stream(&self, stream: sys::CUstream) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|&at| at != stream as u64);
     }
 
-    /// Waits until every stream has come to what it was told to free until now, but not for ever: NCCL may keep one waiting for another
-    /// rank.
+    /// Waits until every stream has passed the frees that it was given until now, but not for ever: NCCL may keep one
+    /// waiting for another rank.
     pub fn let_others_free(&self) -> Result<(), GpuError> {
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a stream is taken from the list before it is destroyed.

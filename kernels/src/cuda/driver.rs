@@ -1,8 +1,8 @@
 //! A GPU through the CUDA driver.
 //!
-//! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
-//! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own pool (`pool.rs`), in
-//! stream order. Copies of nothing are left out: the driver refuses some of them.
+//! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which
+//! torch launches: launches of both happen in the order of the calls. Memory comes from the driver's own pool
+//! (`pool.rs`), in stream order. Empty copies are skipped: the driver refuses some of them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -31,13 +31,13 @@ const PAGE: usize = 4096;
 pub(super) struct Driver {
     device: Arc<Device>,
     stream: sys::CUstream,
-    /// Whether the stream is this one's to destroy.
+    /// Whether this owns the stream and destroys it.
     own: bool,
     /// Target of small copies to the host.
     landing: Mutex<Landing>,
     /// Source of copies to the device.
     staging: Mutex<Staging>,
-    /// Target of copies that are asked for later.
+    /// Target of copies whose values are read later.
     late: Late,
 }
 
@@ -61,7 +61,7 @@ impl Driver {
         Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(landing), staging, late })
     }
 
-    /// Memory, if there is as much.
+    /// Allocates memory; `None` if there is not enough.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
         // SAFETY: the stream is the context's.
         match unsafe { result::malloc_async(self.stream, bytes) } {
@@ -71,7 +71,7 @@ impl Driver {
         }
     }
 
-    /// Memory that `take` finds. Where it finds none at first, memory that is kept for later here and by torch goes back to the
+    /// Memory that `take` finds. If it finds none at first, memory that is cached here and by torch goes back to the
     /// device.
     fn find(&self, bytes: usize, take: impl Fn() -> Result<Option<u64>, GpuError>) -> Result<u64, GpuError> {
         self.enter()?;
@@ -87,11 +87,10 @@ impl Driver {
         })
     }
 
-    /// Starts to copy `parts`, one behind the other, to the host's memory from `to` on, which has room for them and is there until
-    /// the stream has been waited for.
+    /// Starts to copy `parts`, one after the other, to host memory from `to` on.
     ///
     /// # Safety
-    /// As above.
+    /// `to` has room for all parts and stays valid until the stream has been waited for.
     unsafe fn copy_down(&self, parts: &[(u64, usize)], mut to: *mut u8) -> Result<(), GpuError> {
         for &(mut address, mut bytes) in parts {
             while bytes > 0 {
@@ -115,7 +114,7 @@ impl Drop for Driver {
         if self.enter().is_err() {
             return;
         }
-        // Copies from it are under way, perhaps.
+        // Copies from it may be under way.
         let _ = self.synchronise();
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).end();
         // SAFETY: no copy from or to it is under way, unless the stream has failed.
@@ -135,7 +134,7 @@ impl Backend for Driver {
 
     fn free(&self, address: u64, _bytes: usize) {
         if self.enter().is_ok() {
-            // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
+            // SAFETY: `DeviceBuffer` frees each allocation once, after the launches that use it.
             let _ = unsafe { result::free_async(address, self.stream) };
         }
     }
@@ -170,7 +169,7 @@ impl Backend for Driver {
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
         self.enter()?;
         let (mut address, mut from) = (address, from);
-        // Pinned memory is copied from where it is.
+        // Pinned memory is copied directly.
         while from.len() >= Staging::BYTES && self.is_of_host(from.as_ptr() as u64) {
             let (piece, rest) = from.split_at(at_once(from.as_ptr() as usize, from.len()));
             // SAFETY: the slice on the device is as long.
@@ -209,7 +208,7 @@ impl Backend for Driver {
             self.download(parts, &mut now)?;
             return Ok(Box::new(now));
         };
-        // SAFETY: the slot is there as long as this, which who waits for the bytes keeps; nobody else has it. The stream is alive.
+        // SAFETY: the slot lives as long as this, which the returned value keeps; nothing else uses it. The stream is alive.
         let event = unsafe { self.copy_down(parts, start).and_then(|()| Event::record(self.stream)) };
         let event = event.inspect_err(|_| {
             let _ = self.synchronise();
@@ -254,7 +253,7 @@ impl Backend for Driver {
             return Ok(0);
         }
         let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        // Files are mapped for reading alone, which the driver has to be told.
+        // Files are mapped read-only, which the driver has to know.
         if self.device.registers_read_only {
             flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
@@ -265,7 +264,7 @@ impl Backend for Driver {
             let registered = unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, piece, flags) }.result();
             registered.map_err(refused("cuMemHostRegister"))
         };
-        // At once: 64 GiB take about 6 s.
+        // In parallel: 64 GiB take about 6 s.
         let registered: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> =
                 pieces(start, bytes.len()).map(|piece| (piece, scope.spawn(move || register(piece)))).collect();
@@ -305,8 +304,8 @@ impl Backend for Driver {
         let pointer = |argument: &Argument| argument.bytes().as_ptr().cast_mut().cast::<c_void>();
         let mut arguments: Vec<*mut c_void> = arguments.iter().map(pointer).collect();
         let (grid, block) = ((shape.blocks, 1, 1), (shape.threads, 1, 1));
-        // SAFETY: the arguments are of the kernel's types (tests compare their sizes), and who launches has checked what
-        // they point to.
+        // SAFETY: the arguments are of the kernel's types (tests compare their sizes), and the caller has checked the
+        // memory that they point to.
         let launched =
             unsafe { result::launch_kernel(function, grid, block, shape.shared, self.stream, &mut arguments) };
         launched.map_err(refused(kernel.name))
@@ -416,8 +415,8 @@ fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// How many of `bytes` from `start` on a copy may take: those of one registration or allocation, or all where they are not pinned. The
-/// driver refuses a copy of several registrations (seen with driver 580).
+/// How many of `bytes` from `start` on one copy may take: up to the end of one registration or allocation, or all if
+/// they are not pinned. The driver refuses a copy that spans several registrations (seen with driver 580).
 fn at_once(start: usize, bytes: usize) -> usize {
     use sys::CUpointer_attribute::{CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
     let ask = |which| {
@@ -432,7 +431,7 @@ fn at_once(start: usize, bytes: usize) -> usize {
     }
 }
 
-/// Ends a registration by `map_host` of memory that no stream reads any more. The context is the calling thread's.
+/// Ends a registration by `map_host` of memory that no stream reads any more, in the calling thread's context.
 fn unregister(at: usize) {
     // SAFETY: as above.
     let _ = unsafe { sys::cuMemHostUnregister(at as *mut c_void) };

@@ -14,17 +14,17 @@ pub enum GpuError {
         /// Remedy, for the user.
         remedy: &'static str,
     },
-    /// A driver that cannot run what is compiled for it.
+    /// A driver that cannot run the code that is compiled for it.
     #[error("NVIDIA's driver runs CUDA up to {}.{}, but {by} needs {}.{} or later: update the driver", driver.0, driver.1, needed.0, needed.1)]
     OldDriver {
-        /// The newest CUDA that it runs, as (12, 4).
+        /// The newest CUDA that it runs, e.g. (12, 4).
         driver: (u32, u32),
         /// CUDA version that is needed.
         needed: (u32, u32),
         /// The library that needs it.
         by: &'static str,
     },
-    /// A device that is not there.
+    /// A device that does not exist.
     #[error(
         "GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); `gsplit doctor` lists them"
     )]
@@ -34,7 +34,7 @@ pub enum GpuError {
         /// How many there are.
         devices: usize,
     },
-    /// A device whose memory the driver keeps in no pool.
+    /// A device that has no memory pools.
     #[error(
         "GPU {ordinal} has no memory pools: a driver of CUDA 11.2 or newer is needed; some virtual GPUs have none, take another"
     )]
@@ -65,12 +65,12 @@ pub enum GpuError {
     Compile {
         /// The operation.
         module: &'static str,
-        /// As `sm_90`.
+        /// Architecture, e.g. `sm_90`.
         architecture: String,
-        /// The compiler's first complaint.
+        /// The compiler's first error.
         log: String,
     },
-    /// Inputs that do not fit.
+    /// Inputs that are invalid.
     #[error(transparent)]
     Input(#[from] KernelError),
 }

@@ -8,7 +8,7 @@ use cudarc::driver::{result, sys};
 use super::GpuError;
 use super::driver::refused;
 
-/// After what a stream was told to do until now. The driver keeps the point itself for who waits for it.
+/// Point in a stream's work after everything launched until now. The driver keeps it alive for streams that wait for it.
 #[derive(Debug)]
 pub(super) struct Event(sys::CUevent);
 
@@ -28,7 +28,7 @@ impl Event {
         Ok(event)
     }
 
-    /// To hand on: [`Event::from_handle`] takes it back.
+    /// Hands the event on: [`Event::from_handle`] takes it back.
     pub(super) fn into_handle(self) -> u64 {
         std::mem::ManuallyDrop::new(self).0 as u64
     }
@@ -52,7 +52,7 @@ impl Event {
         unsafe { result::stream::wait_event(stream, self.0, flags) }.map_err(refused("cuStreamWaitEvent"))
     }
 
-    /// Whether the stream has come there; its context is the calling thread's.
+    /// Whether the stream has passed the event; its context is the calling thread's.
     pub(super) fn is_over(&self) -> Result<bool, GpuError> {
         // SAFETY: the event is alive.
         match unsafe { sys::cuEventQuery(self.0) } {
@@ -61,8 +61,8 @@ impl Event {
         }
     }
 
-    /// Waits until the stream has come there; its context is the calling thread's. What the stream freed before then counts as free for
-    /// the driver's pool, which a look by [`Event::is_over`] does not bring about.
+    /// Waits until the stream has passed the event; its context is the calling thread's. Memory that the stream freed
+    /// before then counts as free for the driver's pool, which the query of [`Event::is_over`] does not achieve.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         // SAFETY: the event is alive.
         unsafe { sys::cuEventSynchronize(self.0) }.result().map_err(refused("cuEventSynchronize"))

@@ -1,4 +1,4 @@
-//! Facts that the driver tells of GPUs without using them.
+//! Facts about GPUs that the driver reports without using them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]

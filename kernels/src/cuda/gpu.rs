@@ -60,7 +60,7 @@ impl Gpu {
         Ok(Self(super::driver::Driver::open(ordinal)?))
     }
 
-    /// A GPU that is not the driver's.
+    /// Wraps another backend than the driver.
     pub fn of_backend(backend: Arc<dyn Backend>) -> Self {
         Self(backend)
     }
@@ -74,7 +74,7 @@ impl Gpu {
         self.0.as_ref()
     }
 
-    /// Room for `len` values, which are anything at first.
+    /// Allocates `len` values with unspecified contents.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].
@@ -102,7 +102,7 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// `values` for the GPU to read where they are, over the bus: pinned until what this returns is dropped.
+    /// Maps `values` for the GPU to read in place, over the bus: pinned until the result is dropped.
     ///
     /// # Errors
     /// Errors of the driver, if it cannot pin them.
@@ -110,8 +110,8 @@ impl Gpu {
         MappedHost::new(self, values)
     }
 
-    /// As [`Gpu::map_host`]; where the driver cannot pin them, as it cannot pin mapped files on most machines, a copy in memory that
-    /// this makes, if it takes up to `most` bytes.
+    /// Like [`Gpu::map_host`]; if the driver cannot pin `values`, as it cannot pin mapped files on most machines, maps
+    /// a copy in new memory, provided that it takes up to `most` bytes.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -122,15 +122,15 @@ impl Gpu {
         }
     }
 
-    /// A copy of `values` in host memory, which the GPU reads over the bus: pinned until what this returns is dropped.
+    /// Copies `values` to host memory, which the GPU reads over the bus: pinned until the result is dropped.
     ///
     /// # Errors
-    /// Errors of the system and the driver, if there is no such memory or it cannot be pinned.
+    /// Errors of the system and the driver if there is too little memory or it cannot be pinned.
     pub fn pinned_copy<T: Pod>(&self, values: &[T]) -> Result<MappedHost<'static, T>, GpuError> {
         MappedHost::of_copy(self, values)
     }
 
-    /// Each of `parts`, on the host. Waits once for what was launched before: several counts cost what one does.
+    /// Copies each of `parts` to the host. Waits once for everything launched before: several counts cost the same as one.
     ///
     /// # Errors
     /// Errors of the GPU, of earlier launches too.
@@ -140,8 +140,8 @@ impl Gpu {
         Ok(split(&bytes, parts.map(|part| part.len())))
     }
 
-    /// [`Gpu::read`] for which nobody waits now: [`LateBytes::wait`] gives the values. Up to four that are under way, of 4 KiB each, cost the
-    /// host no wait once they are there.
+    /// Like [`Gpu::read`], without waiting now: [`LateBytes::wait`] returns the values. Up to four reads under way, of
+    /// 4 KiB each, cost the host no wait once they have arrived.
     ///
     /// # Errors
     /// Errors of the GPU, of earlier launches too.
@@ -150,8 +150,8 @@ impl Gpu {
         Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
     }
 
-    /// `shape` for a kernel of any number of blocks, which reads from `address` on. Where it [waits beside others](Self::waits_beside_others)
-    /// it gets few. (GraphBolt runs 6,144 threads there.)
+    /// Limits `shape`, of a kernel for any number of blocks that reads from `address` on, to few blocks if it [waits
+    /// next to other kernels](Self::waits_beside_others). (GraphBolt runs 6,144 threads there.)
     pub(crate) fn beside_others(&self, shape: Shape, address: u64) -> Shape {
         const MOST: u32 = 64 * 256;
         match self.waits_beside_others(address) {
@@ -160,13 +160,13 @@ impl Gpu {
         }
     }
 
-    /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and keeps multiprocessors from the null stream's
-    /// kernels meanwhile. On the null stream itself it has nothing beside it.
+    /// Whether a kernel that reads from `address` on waits most of the time, for the bus, and would keep
+    /// multiprocessors from the null stream's kernels meanwhile. On the null stream itself nothing runs next to it.
     pub(crate) fn waits_beside_others(&self, address: u64) -> bool {
         self.0.stream() != 0 && self.0.is_of_host(address)
     }
 
-    /// Runs a kernel. Callers check that lengths and positions are what the kernel needs.
+    /// Runs a kernel. Callers check that lengths and positions are valid for the kernel.
     pub(crate) fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
         if shape.blocks == 0 { Ok(()) } else { self.0.launch(kernel, shape, arguments) }
     }
@@ -184,7 +184,7 @@ impl Gpu {
         self.0.multiprocessors()
     }
 
-    /// Bytes of its memory that are free, and that there are.
+    /// Free bytes of its memory, and total bytes.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -222,8 +222,8 @@ impl Gpu {
         Arc::ptr_eq(&self.0, &other.0) || self.0.ordinal().is_some_and(|ordinal| Some(ordinal) == other.0.ordinal())
     }
 
-    /// Lets kernels of this GPU read the memory of `other` where it lies, if the two can (`gsplit doctor` shows the links between
-    /// them); says whether they can. What `other` wrote there is seen once it was waited for.
+    /// Lets kernels of this GPU read the memory of `other` in place, if the two can (`gsplit doctor` shows the links
+    /// between them); returns whether they can. Writes of `other` are visible once this GPU has waited for it.
     ///
     /// # Errors
     /// Errors of the driver.

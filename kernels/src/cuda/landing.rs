@@ -1,5 +1,5 @@
 //! Pinned host memory for small copies from a GPU, followed by room for copies to the GPU (`staging.rs`) and for
-//! numbers that are asked for later (`late.rs`).
+//! numbers that are read later (`late.rs`).
 //!
 //! Copies to it are made in the stream's order while the host goes on; each copy to other memory waits for the stream.
 //! The memory is pinned at the start: pinning waits for the whole GPU, where NCCL may be waiting for another rank.
@@ -21,10 +21,10 @@ use super::staging::Staging;
 pub(super) struct Landing(usize);
 
 impl Landing {
-    /// Length of what copies land in.
+    /// Length of the part for copies to the host.
     pub(super) const BYTES: usize = 64 << 10;
 
-    /// For the GPU whose context is the calling thread's.
+    /// Allocates it for the GPU whose context is the calling thread's.
     pub(super) fn new() -> Result<Self, GpuError> {
         // SAFETY: any number of bytes may be asked for.
         let start =
@@ -37,17 +37,17 @@ impl Landing {
         self.0 as *mut u8
     }
 
-    /// For copies to the GPU: gone with this.
+    /// The part for copies to the GPU; freed with this.
     pub(super) fn staging(&self) -> Staging {
         Staging::at(self.0 + Self::BYTES)
     }
 
-    /// For what is asked for later: gone with this.
+    /// The part for numbers that are read later; freed with this.
     pub(super) fn late(&self) -> Late {
         Late::at(self.0 + Self::BYTES + Staging::BYTES)
     }
 
-    /// Gives it back; the context is the calling thread's.
+    /// Frees it; the context is the calling thread's.
     ///
     /// # Safety
     /// No copy to it is under way, and it is not used any more.

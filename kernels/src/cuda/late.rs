@@ -1,7 +1,7 @@
-//! Pinned host memory in which a few numbers land that are asked for later.
+//! Pinned host memory for copies of a few numbers that are read later.
 //!
-//! Idea: as many slots as there are readings under way. A reading is copied into a free slot in the order of its stream, and looked at
-//! once an event behind the copy is over: where that is a step later, nobody waits.
+//! Idea: as many slots as there are reads under way. A read is copied into a free slot in the order of its stream, and
+//! used once an event behind the copy is over: if that is a step later, nothing waits.
 //!
 //! Unsafe code of this file: copies from the memory.
 #![allow(unsafe_code)]
@@ -17,7 +17,7 @@ use super::event::Event;
 const SLOTS: usize = 4;
 const SLOT: usize = 4 << 10;
 
-/// The slots, in memory that is another's.
+/// The slots, in memory that another value owns.
 #[derive(Clone, Debug)]
 pub(super) struct Late {
     start: usize,
@@ -25,15 +25,15 @@ pub(super) struct Late {
 }
 
 impl Late {
-    /// Their length.
+    /// Length of all slots.
     pub(super) const BYTES: usize = SLOTS * SLOT;
 
-    /// In pinned memory from `start` on.
+    /// Uses the pinned memory from `start` on.
     pub(super) fn at(start: usize) -> Self {
         Self { start, taken: Arc::default() }
     }
 
-    /// A slot for so many bytes: its number, and where it starts. None where they are too many, or too many are under way.
+    /// Takes a slot for `bytes`: its number and start. `None` if they are too many, or too many reads are under way.
     pub(super) fn take(&self, bytes: usize) -> Option<(usize, *mut u8)> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = taken.iter().position(|taken| !taken).filter(|_| bytes <= SLOT)?;
@@ -53,7 +53,7 @@ pub(super) struct InSlot {
     pub(super) late: Late,
     pub(super) slot: usize,
     pub(super) bytes: usize,
-    /// Behind the copy.
+    /// Recorded behind the copy.
     pub(super) event: Event,
 }
 
@@ -63,8 +63,8 @@ impl InSlot {
         while !self.event.is_over()? {
             thread::yield_now();
         }
-        // Only a wait lets the driver's pool give memory that this stream has freed to another stream. Without it the pool grows by a
-        // mini-batch at every step.
+        // Only a wait lets the driver's pool give memory that this stream has freed to another stream. Without it the
+        // pool grows by a mini-batch at every step.
         self.event.wait()
     }
 }
@@ -73,14 +73,14 @@ impl Arriving for InSlot {
     fn wait(&mut self) -> Result<Vec<u8>, GpuError> {
         self.arrive()?;
         let start = (self.late.start + self.slot * SLOT) as *const u8;
-        // SAFETY: the slot is this one's, and as many bytes were copied there.
+        // SAFETY: the slot belongs to this value, and as many bytes were copied there.
         Ok(unsafe { std::slice::from_raw_parts(start, self.bytes) }.to_vec())
     }
 }
 
 impl Drop for InSlot {
     fn drop(&mut self) {
-        // Nobody else writes there before the copy is over; after a failure it is.
+        // The slot must not be reused before the copy is over; after a failure it is.
         let _ = self.arrive();
         self.late.give_back(self.slot);
     }

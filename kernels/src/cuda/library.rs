@@ -1,8 +1,8 @@
 //! Finding CUDA's libraries when a program runs.
 //!
-//! `cudarc` opens them by their plain names, and panics without them. So they are looked for first, also where the
-//! system does not look: beside torch's libraries, where PyPI puts NVIDIA's, be they loaded or those that the program's
-//! neighbour loads. What was opened by its path answers to its plain name from then on.
+//! `cudarc` opens them by their plain names, and panics without them. So this module looks for them first, also where the
+//! system does not: next to torch's libraries, where PyPI puts NVIDIA's, either in the loaded libtorch or in the one that
+//! programs in the same folder load. A library that was opened by its path is found by its plain name from then on.
 //!
 //! Unsafe code of this file: opening libraries, which runs their initialisers; setting variables of the environment.
 #![allow(unsafe_code)]
@@ -14,12 +14,12 @@ use libloading::Library;
 
 use super::GpuError;
 
-/// Sets what CUDA reads from the environment when it is first called, unless it is set. A program calls this first of all:
-/// where other threads run already, which may read the environment, it does nothing.
+/// Sets the environment variables that CUDA reads at its first call, unless they are set. A program calls this first of
+/// all: where other threads run already, which may read the environment, it does nothing.
 ///
 /// * `CUDA_DEVICE_MAX_CONNECTIONS=32`: with fewer queues than streams, one stream's work waits behind another's.
 /// * `CUDA_MODULE_LOADING=EAGER` where ranks are `processes`: loading one of torch's kernels later may wait for all of the GPU, where NCCL
-///   waits for other ranks. Elsewhere nothing on a GPU waits for a rank, and all kernels of torch's libraries at once take memory.
+///   waits for other ranks. Elsewhere no GPU waits for a rank, and loading all kernels of torch's libraries takes memory.
 pub fn before_cuda(processes: bool) {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return;
@@ -33,11 +33,11 @@ pub fn before_cuda(processes: bool) {
     }
 }
 
-/// Whether there is a driver, with all functions that are called: `cudarc` panics without one of them. The newest is `cuMemAllocAsync`.
+/// Checks that there is a driver with all functions in use: `cudarc` panics without one of them. The newest is `cuMemAllocAsync`.
 pub(super) fn driver() -> Result<(), GpuError> {
     const NEEDED: (u32, u32) = (11, 2);
     static FOUND: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the driver's initialiser is what every CUDA program runs.
+    // SAFETY: every CUDA program runs the driver's initialiser.
     match *FOUND.get_or_init(|| unsafe { cudarc::driver::sys::is_culib_present() }) {
         true => match driver_version() {
             driver if driver < NEEDED => Err(GpuError::OldDriver { driver, needed: NEEDED, by: "gsplit" }),
@@ -50,7 +50,7 @@ pub(super) fn driver() -> Result<(), GpuError> {
     }
 }
 
-/// The newest CUDA that the driver runs, as (13, 0); it must be there.
+/// The newest CUDA that the driver runs, e.g. (13, 0); the driver must be installed.
 pub(super) fn driver_version() -> (u32, u32) {
     let mut number = 0;
     // SAFETY: the number is written, or stays 0.
@@ -58,11 +58,11 @@ pub(super) fn driver_version() -> (u32, u32) {
     (number as u32 / 1000, number as u32 % 1000 / 10)
 }
 
-/// Whether there is NVRTC, which compiles the kernels.
+/// Checks that there is NVRTC, which compiles the kernels.
 pub(super) fn compiler() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let open = || {
-        // The compiler opens the first by itself, and would not look where it was found.
+        // The compiler opens the first by itself, and would not search the folder where it was found.
         open_somewhere(&["libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.8"]);
         open_somewhere(&["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"])
     };
@@ -76,12 +76,12 @@ pub(super) fn compiler() -> Result<(), GpuError> {
     }
 }
 
-/// Makes the CUDA part of the libtorch that this process has known to it. libtorch does not load it by itself, and whether it
-/// is there is asked once: a program calls this before its first question to torch about CUDA. One that is linked to it, or preloads it,
-/// keeps that.
+/// Loads the CUDA part of this process's libtorch. libtorch does not load it by itself, and asks only once whether it
+/// exists: a program calls this before its first question to torch about CUDA. A program that is linked to the CUDA
+/// part, or preloads it, keeps that one.
 ///
 /// # Errors
-/// [`GpuError::Missing`] if this libtorch is made for the CPU alone, or lacks a library of NVIDIA's.
+/// [`GpuError::Missing`] if this libtorch is made for the CPU only, or lacks a library of NVIDIA's.
 pub fn load_torch_cuda() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     const NAME: &str = "libtorch_cuda.so";
@@ -96,7 +96,7 @@ pub fn load_torch_cuda() -> Result<(), GpuError> {
     }
 }
 
-/// Whether there is NCCL, which joins GPUs.
+/// Checks that there is NCCL, which joins GPUs.
 pub(super) fn nccl() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     match *FOUND.get_or_init(|| open_somewhere(&["libnccl.so.2", "libnccl.so"])) {
@@ -108,7 +108,7 @@ pub(super) fn nccl() -> Result<(), GpuError> {
     }
 }
 
-/// NCCL, for its functions to be looked up. `cudarc` cannot open it: it does not know the name that the library has.
+/// NCCL, for looking up its functions. `cudarc` cannot open it: it does not know the name that the library has.
 pub(super) fn open_nccl() -> Result<Library, GpuError> {
     nccl()?;
     let path = loaded("libnccl.so").unwrap_or_else(|| PathBuf::from("libnccl.so.2"));
@@ -117,16 +117,16 @@ pub(super) fn open_nccl() -> Result<Library, GpuError> {
         .map_err(|error| GpuError::Call { call: "dlopen", reason: format!("{}: {error}", path.display()) })
 }
 
-/// The number that function `name` of an opened library says, such as its version.
+/// The number that function `name` of an opened library returns, such as its version.
 pub(super) fn number(library: &str, name: &str) -> Option<i32> {
     type Function = unsafe extern "C" fn(*mut i32) -> i32;
     let mut number = 0;
-    // SAFETY: asked of the version functions of CUDA's libraries alone, which all have this type and return 0 for success.
+    // SAFETY: called only for the version functions of CUDA's libraries, which all have this type and return 0 for success.
     let outcome = unsafe {
         let library = Library::new(loaded(library)?).ok()?;
         let function = library.get::<Function>(name.as_bytes()).ok()?;
         let outcome = function(&mut number);
-        // Others use it.
+        // Other code uses it.
         std::mem::forget(library);
         outcome
     };
@@ -141,7 +141,7 @@ pub(super) fn loaded(name: &str) -> Option<PathBuf> {
     paths.filter(|path| is(path)).map(Path::to_path_buf).next()
 }
 
-/// Opens the first of `names` that is anywhere, for good.
+/// Opens the first of `names` that is found, for good.
 fn open_somewhere(names: &[&str]) -> bool {
     names.iter().any(|name| open(Path::new(name)) || folders().iter().any(|folder| open(&folder.join(name))))
 }
@@ -151,7 +151,7 @@ fn open(path: &Path) -> bool {
     unsafe { Library::new(path) }.map(std::mem::forget).is_ok()
 }
 
-/// As [`open`], with its symbols known to every library.
+/// Like [`open`], with its symbols visible to every library.
 fn open_for_all(path: &Path) -> bool {
     use libloading::os::unix;
     // SAFETY: a part of the libtorch that is loaded already, made to be opened next to it.
@@ -178,8 +178,8 @@ fn folders() -> &'static [PathBuf] {
     })
 }
 
-/// Folders that may have the libtorch of a program in the folder `programs`, which need not have loaded it: of a build, of what is packed
-/// with it, of the environment of Python that it is installed in.
+/// Folders that may have the libtorch of programs in the folder `programs`, loaded or not: that of a build, one packed
+/// with the program, or that of the Python environment where it is installed.
 fn near(programs: &Path) -> Vec<PathBuf> {
     let mut found = vec![programs.join("../../libtorch/lib"), programs.join("../lib")];
     let pythons = std::fs::read_dir(programs.join("../lib")).into_iter().flatten().flatten();
@@ -188,7 +188,7 @@ fn near(programs: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The folder that this process has libtorch from.
+/// The folder of this process's libtorch.
 fn loaded_torch() -> Option<PathBuf> {
     Some(loaded("libtorch_cpu.so")?.parent()?.to_path_buf())
 }

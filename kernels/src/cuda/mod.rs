@@ -1,19 +1,19 @@
 //! GPUs: memory, streams, and kernels compiled when they are first needed.
 //!
-//! Each operation's folder has its kernels in `cuda.cu` and what launches them in `cuda.rs`, beside `cpu.rs`, with the
-//! same results. CUDA is found when a program runs: without a driver [`Gpu::open`] is an error that says so, and everything
-//! else works.
+//! Each operation's folder has its kernels in `cuda.cu` and their launches in `cuda.rs`, next to `cpu.rs`, with the
+//! same results. CUDA is found when a program runs: without a driver [`Gpu::open`] returns an error that says so, and
+//! everything else works.
 //!
 //! ```text
-//! gpu.rs        one GPU and stream          backend.rs    what stands behind it
+//! gpu.rs        one GPU and stream          backend.rs    interface to the driver
 //! buffer.rs     its memory                  driver.rs     the CUDA driver
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
-//! device.cuh    what kernels share          library.rs    finding CUDA
-//! table.cuh     ids and first positions     survey.rs     what there is, for people
+//! device.cuh    shared code of kernels      library.rs    finding CUDA
+//! table.cuh     ids and first positions     survey.rs     report of this machine's CUDA
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses, and processes
-//! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
-//! device.rs     what its streams share      event.rs      points in a stream's work
-//! staging.rs    where copies to it start       late.rs       where numbers land that can wait
+//! facts.rs      GPUs, unused                landing.rs    targets of small copies to the host
+//! device.rs     state shared by streams     event.rs      points in a stream's work
+//! staging.rs    sources of copies to a GPU  late.rs       numbers that are read later
 //! ```
 
 pub mod backend;
@@ -21,7 +21,7 @@ mod buffer;
 mod compile;
 mod device;
 mod driver;
-// The unit tests are another build of this crate than the one that gpu-sim has, so they compile its backend themselves.
+// The unit tests are a build of this crate other than the one that gpu-sim links, so they compile its backend themselves.
 #[cfg(test)]
 #[path = "../../../gpu-sim/src/emulated/mod.rs"]
 mod emulated;

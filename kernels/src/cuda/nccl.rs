@@ -1,11 +1,10 @@
 //! One end of a group of GPUs that NCCL joins.
 //!
 //! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and its progress is
-//! polled, so that a rank that waits in vain can give up. An end that was given up is unusable, and so is one after an
-//! error. One thread may give up what another has begun: calls are short, and behind a lock.
-//! Its functions are looked up by name and return plain numbers, because `cudarc`'s bindings panic where they do not find
-//! the library, and they do not look for `libnccl.so.2`.
-//!
+//! polled, so that a rank that waits in vain can abort. An aborted end is unusable, and so is one after an error. One
+//! thread may abort a call that another has begun: calls are short, and behind a lock. Its functions are looked up by
+//! name and return plain numbers, because `cudarc`'s bindings panic where they do not find the library, and they do not
+//! look for `libnccl.so.2`.
 //! Unsafe code of this file: calls of NCCL's C functions.
 #![allow(unsafe_code)]
 
@@ -23,13 +22,13 @@ use crate::comm::{Transfer, Transport};
 /// `ncclSuccess` and `ncclInProgress`.
 const SUCCESS: c_int = 0;
 const IN_PROGRESS: c_int = 7;
-/// `NCCL_CONFIG_UNDEF_INT`, and the mark of a configuration.
+/// `NCCL_CONFIG_UNDEF_INT`, and the magic number of a configuration.
 const UNDEFINED: c_int = c_int::MIN;
 const MAGIC: u32 = 0xcafe_beef;
-/// The version whose fields of a configuration are set here: 2.14, the first with `blocking`. NCCL takes its defaults for
-/// those of later versions.
+/// The version whose configuration fields are set here: 2.14, the first with `blocking`. NCCL uses its defaults for the
+/// fields of later versions.
 const VERSION: u32 = 21400;
-/// How long an end that closes waits for what it has sent to leave.
+/// How long a closing end waits for its sends to finish.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Id that rank 0 makes; all ranks of a group need it to find each other.
@@ -40,10 +39,10 @@ impl NcclId {
     /// Its length.
     pub(crate) const BYTES: usize = 128;
 
-    /// A new one. The process that makes it listens for the others from then on.
+    /// Makes a new id. The process that makes it listens for the others from then on.
     ///
     /// # Errors
-    /// [`GpuError::Missing`] without NCCL; what it says.
+    /// [`GpuError::Missing`] without NCCL; errors of NCCL.
     pub(crate) fn new() -> Result<Self, GpuError> {
         let api = Api::get()?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
@@ -53,7 +52,7 @@ impl NcclId {
         Ok(Self(id.internal.map(|byte| byte as u8)))
     }
 
-    /// The one with these bytes.
+    /// The id with these bytes.
     pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
@@ -138,7 +137,7 @@ impl Api {
         Ok(api)
     }
 
-    /// An error unless `outcome` is success, or that the call goes on.
+    /// Returns an error unless `outcome` is success or in progress.
     fn check(&self, call: &'static str, outcome: c_int) -> Result<(), GpuError> {
         if matches!(outcome, SUCCESS | IN_PROGRESS) {
             return Ok(());
@@ -148,7 +147,7 @@ impl Api {
             // SAFETY: NCCL returns texts that end with 0 and stay.
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().replace('\n', ", "),
         };
-        // SAFETY: any number may be asked for; no communicator stands for the thread's last error.
+        // SAFETY: any number may be passed; a null communicator asks for the thread's last error.
         let (what, last) =
             unsafe { (text((self.error_string)(outcome)), text((self.last_error)(std::ptr::null_mut()))) };
         let last = if last.is_empty() { last } else { format!(" ({last})") };
@@ -162,9 +161,9 @@ pub(crate) struct NcclEnd(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// `None` once it was given up.
+    /// `None` once it was aborted.
     comm: Option<Handle>,
-    /// Point behind the transfers that were launched last. It goes before its GPU.
+    /// Point behind the last launched transfers. It is dropped before its GPU.
     behind: Option<Event>,
     /// Stream of the transfers.
     gpu: Gpu,
@@ -178,11 +177,11 @@ struct Handle(sys::ncclComm_t);
 unsafe impl Send for Handle {}
 
 impl NcclEnd {
-    /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is called again and again while the
-    /// others are awaited, and ends that with its error.
+    /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is called repeatedly
+    /// until the others have joined; its error ends the wait.
     ///
     /// # Errors
-    /// [`GpuError::Missing`] without NCCL; what it says; that of `wait`.
+    /// [`GpuError::Missing`] without NCCL; errors of NCCL and of `wait`.
     pub(crate) fn join<E: From<GpuError>>(
         gpu: &Gpu,
         id: NcclId,
@@ -220,7 +219,7 @@ impl State {
     /// Whether a call is still under way.
     fn is_busy(&self) -> Result<bool, GpuError> {
         let ((api, comm), mut state) = (self.comm()?, SUCCESS);
-        // SAFETY: the communicator was not given up; `state` is written.
+        // SAFETY: the communicator was not aborted; `state` is written.
         let asked = unsafe { (api.state)(comm, &mut state) };
         api.check("ncclCommGetAsyncError", asked)?;
         api.check("NCCL", state)?;
@@ -229,7 +228,7 @@ impl State {
 
     fn abort(&mut self) {
         if let (Some(comm), Ok(api)) = (self.comm.take(), Api::get()) {
-            // SAFETY: the communicator was not given up before; its kernels end.
+            // SAFETY: the communicator was not aborted before; its kernels end.
             unsafe { (api.abort)(comm.0) };
         }
     }
@@ -247,7 +246,7 @@ impl Transport for NcclEnd {
         api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
         let mut outcome = Ok(());
         for transfer in transfers {
-            // SAFETY: the slices are of this GPU's memory, which whoever frees it does in the order of the stream.
+            // SAFETY: the slices are of this GPU's memory, which is freed in the order of the stream.
             let called = unsafe {
                 match transfer {
                     Transfer::Send { to, bytes } => {
@@ -260,7 +259,7 @@ impl Transport for NcclEnd {
             };
             outcome = outcome.and(api.check("ncclSend or ncclRecv", called));
         }
-        // SAFETY: a group was started; it is ended whatever came between.
+        // SAFETY: a group was started; it is ended in any case.
         let ended = unsafe { (api.group_end)() };
         outcome.and(api.check("ncclGroupEnd", ended))
     }
@@ -294,7 +293,7 @@ impl Drop for NcclEnd {
     fn drop(&mut self) {
         let mut state = self.lock();
         let Ok((api, comm)) = state.comm() else { return };
-        // SAFETY: the communicator is there, and nobody else uses it.
+        // SAFETY: the communicator exists, and nothing else uses it.
         let started = unsafe { (api.finalize)(comm) };
         let deadline = Instant::now() + FAREWELL;
         let mut busy = api.check("ncclCommFinalize", started).and_then(|()| state.is_busy());

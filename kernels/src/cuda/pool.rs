@@ -1,11 +1,11 @@
 //! Memory of a device, by the driver: its pool, and memory that other processes read.
 //!
-//! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. torch's allocator keeps what
-//! its tensors free for itself. Either may keep memory that the other needs, so both give back what is unused before a
-//! device counts as out of memory: [`reclaim`] asks torch for it, and torch calls [`make_room`]. A device whose memory
-//! others are to read shows them its whole pool.
-//! Why not torch's `backend:cudaMallocAsync`, which takes tensors from this pool: it locks all GPUs at each allocation, and
-//! lets streams wait for each other again.
+//! Idea: freed memory stays in the pool, so that the next mini-batch finds its buffers again. torch's allocator caches
+//! its free memory too. Either may hold memory that the other needs, so both give back unused memory before a device
+//! counts as out of memory: [`reclaim`] asks torch for it, and torch calls [`make_room`]. A device whose memory others
+//! are to read gives them access to its whole pool.
+//! Why not torch's `backend:cudaMallocAsync`, which takes tensors from this pool: it locks all GPUs at each allocation,
+//! and lets streams wait for each other again.
 //!
 //! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
 //! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
@@ -27,13 +27,13 @@ use super::GpuError;
 use super::device::Device;
 use super::driver::refused;
 
-/// Bytes that the driver exports as a whole.
+/// Size of the blocks that the driver exports as a whole.
 pub(super) const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
 
-/// `give_back` lets go of device memory that others in this process keep for later: it is called before an allocation fails,
-/// by any thread. The first one given counts.
+/// Registers `give_back`, which frees device memory that other code in this process caches: it is called before an
+/// allocation fails, by any thread. Only the first call has an effect.
 pub fn before_out_of_memory(give_back: fn()) {
     let _ = OTHERS.set(give_back);
 }
@@ -43,7 +43,7 @@ fn of(device: sys::CUdevice) -> Result<sys::CUmemoryPool, GpuError> {
     unsafe { result::device::get_default_mem_pool(device) }.map_err(refused("cuDeviceGetDefaultMemPool"))
 }
 
-/// Memory that is freed stays in the pool, and no stream is made to wait for another's free.
+/// Configures the pool to keep freed memory, and never to make a stream wait for another's free.
 pub(super) fn keep(device: sys::CUdevice) -> Result<(), GpuError> {
     use sys::CUmemPool_attribute::{
         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
@@ -60,7 +60,7 @@ pub(super) fn keep(device: sys::CUdevice) -> Result<(), GpuError> {
     }
 }
 
-/// The device gets back what nobody uses, of what else keeps memory and of the pool of `device`.
+/// Gives unused memory back to the device, from other caches and from the pool of `device`.
 pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     if let Some(give_back) = OTHERS.get() {
         give_back();
@@ -68,11 +68,11 @@ pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     trim(device)
 }
 
-/// Gives what the pool of GPU `ordinal` keeps for later back to the GPU, where that is more than is free, or nearly nothing is.
+/// Gives the unused memory of GPU `ordinal`'s pool back to the GPU if that exceeds the free memory, or nearly nothing is free.
 ///
-/// torch calls this whenever the memory that it keeps has no room for a tensor, with a lock that others need in order to allocate, and
-/// does not say how much it is about to ask the driver for. So this calls nothing but the driver, and leaves the pool alone where that
-/// would at most double what is free.
+/// torch calls this whenever the memory that it caches has no room for a tensor, with a lock that others need in order
+/// to allocate, and does not say how much it is about to ask the driver for. So this calls nothing but the driver, and
+/// does not trim the pool if that would at most double the free memory.
 ///
 /// # Errors
 /// Errors of the GPU.
@@ -89,7 +89,7 @@ pub fn make_room(ordinal: usize) -> Result<(), GpuError> {
     trim(device.handle)
 }
 
-/// Bytes that the pool of `device` holds, and the bytes of them that are in use.
+/// Bytes that the pool of `device` holds, and how many of them are in use.
 pub(super) fn bytes(device: sys::CUdevice) -> Result<(u64, u64), GpuError> {
     use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
     let (pool, mut reserved, mut used) = (of(device)?, 0u64, 0u64);
@@ -105,11 +105,11 @@ pub(super) fn bytes(device: sys::CUdevice) -> Result<(u64, u64), GpuError> {
 }
 
 fn trim(device: sys::CUdevice) -> Result<(), GpuError> {
-    // SAFETY: what is in use stays.
+    // SAFETY: memory in use stays.
     unsafe { sys::cuMemPoolTrimTo(of(device)?, 0) }.result().map_err(refused("cuMemPoolTrimTo"))
 }
 
-/// Lets `reader` read and write what `device` has allocated from its pool or will. (`cuCtxEnablePeerAccess` is for the rest.)
+/// Lets `reader` read and write all memory from the pool of `device`, now and later. (`cuCtxEnablePeerAccess` is for the rest.)
 pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), GpuError> {
     let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: reader };
     let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -118,7 +118,7 @@ pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), G
     unsafe { sys::cuMemPoolSetAccess(of(device)?, &shown, 1) }.result().map_err(refused("cuMemPoolSetAccess"))
 }
 
-/// Memory of the calling thread's context and of no pool, if there is as much. Whole blocks may be opened by other processes.
+/// Allocates memory outside any pool, in the calling thread's context, if there is enough. Other processes may open whole blocks.
 pub(super) fn take_alone(bytes: usize) -> Result<Option<u64>, GpuError> {
     // SAFETY: the thread has a context.
     match unsafe { result::malloc_sync(bytes) } {
@@ -128,9 +128,9 @@ pub(super) fn take_alone(bytes: usize) -> Result<Option<u64>, GpuError> {
     }
 }
 
-/// Gives back what [`take_alone`] gave, which nobody uses or has open any more.
+/// Frees memory of [`take_alone`], which is not in use or open any more.
 pub(super) fn free_alone(address: u64) {
-    // SAFETY: `DeviceBuffer` gives back what it was given, once.
+    // SAFETY: `DeviceBuffer` frees each allocation once.
     let _ = unsafe { result::free_sync(address) };
 }
 
@@ -151,8 +151,8 @@ pub(super) fn import(handle: [u8; 64]) -> Result<u64, GpuError> {
     opened.map_err(refused("cuIpcOpenMemHandle")).map(|()| address)
 }
 
-/// Closes what [`import`] opened, and nothing uses any more.
+/// Closes memory of [`import`], which is not in use any more.
 pub(super) fn close(address: u64) {
-    // SAFETY: `DeviceBuffer` closes what it has opened, once.
+    // SAFETY: `DeviceBuffer` closes imported memory once.
     let _ = unsafe { sys::cuIpcCloseMemHandle(address) };
 }

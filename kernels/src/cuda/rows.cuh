@@ -1,10 +1,10 @@
-// Sums over the edges of rows: how they are shared out among threads, whatever is summed.
+// Sums over the edges of rows: their distribution among threads, for any summand.
 //
-// A chunk of a row, one column or several, belongs to one thread, which adds up its terms in the order of the edges, as the host
-// does; the loads of several edges are under way at a time. Neighbouring threads own neighbouring chunks, so a row is read
-// in one go: by a part of a warp where it is narrow, by several warps where it is wide. A row of more edges than a
-// piece holds would keep the others waiting: its pieces are summed by threads of their own, in a second launch, and added up in
-// their order in a third. Then sums are the host's up to rounding; results never depend on who was first.
+// A chunk of a row, one column or several, belongs to one thread, which adds up its terms in the order of the edges, as the
+// host does; the loads of several edges are under way at a time. Neighbouring threads own neighbouring chunks, so a row is
+// read contiguously: by a part of a warp where it is narrow, by several warps where it is wide. A row of more edges than a
+// piece holds would keep the others waiting: its pieces are summed by threads of their own, in a second launch, and added
+// up in their order in a third. Then sums are the host's up to rounding; results never depend on the order of threads.
 #pragma once
 #include "device.cuh"
 
@@ -13,7 +13,7 @@ constexpr u32 PIECE = 512;
 // Edges whose loads are under way at a time.
 constexpr u32 AHEAD = 8;
 
-// What a launch does.
+// Kinds of launches.
 constexpr u32 WHOLE_ROWS = 0, PIECES = 1, FROM_PIECES = 2;
 
 // Rows with their edges. `counts` holds the numbers of rows in pieces and of pieces; for each such row `heavy` has the row, its
@@ -24,21 +24,21 @@ struct Rows {
     const u32 *counts, *heavy, *pieces;
     void *scratch;
     u32 launch, chunks;
-    // Threads that a row gets, a power of 2 or a multiple of 32.
+    // Threads per row, a power of 2 or a multiple of 32.
     u64 width;
 };
 
-// `Op` says what is summed:
-//   Acc, Term                      what a chunk's sum is, and what an edge adds to it
-//   begin(row, edges)              before anything else
-//   zero(acc), start(acc)          an empty sum; that which a row's edges are added to
-//   find(place, k)                 loads what says where the terms of an edge are
+// `Op` defines the sum:
+//   Acc, Term                      the sum of a chunk, and the summand of an edge
+//   begin(row, edges)              called first
+//   zero(acc), start(acc)          an empty sum; the initial value of a row's sum
+//   find(place, k)                 loads the location of an edge's terms
 //   load(k, term), add(acc, term)
 //   merge(acc, piece)              adds the sum of a piece
 //   finish(acc)                    writes the sum
 template <class Op>
 __device__ __forceinline__ void add_edges(Op &op, u32 place, u32 end, typename Op::Acc &acc) {
-    // Places in 32 bits save registers.
+    // Positions in 32 bits save registers.
     for (u32 left = end - place; left > 0;) {
         const u32 count = left < AHEAD ? left : AHEAD;
         typename Op::Found found[AHEAD];
@@ -113,7 +113,7 @@ template <int W> __device__ __forceinline__ Chunk<W> filled(float value) {
 template <int W> __device__ __forceinline__ Chunk<W> load_chunk(const float *at) { return *(const Chunk<W> *)at; }
 template <int W> __device__ __forceinline__ void store_chunk(float *at, const Chunk<W> &chunk) { *(Chunk<W> *)at = chunk; }
 
-// The same from and to values of another type.
+// Like the above, from and to values of another type.
 template <typename T, int W> __device__ __forceinline__ Chunk<W> widened(const Packed<T, W> &values) {
     Chunk<W> chunk;
 #pragma unroll
@@ -144,7 +144,7 @@ template <int W> __device__ __forceinline__ void add_chunk(Chunk<W> &sum, const 
 
 // --- products of the rows at both ends of an edge, a number for each edge and head ---
 
-// Where they are. With `own`, each target has an edge from its own row, before its others.
+// Their locations. With `own`, each target has an edge from its own row, before its others.
 struct Ends {
     const u32 *indptr, *sources, *targets;
     u64 edges;
@@ -152,7 +152,7 @@ struct Ends {
     u32 own, mean, lanes, wide;
 };
 
-// a · b, or vector · LeakyReLU(a + b), of the columns that a lane of `lanes` has.
+// a · b, or vector · LeakyReLU(a + b), over the columns of one of `lanes` lanes.
 template <int W, bool LEAKY, typename A, typename B>
 __device__ __forceinline__ float lane_product(const A *a, const B *b, const float *vector, float slope, u32 dim, u32 lane, u32 lanes) {
     float sum = 0;
@@ -175,7 +175,7 @@ __device__ __forceinline__ float lane_product(const A *a, const B *b, const floa
 }
 
 // Neighbouring lanes share a head of an edge; neighbouring groups of them have the edge's other heads, so rows are read
-// in one go. `b` has rows of `b_stride` values, of which those from `b_offset` on count.
+// contiguously. `b` has rows of `b_stride` values; columns from `b_offset` on count.
 template <bool LEAKY, typename A, typename B>
 __device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, const A *a, const B *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
     const u64 group = divide(thread_id(), ends.lanes);

@@ -1,9 +1,9 @@
 //! Pinned host memory through which copies go to a GPU.
 //!
 //! Idea: three pieces in turn. The bytes of an upload are copied into a piece, and the GPU fetches them from there
-//! while the host goes on. A full piece is used again once the GPU has fetched all of it. So an upload waits for
-//! nothing before 2 MiB are under way, and no copy starts in memory that the driver would have to copy itself, at a
-//! third of the speed.
+//! while the host goes on. A full piece is used again once the GPU has fetched all of it. So an upload does not wait
+//! before 2 MiB are under way, and no copy starts in memory that the driver would have to copy itself, at a third of
+//! the speed.
 //!
 //! Unsafe code of this file: copies into the memory, and calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -19,32 +19,32 @@ use super::event::Event;
 const PIECE: usize = 1 << 20;
 const PIECES: usize = 3;
 
-/// The memory, which is another's, of one stream.
+/// The memory of one stream, owned by another value.
 #[derive(Debug)]
 pub(super) struct Staging {
     start: usize,
-    /// The piece that is filled, and how far it is.
+    /// The piece that is being filled, and the number of bytes in it.
     piece: usize,
     filled: usize,
-    /// After the last copy from each full piece.
+    /// Recorded after the last copy from each full piece.
     full: [Option<Event>; PIECES],
 }
 
 impl Staging {
-    /// Its length.
+    /// Length of the memory.
     pub(super) const BYTES: usize = PIECES * PIECE;
 
-    /// In pinned memory from `start` on.
+    /// Uses the pinned memory from `start` on.
     pub(super) fn at(start: usize) -> Self {
         Self { start, piece: 0, filled: 0, full: [const { None }; PIECES] }
     }
 
-    /// Gives up its events, before the device goes; the context is the calling thread's.
+    /// Drops its events, before the device is closed; the context is the calling thread's.
     pub(super) fn end(&mut self) {
         self.full = [const { None }; PIECES];
     }
 
-    /// Starts to copy `from` to `address`, on `stream`, whose context is the calling thread's. `from` may be changed then.
+    /// Starts to copy `from` to `address`, on `stream`, whose context is the calling thread's. `from` may be changed afterwards.
     ///
     /// # Safety
     /// The memory on the device is as long; the stream is alive, and always the same.
@@ -68,14 +68,14 @@ impl Staging {
             }
             let (part, rest) = from.split_at(from.len().min(PIECE - self.filled));
             let to = (self.start + self.piece * PIECE + self.filled) as *mut u8;
-            // SAFETY: the part fits into the piece, from which nothing is copied any more behind what is filled.
+            // SAFETY: the part fits into the piece, and no copy reads the piece beyond its filled part any more.
             let staged = unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
                 std::slice::from_raw_parts(to, part.len())
             };
             // SAFETY: as the caller says.
             unsafe { result::memcpy_htod_async(address, staged, stream) }.map_err(refused("cuMemcpyHtoDAsync"))?;
-            // Each starts where wide loads may.
+            // Each upload starts at an address that wide loads support.
             self.filled = PIECE.min((self.filled + part.len()).next_multiple_of(16));
             address += part.len() as u64;
             from = rest;

@@ -1,7 +1,7 @@
 //! Survey of a machine's CUDA, for people who want to know why it does not work.
 //!
-//! Returns: libraries with versions and places, GPUs, the links between them, and the speed of copies; for each thing that is
-//! missing, the error that says what to do. Cost: well under a second, and a context on each GPU whose copies are timed.
+//! Returns: libraries with versions and paths, GPUs, the links between them, and the speed of copies; for each missing
+//! part, the error with its remedy. Cost: well under a second, and a context on each GPU whose copies are timed.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::{Gpu, GpuError, compile, facts, library};
 /// A library of CUDA's that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaLibrary {
-    /// As (13, 0); of the driver, the newest CUDA that it can run.
+    /// Version, e.g. (13, 0); for the driver, the newest CUDA that it can run.
     pub version: Option<(u32, u32)>,
     /// The file.
     pub path: Option<PathBuf>,
@@ -20,30 +20,30 @@ pub struct CudaLibrary {
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuFacts {
-    /// As NVIDIA calls it.
+    /// Name given by NVIDIA.
     pub name: String,
-    /// As (9, 0).
+    /// Compute capability, e.g. (9, 0).
     pub compute_capability: (u32, u32),
     /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Shared memory that every kernel's blocks may have.
+    /// Shared memory that a block of any kernel may use.
     pub shared_bytes: u32,
-    /// Shared memory of a block for kernels that ask for more.
+    /// Shared memory of a block for kernels that request more.
     pub most_shared_bytes: u32,
-    /// Whether mapped files can be pinned; otherwise what GPUs read of them in host memory is copied first.
+    /// Whether mapped files can be pinned; otherwise the parts that GPUs read in host memory are copied first.
     pub pins_mapped_files: bool,
-    /// Whether it reads pinned memory at the host's addresses, as more than 64 GiB need it.
+    /// Whether it reads pinned memory at the host's addresses, as needed for more than 64 GiB.
     pub host_addresses: bool,
 }
 
 /// How one GPU reaches the memory of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Directly, over NVLink (told by atomic operations, which PCIe does not carry).
+    /// Directly, over NVLink (recognised by atomic operations, which PCIe does not carry).
     NvLink,
     /// Directly, over PCIe.
     Pcie,
-    /// Not: copies go through the host's memory.
+    /// Not directly: copies go through the host's memory.
     ThroughHost,
 }
 
@@ -56,14 +56,14 @@ pub struct CudaSurvey {
     pub compiler: Result<CudaLibrary, GpuError>,
     /// NCCL, which joins GPUs.
     pub nccl: Result<CudaLibrary, GpuError>,
-    /// The GPUs that CUDA_VISIBLE_DEVICES leaves, by number.
+    /// The GPUs that CUDA_VISIBLE_DEVICES allows, by number.
     pub gpus: Result<Vec<GpuFacts>, GpuError>,
 }
 
 impl CudaSurvey {
     /// Looks for everything.
     pub fn new() -> Self {
-        // As 13000, and as 22703 or, before 2.9, 2804.
+        // Encodings of versions, e.g. 13000 for CUDA, and 22703 or, before 2.9, 2804 for NCCL.
         let cuda = |number: i32| (number as u32 / 1000, number as u32 % 1000 / 10);
         let nccl = |number: i32| match number as u32 {
             number @ 10_000.. => (number / 10_000, number / 100 % 100),
@@ -100,7 +100,7 @@ impl Default for CudaSurvey {
     }
 }
 
-/// Speed of copies from pinned host memory to `gpu`, in bytes a second: the best of a few of 64 MiB.
+/// Speed of copies from pinned host memory to `gpu`, in bytes per second: the best of a few of 64 MiB.
 ///
 /// # Errors
 /// [`GpuError::OutOfMemory`]; errors of the GPU.

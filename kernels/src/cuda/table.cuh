@@ -1,8 +1,8 @@
-// Ids and their first positions, and what went wrong. A file that includes this has its own copy.
+// Ids and their first positions, and error reports. A file that includes this has its own copy.
 //
-// The table keeps for each id the smallest position at which it was noted, in whatever order threads come: either one word
-// for each id that there may be, or open addressing in words of (id, position). Positions are kept as their complements, so
-// that zero means nothing.
+// The table keeps for each id the smallest position at which it was noted, in whatever order threads come: either one
+// word for each possible id, or open addressing in words of (id, position). Positions are kept as their complements, so
+// that zero means empty.
 
 struct Table {
     // One of the two, indexed by id or by slot.
@@ -14,19 +14,19 @@ struct Table {
 #define TABLE u32 *table_direct, u64 *table_slots, u32 table_mask
 #define TABLE_OF(name) const Table name = {table_direct, table_slots, table_mask}
 
-// The slot of what is not noted. No table has as many.
+// The slot of an id that is not noted. No table is as large.
 #define NO_SLOT 0xFFFFFFFFu
 
 // Notes `id` at `position`, below 2^32 - 1. Returns its slot.
 __device__ __forceinline__ u32 note(Table table, u32 id, u32 position) {
     const u32 rest = ~position;
     if (table.direct) {
-        // Most ids of a mini-batch have been noted before: reading is cheaper.
+        // Most ids of a mini-batch have been noted before: reading is cheaper than an atomic.
         if (relaxed_load(&table.direct[id]) < rest) atomicMax(&table.direct[id], rest);
         return id;
     }
     const u64 word = (u64)id << 32 | rest;
-    // Fibonacci hashing, by the bits that the mask takes.
+    // Fibonacci hashing; the mask selects the bits.
     u32 slot = (u32)((id * 0x9E3779B97F4A7C15ull) >> 32) & table.mask;
     for (;; slot = (slot + 1) & table.mask) {
         u64 found = relaxed_load(&table.slots[slot]);
@@ -47,7 +47,7 @@ __device__ __forceinline__ u32 id_of(Table table, u32 slot) {
     return table.direct ? slot : (u32)(table.slots[slot] >> 32);
 }
 
-// Whether `id` was noted at `position`, and at none before.
+// Whether `id` was first noted at `position`.
 __device__ __forceinline__ bool is_first(Table table, u32 id, u32 position) {
     return position_of(table, note(table, id, position)) == position;
 }
@@ -58,7 +58,7 @@ __device__ __forceinline__ void move_to(Table table, u32 slot, u32 position) {
     else table.slots[slot] = (table.slots[slot] >> 32) << 32 | (u32)~position;
 }
 
-// --- what went wrong: the first of several, by where it was ---
+// --- error reports: the first of several, by position ---
 
 #define OUT_OF_RANGE 1
 #define REPEATED 2
@@ -66,7 +66,7 @@ __device__ __forceinline__ void move_to(Table table, u32 slot, u32 position) {
 #define SOURCE 5
 #define TOPOLOGY 6
 #define OVERFLOW_OF_COUNTER 7
-// Told in the same three bits, as 0.
+// Reported in the same three bits, where it is 0.
 #define NOT_HELD 8
 
 __device__ __forceinline__ void report(u64 *status, u64 where, u32 what) { atomicMax(status, ~(where << 3 | (what & 7))); }

@@ -14,7 +14,7 @@ use crate::simd::vectorised;
 
 /// Features that one group of Philox words decides.
 const FEATURES: usize = 8;
-/// Groups whose features alternate, so that one half of one word of all of them decides neighbours.
+/// Groups whose features alternate, so that half of one word of all groups decides neighbouring features.
 const GROUPS: usize = 16;
 /// The widest row a mask can have.
 pub const MAX_DROPOUT_DIM: usize = FEATURES << 16;
@@ -64,7 +64,7 @@ impl RowMask {
         Ok(Self { threshold: ((p * 65_536.0).round() as u32).min(65_535), keep: 1.0 / (1.0 - p), key: *key })
     }
 
-    /// Features whose 16 bits are below the first are dropped, the others multiplied by the second.
+    /// Features whose 16 bits are below the first are dropped, the others are multiplied by the second.
     pub(crate) fn threshold_and_factor(&self) -> (u32, f32) {
         (self.threshold, self.keep)
     }
@@ -76,7 +76,7 @@ impl RowMask {
         self.scale(id, row, |bits| f32::from_bits(keep & u32::from(bits >= self.threshold).wrapping_neg()));
     }
 
-    /// Changes the sign of what the mask of `id` drops of `row`, which may have any width.
+    /// Changes the sign of the values of `row`, of any width, that the mask of `id` drops.
     #[inline(always)]
     pub(crate) fn negate(&self, id: u32, row: &mut [f32]) {
         let one = 1f32.to_bits();
@@ -86,11 +86,11 @@ impl RowMask {
         }
     }
 
-    /// Multiplies each value by what `factor` makes of its 16 bits.
+    /// Multiplies each value by `factor` of its 16 bits.
     #[inline(always)]
     fn scale(&self, id: u32, row: &mut [f32], factor: impl Fn(u32) -> f32) {
         for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
-            // Loops over slices, whose lengths the compiler does not know: of arrays it makes single numbers.
+            // Loops over slices, whose lengths the compiler does not know: it would split arrays into single numbers.
             for (pair, words) in features.chunks_mut(2 * GROUPS).zip(&self.key.blocks::<GROUPS>(id, first)) {
                 let (low, high) = pair.split_at_mut(pair.len().min(GROUPS));
                 low.iter_mut().zip(words).for_each(|(value, word)| *value *= factor(word & 0xFFFF));

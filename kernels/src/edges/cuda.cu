@@ -16,7 +16,7 @@ KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *o
 }
 KERNEL(edge_targets)
 
-// Cuts rows of more than PIECE edges into pieces. Their order changes nothing but where partial sums lie.
+// Cuts rows of more than PIECE edges into pieces. The order of the pieces only affects the positions of the partial sums.
 KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
     const u64 row = thread_id();
     if (row >= rows) return;
@@ -36,7 +36,7 @@ KERNEL(edge_pieces)
 
 __device__ __forceinline__ float inverse_root(u64 degree) { return __fdiv_rn(1.0f, __fsqrt_rn((float)(degree + 1))); }
 
-// Where the edges of each target start once there is a loop before them, and the loops; as symmetric.rs has them.
+// Where the edges of each target start with a loop before them, and the loops; as in symmetric.rs.
 KERNEL_ENTRY void symmetric_loops(const u32 *indptr, u64 targets, const u64 *degrees, u32 *starts, u32 *sources, float *weights) {
     const u64 target = thread_id();
     if (target > targets) return;

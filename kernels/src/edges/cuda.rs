@@ -1,8 +1,8 @@
-//! A layer's edges on a GPU, and how sums over them are launched.
+//! A layer's edges on a GPU, and the launches of sums over them.
 //!
-//! Returns: [`DeviceEdges`], which finds out what operators need of them when it is first asked for. Input: a CSC that kernels
-//! made, or [`HostEdges`] to copy; of arrays on a device the host checks the lengths alone. Cost: the target of each edge is found
-//! by bisection, the order of the sources by a stable counting sort; the host never waits.
+//! Returns: [`DeviceEdges`], which computes derived arrays when an operator first needs them. Input: a CSC that kernels
+//! made, or [`HostEdges`] to copy; the host checks only the lengths of arrays on a device. Cost: the target of each
+//! edge is found by bisection, the order of the sources by a stable counting sort; the host never waits.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use crate::group::{Grouped, Keyed, group_by_key};
 
 pub(crate) static MODULE: Module = Module { name: "edges", source: include_str!("cuda.cu") };
 
-/// Threads of a block.
+/// Threads per block.
 pub(crate) const THREADS: u32 = 256;
 /// Edges of a piece, as in `rows.cuh`.
 const PIECE: usize = 512;
@@ -29,7 +29,7 @@ pub struct DeviceEdges {
     by_source: OnceLock<DeviceBySource>,
 }
 
-/// The same edges in the order of their sources, and in target order within a source.
+/// The edges in the order of their sources, and in target order within a source.
 #[derive(Debug)]
 pub(crate) struct DeviceBySource {
     pub rows: DeviceSegments,
@@ -40,8 +40,8 @@ pub(crate) struct DeviceBySource {
 }
 
 impl DeviceEdges {
-    /// Edges into `indptr.len() - 1` targets: those into target `t` are `sources[indptr[t]..indptr[t + 1]]`, rows of a matrix of
-    /// `num_sources`. A source that is no row counts as a row of NaNs forwards and as none backwards.
+    /// Edges into `indptr.len() - 1` targets: the edges into target `t` are `sources[indptr[t]..indptr[t + 1]]`, rows of
+    /// a matrix of `num_sources`. A source that is not a row counts as a row of NaNs forwards and is ignored backwards.
     ///
     /// # Errors
     /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
@@ -58,7 +58,7 @@ impl DeviceEdges {
         Self::new(gpu.upload(edges.indptr())?, gpu.upload(edges.sources())?, edges.num_sources())
     }
 
-    /// Tells the target of each edge, where it is known.
+    /// Sets the target of each edge, if it is known.
     ///
     /// # Errors
     /// [`KernelError::Length`] unless there is one for each edge.
@@ -69,7 +69,7 @@ impl DeviceEdges {
         Ok(Self { targets: targets.map_or_else(OnceLock::new, OnceLock::from), ..self })
     }
 
-    /// Tells that no target has more than `most` edges, as after sampling with that fanout, which may save launches.
+    /// States that no target has more than `most` edges, as after sampling with that fanout, which may save launches.
     pub fn with_max_degree(mut self, most: usize) -> Self {
         self.rows.in_pieces &= most > PIECE;
         self
@@ -114,7 +114,7 @@ impl DeviceEdges {
         &self.rows
     }
 
-    /// The target of each edge: found when it is first asked for.
+    /// The target of each edge, computed at the first call.
     ///
     /// # Errors
     /// Errors of the GPU.
@@ -130,7 +130,7 @@ impl DeviceEdges {
         Ok(found_once(&self.targets, find)?.slice())
     }
 
-    /// The edges grouped by source: sorted when it is first asked for.
+    /// The edges grouped by source, sorted at the first call.
     pub(crate) fn by_source(&self, gpu: &Gpu) -> Result<&DeviceBySource, GpuError> {
         sort_on_device(gpu, &[self], &[])?;
         let unsorted = || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
@@ -138,9 +138,9 @@ impl DeviceEdges {
     }
 }
 
-/// Sorts what backward passes of several layers need, in the same launches, on the stream of `gpu`: `edges` by source, where that was
-/// not done before (otherwise it happens when it is first asked for); and `rows`, each positions among so many rows, to which rows will be
-/// added.
+/// Makes the sorts for the backward passes of several layers, in the same launches, on the stream of `gpu`: sorts
+/// `edges` by source, unless that was done before (otherwise the first use sorts them); and `rows`, each a list of
+/// positions in a matrix and its number of rows, to which rows will be added.
 ///
 /// # Errors
 /// [`KernelError::TooManyItems`]; errors of the GPU.
@@ -166,7 +166,7 @@ pub fn sort_on_device(
     scatters.into_iter().map(DeviceScatter::of).collect()
 }
 
-/// Contents of `cell`, made now if it is empty.
+/// Contents of `cell`, computed now if it is empty.
 fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>) -> Result<&T, GpuError> {
     match cell.get() {
         Some(found) => Ok(found),
@@ -177,8 +177,8 @@ fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>)
     }
 }
 
-/// Consecutive rows that belong together, as the edges of one target do, on a GPU: where each segment starts, and the pieces of
-/// those that have many.
+/// Consecutive rows that belong together, like the edges of one target, on a GPU: where each segment starts, and the
+/// pieces of long segments.
 #[derive(Debug)]
 pub struct DeviceSegments {
     indptr: DeviceBuffer<u32>,
@@ -188,17 +188,17 @@ pub struct DeviceSegments {
     pieces: OnceLock<Pieces>,
 }
 
-/// Rows of more than [`PIECE`] edges, as `rows.cuh` has them.
+/// Rows of more than [`PIECE`] edges, as in `rows.cuh`.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    /// The numbers of the other two.
+    /// The lengths of the other two.
     pub counts: DeviceBuffer<u32>,
     pub heavy: DeviceBuffer<u32>,
     pub pieces: DeviceBuffer<u32>,
 }
 
 impl DeviceSegments {
-    /// Segment `s` is rows `indptr[s]` to `indptr[s + 1]` of `num_rows`, which the host cannot check.
+    /// Creates segments: segment `s` is rows `indptr[s]` to `indptr[s + 1]` of `num_rows`, which the host cannot check.
     ///
     /// # Errors
     /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
@@ -233,7 +233,7 @@ impl DeviceSegments {
         self.indptr.slice()
     }
 
-    /// Rows of many edges, at most [`DeviceSegments::most_heavy`]; none if no row can have many.
+    /// Rows of many edges, at most [`DeviceSegments::most_heavy`]; `None` if no row can have many.
     pub(crate) fn pieces(&self, gpu: &Gpu) -> Result<Option<&Pieces>, GpuError> {
         if !self.in_pieces {
             return Ok(None);
@@ -250,18 +250,18 @@ impl DeviceSegments {
         Ok(Some(found_once(&self.pieces, cut)?))
     }
 
-    /// No more rows than this can have more than [`PIECE`] edges.
+    /// Upper bound of the number of rows with more than [`PIECE`] edges.
     pub(crate) fn most_heavy(&self) -> usize {
         self.num_rows / (PIECE + 1)
     }
 
-    /// Nor more pieces: one that is not full for each row.
+    /// Upper bound of the number of pieces: one that is not full for each row.
     fn most_pieces(&self) -> usize {
         self.num_rows / PIECE + self.most_heavy()
     }
 
-    /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum takes `chunk_bytes`. The kernel's
-    /// first argument is `Rows`, `rest` are the others.
+    /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum takes `chunk_bytes`. The
+    /// kernel's first argument is `Rows`; `rest` are the others.
     pub(crate) fn sum(
         &self,
         gpu: &Gpu,

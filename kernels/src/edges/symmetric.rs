@@ -1,22 +1,22 @@
 //! The edges of a graph convolution: D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling, ICLR 2017, equation 2), estimated from a sample.
 //!
-//! Returns: a layer's edges with a loop at each target before its own, and a weight for each: 1 / D(v) for the loop, and
-//! (d(v) / s(v)) f(u → v) / √(D(u) D(v)) for each of the s(v) edges u → v, with d the in-degree in the whole graph. D is d + 1 and f is
-//! 1, or where edges have factors f, D is the sum of those of all in-edges in the whole graph, and 1 for the loop. A loop that
-//! the graph holds itself counts as one more edge. Input: edges whose target `t` is row `t` of their sources, d of the targets, and D of
-//! every source. Cost: one pass over the edges; on a GPU, which takes no factors, the target of each edge beside, and the host does not
-//! wait. The bits are the same on both.
+//! Returns: a layer's edges with a loop at each target before its own, and a weight for each: 1 / D(v) for the loop,
+//! and (d(v) / s(v)) f(u → v) / √(D(u) D(v)) for each of the s(v) edges u → v, with d the in-degree in the whole graph.
+//! D is d + 1 and f is 1; or, if edges have factors f, D is 1 for the loop plus the sum of the factors of all in-edges
+//! in the whole graph. A loop that the graph holds itself counts as one more edge. Input: edges whose target `t` is row
+//! `t` of their sources, d of the targets, and D of every source. Cost: one pass over the edges; on a GPU, which takes
+//! no factors, also the target of each edge; the host does not wait. The bits are the same on both.
 //!
-//! Degrees are those of the whole graph under sampling too, weighted or not: only the factor d / s is the sample's. So the expectation
-//! over uniform draws is the sum over all in-edges.
+//! Degrees come from the whole graph under sampling too, weighted or not: only the factor d / s depends on the sample.
+//! So the expectation over uniform draws is the sum over all in-edges.
 
 use super::cuda::{MODULE, THREADS};
 use super::{DeviceEdges, HostEdges};
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
 
-/// The edges of the convolution over `edges`, whose targets have `degrees` and whose sources degrees `with_loops` (D); and their
-/// weights. `factors` are those of the edges, if they are not 1.
+/// The edges of the convolution over `edges`, whose targets have `degrees` and whose sources degrees `with_loops` (D);
+/// and their weights. `factors` are the factors of the edges, if they are not 1.
 ///
 /// # Errors
 /// [`KernelError::Length`] unless there is a degree for each target and for each source, a factor for each edge, and a source for each
@@ -50,10 +50,10 @@ pub fn symmetric(
     Ok((HostEdges::new(indptr, sources, edges.num_sources())?, weights))
 }
 
-/// [`symmetric`] on a GPU; the weights are written to `weights`, `edges + targets` of them. A source that is no row gets a weight that is no number.
+/// [`symmetric`] on a GPU; writes `edges + targets` weights to `weights`. A source that is not a row gets a NaN as weight.
 ///
 /// # Errors
-/// As [`symmetric`]; errors of the GPU.
+/// Errors of [`symmetric`] and of the GPU.
 pub fn symmetric_on_device(
     gpu: &Gpu,
     edges: &DeviceEdges,

@@ -1,17 +1,17 @@
-// Rows of a table of which some lie elsewhere too: in the caches of this GPU and of others that it reaches.
+// Rows of a table, some of which are also in the caches of this GPU and of others that it reaches.
 #include "device.cuh"
 
-// The place of a row that lies in no cache.
+// The place of a row that is in no cache.
 constexpr u32 NOWHERE = 0xFFFFFFFFu;
 // Threads of a block that counts, as in cached.rs.
 constexpr u32 COUNTING_THREADS = 256;
 
-// Rows that a launch writes, as in cached.rs: those of caches, and with those of no row; those of the table.
+// Rows that a launch writes, as in cached.rs: rows of caches and out-of-range rows; rows of the table.
 enum : u32 { CACHED = 1, UNCACHED = 2 };
 
-// What is looked up: `table` holds all rows, `caches` the addresses of the caches' values and behind them those of their scales.
-// A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have none. `wanted` says
-// which rows are written.
+// Inputs of a look-up: `table` holds all rows, `caches` the addresses of the caches' values followed by those of their
+// scales. A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have
+// none. `wanted` selects the rows to write.
 template <typename T> struct CachedTable {
     const T *table;
     const float *scales;
@@ -21,7 +21,7 @@ template <typename T> struct CachedTable {
     u32 num_caches, shift, dim, wanted;
 };
 
-// One thread takes `W` values of one row.
+// One thread copies `W` values of one row.
 template <typename T, typename O, int W>
 __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, O *out) {
     const u32 per_row = from.dim / W;
@@ -80,7 +80,7 @@ KERNEL_ENTRY void cache_slots(const u32 *places, u64 rows, const u32 *positions,
 }
 KERNEL(cache_slots)
 
-// How many of the rows at `positions` are in the own cache, and in the upper half how many in others: a sum for each block.
+// Counts the rows at `positions` in the own cache, and in the upper half the rows in other caches: a sum for each block.
 KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
     u64 found = 0, total;
     for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {

@@ -1,19 +1,19 @@
-//! Gather from a table of which some rows lie in the caches of GPUs.
+//! Gather from a table of which some rows are in the caches of GPUs.
 //!
-//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole
-//! table in memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
-//! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table tells the cache and the slot of
-//! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the type that
-//! is wanted. Where several caches hold a row the own one counts, then the first. Rows of the host that are read beside other
-//! streams' work get a launch of their own, on few multiprocessors; rows of caches have all. Cost: the bytes moved, one number a
-//! row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
+//! Returns: rows in the caller's buffer, the same as without a cache; and counts by source. Input: the whole table in
+//! memory that the GPU reaches, the rows in its own cache, and the caches of other GPUs whose memory it reads
+//! ([`Gpu::reaches`]). Idea: a number of 4 bytes on the GPU for each row of the table gives the cache and the slot of
+//! the row. One kernel reads the row there, over the bus between GPUs, or in the table, and writes it in the requested
+//! type. If several caches hold a row, the own one is used, else the first. Rows of the host that are read next to
+//! other streams' work get a launch of their own, on few multiprocessors; rows of caches use all. Cost: the bytes
+//! moved, one number per row, and 4 bytes on the GPU for each row of the table; rows move in pieces as in
 //! [`gather_on_device`](super::gather_on_device). Hits are counted on the GPU too, in a pass over the numbers: a
 //! hundredth of the rows' time.
 //!
-//! The host waits before a cache that reads those of other GPUs is dropped.
+//! Dropping a cache that reads other GPUs' caches waits for the GPU.
 //!
-//! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan et al., 2023)
-//! deals them to the GPUs, which read each other's memory. Which rows these are is the caller's to say.
+//! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan
+//! et al., 2023) distributes them over the GPUs, which read each other's memory. The caller chooses these rows.
 
 use crate::cuda::{
     Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Kernel, Module, Shape,
@@ -27,7 +27,7 @@ pub(crate) static MODULE: Module = Module { name: "gather_cached", source: inclu
 
 /// Threads of a block, as in `cached.cu`.
 const THREADS: u32 = 256;
-/// Most blocks that count: the host adds up a number of each.
+/// Most blocks of the counting kernel: the host adds up a number of each.
 const COUNTING: usize = 256;
 /// The place of a row that is in no cache.
 const NOWHERE: u32 = u32::MAX;
@@ -50,7 +50,7 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     /// Number of rows.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if the values are no whole rows, or there is not a scale for each.
+    /// [`KernelError::Length`] if the values are not whole rows, or there is not a scale for each.
     pub fn rows(&self) -> Result<usize, KernelError> {
         let rows = self.values.len().checked_div(self.dim).unwrap_or(0);
         KernelError::check_matrix("table to gather from", rows, self.dim, self.values.len())?;
@@ -70,7 +70,7 @@ pub struct CacheHits {
     pub peer: usize,
 }
 
-/// [`CacheHits`] that a GPU counts, in parts.
+/// [`CacheHits`] counted by a GPU, in parts.
 #[derive(Debug)]
 pub struct DeviceHits(DeviceBuffer<u64>);
 
@@ -80,7 +80,7 @@ impl DeviceHits {
         self.0.slice().as_bytes()
     }
 
-    /// Counts in the bytes that were `read`.
+    /// The counts in the bytes that were `read`.
     pub fn of(read: &HostBytes) -> CacheHits {
         let add = |all: CacheHits, part: u64| CacheHits {
             own: all.own + (part as u32) as usize,
@@ -99,13 +99,13 @@ impl DeviceHits {
 #[derive(Debug)]
 pub struct DeviceCache<'a, T: DeviceValue> {
     gpu: Gpu,
-    /// The addresses of their values, then those of their scales.
+    /// The addresses of the stores' values, then of their scales.
     addresses: DeviceBuffer<u64>,
     places: DeviceBuffer<u32>,
     /// Whether every row is in some cache.
     is_complete: bool,
     shift: u32,
-    /// The own one first.
+    /// The stores, the own one first.
     stores: Vec<&'a RowStore<'a, T>>,
 }
 
@@ -113,12 +113,12 @@ pub struct DeviceCache<'a, T: DeviceValue> {
 pub type RowsAt<'a, T> = (DeviceTable<'a, T>, DeviceBuffer<u32>);
 
 impl<'a, T: DeviceValue> DeviceCache<'a, T> {
-    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in those of `peers`, whose memory it
+    /// A cache of the rows of `table` that `gpu` finds in its `own` store and in the stores of `peers`, whose memory it
     /// reaches.
     ///
     /// # Errors
-    /// [`KernelError::RowOutOfRange`] for a row that there is not, [`KernelError::Length`] for stores of other rows, or of more than
-    /// [`DeviceCache::most_rows`]; [`GpuError::OutOfMemory`].
+    /// [`KernelError::RowOutOfRange`] for a row that does not exist, [`KernelError::Length`] for stores of other rows,
+    /// or of more than [`DeviceCache::most_rows`]; [`GpuError::OutOfMemory`].
     pub fn new(
         gpu: &Gpu,
         table: &DeviceTable<'_, T>,
@@ -152,9 +152,9 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         Ok(Self { gpu: gpu.clone(), addresses, places, is_complete, shift, stores })
     }
 
-    /// The most rows that each of `stores` stores may have: a place is 32 bits for both store and slot.
+    /// The most rows that each of `stores` stores may have: a place holds both store and slot in 32 bits.
     pub fn most_rows(stores: usize) -> u64 {
-        // The last number of all means no place.
+        // The largest number means no place.
         (1 << shift_of(stores)) - 1
     }
 
@@ -179,8 +179,8 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         Ok(DeviceHits(hits))
     }
 
-    /// The own rows as a table, and where it has those at `positions`, if it has all rows. `gpu` is the cache's, with any stream; the host
-    /// does not wait.
+    /// The own rows as a table, and the positions in it of the rows at `positions`, if it has all rows. `gpu` is the
+    /// cache's, with any stream; the host does not wait.
     ///
     /// # Errors
     /// Errors of the GPU.
@@ -194,11 +194,11 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         Ok(Some((own.table(), slots)))
     }
 
-    /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table`, the one that the cache was made
+    /// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table`, the one that the cache was made
     /// from, as values of `O`. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; errors of the GPU.
+    /// [`KernelError::Length`] if sizes do not match, or the table has another number of rows than the cache; errors of the GPU.
     pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -214,7 +214,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
             KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
         }
-        // Caches are memory of their own, which every load may start at.
+        // Caches are allocations of their own, aligned for every load.
         let width =
             values_at_once(&[dim], &[(table.values.address(), size_of::<T>())], &[(out.address(), size_of::<O>())]);
         let launch = |shape: Shape, [values, scales]: [u64; 2], wanted: u32| {
@@ -247,12 +247,12 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
 
 impl<T: DeviceValue> Drop for DeviceCache<'_, T> {
     fn drop(&mut self) {
-        // Stores of other GPUs are given back in the order of their streams, not of this one.
+        // Stores of other GPUs are freed in the order of their streams, not of this one.
         let _ = self.gpu.synchronise();
     }
 }
 
-/// Bits of a slot, where a place holds the number of one of `stores` stores too.
+/// Number of bits of a slot, in a place that also holds the number of one of `stores` stores.
 fn shift_of(stores: usize) -> u32 {
     u32::BITS - stores.next_power_of_two().trailing_zeros()
 }
@@ -266,7 +266,7 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
     use crate::spmm::tests::{Rounded, bits};
 
-    /// The vertices that store `number` of several holds: some in two, so that one has to win.
+    /// The vertices that store `number` of several holds: some are in two stores, so that one has to win.
     fn held(number: usize, stores: usize, cached: usize, rows: usize) -> Vec<u32> {
         let all = (0..cached as u32).map(|i| (i * 7 + 3) % rows as u32);
         let own = all.clone().skip(number).step_by(stores);
@@ -296,7 +296,7 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            // In emulation every one is a GPU of its own.
+            // In emulation each store has a GPU of its own.
             let gpus: Vec<Gpu> = (0..stores).map(|number| Gpu::under_test((order + number) as u32 % 4)).collect();
             let gpu = &gpus[0];
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), dim as u32);
@@ -340,7 +340,7 @@ mod tests {
         check::<_, f16>(|x| x as i8, true);
     }
 
-    /// Each place holds other values: what is read tells where it was read.
+    /// Each store holds different values, so a value shows which store was read.
     #[test]
     fn rows_on_gpus_are_read_where_they_are_said_to_be() {
         let gpu = Gpu::under_test(3);

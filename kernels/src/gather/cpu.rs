@@ -14,13 +14,13 @@ use crate::simd::{Prefetch, ahead, vectorised};
 /// Rows in one parallel task.
 const ROWS: usize = 512;
 
-/// Row `i` of `out` (`ids.len()` × `dim`) becomes `rows(ids[i])`, widened to `f32`.
+/// Sets row `i` of `out` (`ids.len()` × `dim`) to `rows(ids[i])`, widened to `f32`.
 ///
-/// `rows` returns the stored row of a vertex, wherever it lies (device cache, mapped file): a slice of a type that
+/// `rows` returns the stored row of a vertex, from any memory (device cache, mapped file): a slice of a type that
 /// [widens](super::Widen), or a [`ScaledRow`](super::ScaledRow) of bytes.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `out`, or a row, has not the right length.
+/// [`KernelError::Length`] if `out`, or a row, has the wrong length.
 pub fn gather_rows<R: StoredRow>(
     rows: impl Fn(u32) -> R + Sync,
     ids: &[u32],
@@ -43,10 +43,10 @@ pub fn gather_rows<R: StoredRow>(
     )
 }
 
-/// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `src` (any number of rows × `dim`).
+/// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `src` (any number of rows × `dim`).
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`].
+/// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`].
 pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -> Result<(), KernelError> {
     let rows = num_rows("matrix to gather from", src.len(), dim)?;
     let row = |position: u32| src.get(position as usize * dim..)?.get(..dim);
@@ -66,12 +66,11 @@ pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -
 
 /// Adds row `i` of `src` (`positions.len()` × `dim`) to row `positions[i]` of `dst` (any number of rows × `dim`).
 ///
-/// The transpose of [`gather_f32`]. Rows that meet in one destination are added one after the other, in the order of
+/// The transpose of [`gather_f32`]. Rows with the same destination are added one after the other, in the order of
 /// `positions`: the result is the same for any number of threads.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`]; `dst` is then
-/// unchanged.
+/// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`]; `dst` is then unchanged.
 pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f32]) -> Result<(), KernelError> {
     let rows = num_rows("matrix to scatter to", dst.len(), dim)?;
     KernelError::check_matrix("rows to scatter", positions.len(), dim, src.len())?;
@@ -96,7 +95,7 @@ pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f3
     Ok(())
 }
 
-/// Runs `fill(ids[i], row i of out)` for every `i`, in parallel, each after `fetch` of the rows that come later.
+/// Runs `fill(ids[i], row i of out)` for every `i`, in parallel, calling `fetch` for later rows before.
 fn for_each_row(
     ids: &[u32],
     dim: usize,

@@ -1,7 +1,7 @@
-// Rows of a matrix copied to where they are needed, as values of the type that is wanted there.
+// Rows of a matrix copied to their destinations, converted to the type that is wanted there.
 #include "device.cuh"
 
-// One thread takes `W` values of one row.
+// One thread copies `W` values of one row.
 template <typename T, typename O, int W>
 __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out) {
     const u32 per_row = dim / W;

@@ -1,9 +1,9 @@
 //! Gather on a GPU.
 //!
 //! Returns: rows in the caller's buffer. Input: a table on the device or in host memory that the device reads, and
-//! positions on the device; a position beyond the table gives a row of NaNs, since the host does not see it. Rows become values of
-//! the type that is wanted on their way, so nothing else passes over them. Cost: the bytes moved, in pieces of 16 bytes where rows
-//! have a multiple of four values (of eight, where stored ones take 2 bytes).
+//! positions on the device; a position beyond the table gives a row of NaNs, since the host does not see it. Rows are
+//! converted to the requested type during the copy, without another pass. Cost: the bytes moved, in pieces of 16 bytes
+//! where the width of rows is a multiple of four values (of eight, for stored types of 2 bytes).
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -15,11 +15,11 @@ pub(crate) static MODULE: Module = Module { name: "gather", source: include_str!
 /// Threads of a block.
 const THREADS: u32 = 256;
 
-/// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table` (any number of rows × `dim`), as values of `O`;
-/// with `scales`, one for each row of the table, times its scale. Values are rounded once, if at all.
+/// Sets row `i` of `out` (`positions.len()` × `dim`) to row `positions[i]` of `table` (any number of rows × `dim`), as
+/// values of `O`; with `scales`, one for each row of the table, times its scale. Values are rounded once, if at all.
 ///
 /// # Errors
-/// [`KernelError::Length`] if sizes do not fit; errors of the GPU.
+/// [`KernelError::Length`] if sizes do not match; errors of the GPU.
 pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     gpu: &Gpu,
     table: DeviceSlice<'_, T>,
@@ -90,7 +90,7 @@ mod tests {
         check_all::<f16>();
     }
 
-    /// Every number that `O` has, what lies in the middle between it and the next, and the numbers of f32 beside that.
+    /// Every number of `O`, the midpoint between it and the next, and the f32 numbers next to the midpoint.
     fn every_number<O: Rounded>(from_bits: impl Fn(u16) -> O) {
         let (gpu, dim) = (Gpu::under_test(2), 64);
         let around = |number: u16| {

@@ -1,4 +1,4 @@
-//! Rows of a matrix copied to where they are needed, and summed back.
+//! Rows of a matrix copied by position, and summed back.
 //!
 //! Contract, on every device: matrices are row-major. Gather copies row `positions[i]` to row `i`; scatter-add is its
 //! exact transpose and adds the rows of one destination in the order of `positions`, so repeated runs give the same

@@ -1,9 +1,9 @@
 //! [`scatter_add_f32`](super::scatter_add_f32) on a GPU.
 //!
-//! Returns: the host's bits, but for a row that more than 512 are added to, which is summed in pieces. Input: positions on the
-//! device; rows whose position is beyond the matrix are added to none. Idea: positions are sorted, once, and each row of the
-//! matrix adds up what is its own, so that nothing is atomic. Cost: the sort; one read of each row, one read and write of each
-//! row that there is something for.
+//! Returns: the host's bits, except for rows to which more than 512 are added: these are summed in pieces. Input:
+//! positions on the device; rows whose position is beyond the matrix are ignored. Idea: positions are sorted, once, and
+//! each row of the matrix adds up its own rows, so that nothing is atomic. Cost: the sort; one read of each added row,
+//! one read and write of each row that has any.
 
 use super::DeviceRow;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
@@ -20,7 +20,7 @@ pub struct DeviceScatter {
 }
 
 impl DeviceScatter {
-    /// Row `i` will be added to row `positions[i]` of `rows`.
+    /// Prepares adding row `i` to row `positions[i]` of `rows`.
     ///
     /// # Errors
     /// [`KernelError::TooManyItems`]; errors of the GPU.
@@ -38,7 +38,7 @@ impl DeviceScatter {
     /// of bf16 and f16 are summed in f32, and rounded once.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
     pub fn add<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -58,7 +58,7 @@ impl DeviceScatter {
         sum.launch(gpu, dst, [dim, 0])
     }
 
-    /// Gives what it holds to another stream ([`DeviceBuffer::give_to`](crate::DeviceBuffer::give_to)).
+    /// Gives its memory to another stream ([`DeviceBuffer::give_to`](crate::DeviceBuffer::give_to)).
     pub fn give_to(&self, gpu: &Gpu) {
         self.rows.give_to(gpu);
         self.order.give_to(gpu);

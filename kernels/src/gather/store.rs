@@ -3,9 +3,9 @@
 //!
 //! Returns: rows as they are stored, in the order of the list. Idea: the host copies a part at a time, and waits at the
 //! end, so that others may read. For other processes the memory has handles ([`DeviceBuffer::ipc_handle`]). The owner
-//! sends them in any way; the others open them, and close them (drop [`RowStore::imported`]) before the owner is told
-//! to free the memory ([`RowStore::reclaim`]). Without that the memory stays: it must not be freed while another
-//! process has it open. Cost: the bytes of the rows, over the bus.
+//! sends them in any way; the others open them, and close them (drop [`RowStore::imported`]) before the owner calls
+//! [`RowStore::reclaim`] to free the memory. Without that the memory stays: it must not be freed while another process
+//! has it open. Cost: the bytes of the rows, over the bus.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -34,7 +34,7 @@ pub struct RowStore<'a, T: DeviceValue> {
 pub struct RowHandles([IpcHandle; 2]);
 
 impl<'a, T: DeviceValue> RowStore<'a, T> {
-    /// Memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale where they are `scaled`.
+    /// Allocates memory of `gpu` for the rows `vertices`, of `dim` values each, and a scale for each if they are `scaled`.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].
@@ -43,17 +43,17 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(Self { vertices, values: gpu.alloc(vertices.len() * dim)?, scales, dim })
     }
 
-    /// The same, which other processes of the host can open by [`RowStore::handles`].
+    /// Like [`RowStore::alloc`], for memory that other processes of the host can open by [`RowStore::handles`].
     ///
     /// # Errors
-    /// As [`RowStore::alloc`].
+    /// Errors of [`RowStore::alloc`].
     pub fn exported(gpu: &Gpu, (dim, scaled): (usize, bool), vertices: &'a [u32]) -> Result<Self, GpuError> {
         let scales = scaled.then(|| DeviceBuffer::exported(gpu, vertices.len())).transpose()?;
         Ok(Self { vertices, values: DeviceBuffer::exported(gpu, vertices.len() * dim)?, scales, dim })
     }
 
-    /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's values on the
-    /// host, `scale` its scale, where rows have one. Waits until they are there.
+    /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's
+    /// values on the host, `scale` its scale, if rows have one. Waits until they have arrived.
     ///
     /// # Errors
     /// [`KernelError::Length`] for a row of another width; [`GpuError::OutOfMemory`].
@@ -76,10 +76,10 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         })
     }
 
-    /// The store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
+    /// Opens the store that another process of the host has exported: the rows `vertices`, `scaled` or not, for `gpu` to read.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if there are more or fewer; errors of the driver, where the GPU does not reach the other.
+    /// [`KernelError::Length`] if there are more or fewer; errors of the driver if the GPU does not reach the other.
     pub fn imported(
         gpu: &Gpu,
         (dim, scaled): (usize, bool),
@@ -92,11 +92,11 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(Self { vertices, values, scales, dim })
     }
 
-    /// The same with its rows, as `read` writes those of some vertices at a time, and their scales, where rows have them. Waits until
-    /// they are there.
+    /// Fills the store. `read` writes the rows of some vertices at a time, and their scales, if rows have them. Waits
+    /// until they have arrived.
     ///
     /// # Errors
-    /// Those of `read`, and of the GPU.
+    /// Errors of `read` and of the GPU.
     pub fn filled<E: From<GpuError>>(
         mut self,
         gpu: &Gpu,
@@ -130,19 +130,19 @@ impl<'a, T: DeviceValue> RowStore<'a, T> {
         Ok(RowHandles([self.values.ipc_handle()?, scales.unwrap_or(IpcHandle::zeroed())]))
     }
 
-    /// No other process has it open, or will: it is freed when it is dropped.
+    /// Declares that no other process has it open, or will: it is freed when it is dropped.
     pub fn reclaim(&self) {
         self.values.reclaim();
         self.scales.iter().for_each(DeviceBuffer::reclaim);
     }
 
-    /// The rows as a table of their own: row `i` is that of the vertex `i` of the list.
+    /// The rows as a table of their own: row `i` belongs to vertex `i` of the list.
     pub fn table(&self) -> DeviceTable<'_, T> {
         let scales = self.scales.as_ref().map(DeviceBuffer::slice);
         DeviceTable { values: self.values.slice(), scales, dim: self.dim }
     }
 
-    /// The list.
+    /// The vertices of the rows.
     pub fn vertices(&self) -> &'a [u32] {
         self.vertices
     }

@@ -8,7 +8,7 @@ pub trait DeviceValue: Pod + Send + Sync {
     /// The kernels that gather rows of it, as f32, bf16 and f16.
     #[doc(hidden)]
     const GATHER: [&'static str; 3];
-    /// The same from a cache or a table.
+    /// The kernels that gather rows of it from a cache or a table, as f32, bf16 and f16.
     #[doc(hidden)]
     const GATHER_CACHED: [&'static str; 3];
     /// The kernels that sum rows of it, to f32, bf16 and f16.
@@ -16,9 +16,9 @@ pub trait DeviceValue: Pod + Send + Sync {
     const SUM: [&'static str; 3];
 }
 
-/// A type that hidden rows are kept in on a GPU: what is computed in f32 is rounded to it.
+/// A type of hidden rows on a GPU: results computed in f32 are rounded to it.
 pub trait DeviceRow: DeviceValue {
-    /// Chooses from three, for f32, bf16 and f16, the one for this type.
+    /// Returns the element of `three` (for f32, bf16 and f16) for this type.
     #[doc(hidden)]
     fn of<T>(three: [T; 3]) -> T;
     /// The kernels that sum rows of it over the edges of their sources, to f32, bf16 and f16.
@@ -66,9 +66,9 @@ macro_rules! row {
 value! { f32, "f32"; bf16, "bf16"; f16, "f16"; i8, "i8"; }
 row! { f32, "f32", 0; bf16, "bf16", 1; f16, "f16", 2; }
 
-/// How many values a thread loads and stores at once, 8, 4 or 1: all `columns` (widths of rows, first columns) are multiples of it, and the
-/// arrays, each an address and the bytes of a value, are aligned to it. Of a `narrow` array it takes at most 16 bytes; of `others`
-/// it may take more, in several loads.
+/// Number of values that a thread loads and stores at once, 8, 4 or 1: all `columns` (widths of rows, first columns)
+/// are multiples of it, and the arrays, each an address and the bytes of a value, are aligned to it. A load of a
+/// `narrow` array takes at most 16 bytes; of `others` it may take more, in several loads.
 pub(crate) fn values_at_once(columns: &[usize], narrow: &[(u64, usize)], others: &[(u64, usize)]) -> usize {
     let aligned =
         |&(address, bytes): &(u64, usize), width: usize| address.is_multiple_of((width * bytes).min(16) as u64);

@@ -1,10 +1,10 @@
-//! Stored feature rows as `f32`.
+//! Conversion of stored feature rows to `f32`.
 
 use half::{bf16, f16};
 
 /// A stored feature type that widens to `f32` without loss.
 pub trait Widen: bytemuck::Pod + Send + Sync {
-    /// The same number as `f32`.
+    /// Converts the number to `f32`, exactly.
     fn widen(self) -> f32;
 
     /// Writes the values of `row` to `dst`, which has the same length.
@@ -16,21 +16,21 @@ pub trait Widen: bytemuck::Pod + Send + Sync {
     }
 }
 
-/// A stored feature row, wherever it lies.
+/// A stored feature row, in any memory.
 pub trait StoredRow {
     /// Number of values.
     fn dim(&self) -> usize;
-    /// Memory of the values, to be prefetched.
+    /// Memory of the values, for prefetching.
     fn bytes(&self) -> &[u8];
     /// Writes the row to `dst` as `f32`.
     ///
     /// # Panics
-    /// If `dst` has not [`StoredRow::dim`] places.
+    /// If the length of `dst` is not [`StoredRow::dim`].
     fn write_to(self, dst: &mut [f32]);
     /// Adds `weight` times the row to `sum`.
     ///
     /// # Panics
-    /// If `sum` has not [`StoredRow::dim`] places.
+    /// If the length of `sum` is not [`StoredRow::dim`].
     fn add_to(self, weight: f32, sum: &mut [f32]);
 }
 
@@ -65,7 +65,7 @@ impl<T: Widen> StoredRow for &[T] {
 pub struct ScaledRow<'a> {
     /// Factor of every value.
     pub scale: f32,
-    /// The values over the scale, rounded.
+    /// The values divided by the scale, rounded.
     pub values: &'a [i8],
 }
 
@@ -110,9 +110,9 @@ impl Widen for f32 {
 }
 
 impl Widen for f16 {
-    /// Uses integer operations alone, which a loop vectorises on every machine. Putting the exponent in f32's place
+    /// Uses only integer operations, which a loop vectorises on every machine. Putting the exponent in f32's place
     /// leaves it 112 too small, subnormals included, so one exact product corrects both; infinities and NaNs, which
-    /// then have become 65536 and more, get f32's largest exponent.
+    /// have become 65536 and more by then, get f32's largest exponent.
     #[inline(always)]
     fn widen(self) -> f32 {
         const TWO_TO_112: f32 = f32::from_bits((112 + 127) << 23);
@@ -140,7 +140,7 @@ mod tests {
         for bits in 0..=u16::MAX {
             let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
             let same = |found: f32, expected: f32| match expected.is_nan() {
-                // The quiet bit is the conversion's own affair.
+                // The quiet bit may differ between conversions.
                 true => found.is_nan() && found.is_sign_negative() == expected.is_sign_negative(),
                 false => found.to_bits() == expected.to_bits(),
             };

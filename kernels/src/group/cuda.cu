@@ -6,35 +6,35 @@
 #define ITEMS 16
 #define TILE (THREADS * ITEMS)
 
-// A list of `count` items, whose keys are below `most`, or nobody's.
+// A list of `count` items; keys of `most` or more belong to no group.
 struct List {
     const u32 *keys;
     u64 count, most;
-    // How many items, tiles, and threads that finish, those before it have.
+    // Numbers of items, tiles, and threads of the last kernel, in the lists before it.
     u64 first_item, first_tile, first_thread;
-    // The sorted items, the values of `payload` there, and where those of each key start.
+    // The values to sort along, the sorted items, their sorted values, and where the items of each key start.
     const u32 *payload;
     u32 *order, *sorted_payload, *starts;
 };
 #define LISTS const List *lists, u32 num_lists
 
-// The list that has tile or thread `at`.
+// The list that contains tile or thread `at`.
 #define LIST_OF(list, first, at)                                    \
     u32 which = 0;                                                  \
     while (which + 1 < num_lists && lists[which + 1].first <= (at)) which++; \
     const List list = lists[which]
 
-// A tile of a list, of which a digit is looked at.
+// A tile of a list, in the pass over one digit.
 struct Tile {
-    // Keys of the list, its number of items, and the first that is a warp's.
+    // Keys of the list, its number of items, and the first item of the warp.
     const u32 *keys;
     u64 count, first;
     u32 most;
-    // Where the counts of its digits are, so far apart.
+    // Position of the counts of its digits, and the distance between them.
     u64 at, apart;
 };
 
-// `sorted` are the keys that the last digit's pass left, or null before the first.
+// `sorted` are the keys in the order of the last digit's pass, or null before the first.
 __device__ __forceinline__ Tile tile_of(const List &list, const u32 *sorted, u32 bits) {
     const u64 number = blockIdx.x - list.first_tile, apart = (list.count + TILE - 1) / TILE;
     const u64 first = number * TILE + threadIdx.x / WARP * (WARP * ITEMS) + lane_id();
@@ -59,7 +59,7 @@ KERNEL_ENTRY void group_count(LISTS, const u32 *sorted, u32 shift, u32 bits, u32
 }
 KERNEL(group_count)
 
-// Takes each item to its place. A warp's items follow one another, so that ranks keep their order.
+// Moves each item to its place. A warp's items follow one another, so that equal keys keep their order.
 KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, const u32 *places, const u32 *order, u32 *keys_out, u32 *order_out) {
     DYNAMIC_SHARED(u32, all);
     LIST_OF(list, first_tile, blockIdx.x);
@@ -87,7 +87,7 @@ KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, con
         const u64 at = tile.first + i * WARP;
         const bool mine = at < tile.count;
         const u32 key = mine ? min(tile.keys[at], tile.most) : 0;
-        // Lanes without an item agree with each other alone.
+        // Lanes without an item match only each other.
         const u32 digit = mine ? key >> shift & (digits - 1) : digits;
         const u32 peers = __match_any_sync(FULL, digit);
         const u32 rank = __popc(peers & ((1u << lane_id()) - 1));
@@ -103,7 +103,7 @@ KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, con
 }
 KERNEL(group_place)
 
-// Each list's part of what is sorted, and where the items of each key start, and the last one's end.
+// Each list's part of the sorted items, and where the items of each key start and the last ones end.
 KERNEL_ENTRY void group_finish(LISTS, u64 threads, const u32 *sorted, const u32 *order) {
     const u64 thread = thread_id();
     if (thread >= threads) return;

@@ -1,10 +1,10 @@
 //! A stable counting sort by digits, of several lists at once.
 //!
-//! Returns: items by key, and where each key's start. Input: any keys; items whose key is not below the number of keys come
-//! last, and no key has them. Idea: from the lowest digit to the highest that there is, tiles count their digits, a
-//! scan says where each tile's items of each digit go, and each warp takes its items there in order (Satish, Harris and
-//! Garland, IPDPS 2009; ranks within a warp by matching digits). Digits have up to 10 bits, as few as make no pass more. Cost: three
-//! passes over the items for each digit, and one more; as many launches for all lists as for one, and an upload; the host does not wait.
+//! Returns: items by key, and where the items of each key start. Input: any keys; items whose key is not below the number of keys
+//! come last, without a key. Idea: from the lowest digit to the highest in use, tiles count their digits, a scan gives the start
+//! of each tile's items of each digit, and each warp moves its items there in order (Satish, Harris and Garland, IPDPS 2009;
+//! ranks within a warp by matching digits). Digits have up to 10 bits, as few as need no extra pass. Cost: three passes over the
+//! items for each digit, and one more; as many launches for all lists as for one, and an upload; the host does not wait.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -12,7 +12,7 @@ use crate::scan::cuda::sum_before;
 
 pub(crate) static MODULE: Module = Module { name: "group", source: include_str!("cuda.cu") };
 
-/// As in `cuda.cu`.
+/// Threads per block, as in `cuda.cu`.
 const THREADS: u32 = 256;
 /// Items of a tile, as in `cuda.cu`.
 const TILE: usize = 4096;
@@ -24,7 +24,7 @@ const MOST_BITS: u32 = 10;
 pub(crate) struct Keyed<'a> {
     pub keys: DeviceSlice<'a, u32>,
     pub num_keys: usize,
-    /// A value for each item, to come in the order of the keys too.
+    /// A value for each item, to be sorted along with the keys.
     pub payload: Option<DeviceSlice<'a, u32>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Grouped {
     pub indptr: DeviceBuffer<u32>,
     /// All items, as positions in the keys.
     pub order: DeviceBuffer<u32>,
-    /// The values that came with them.
+    /// The values of the items, in their order.
     pub payload: Option<DeviceBuffer<u32>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn group_by_key(gpu: &Gpu, lists: &[Keyed<'_>]) -> Result<Vec<Grouped
     let fits = |number: usize| {
         u32::try_from(number).map_err(|_| KernelError::TooManyItems { what: "items to group", got: number })
     };
-    // Keys are lowered to the number of keys, which is one too.
+    // Larger keys become the number of keys, which must fit too.
     let (_, key_bits) = (fits(count)?, (32 - fits(num_keys)?.leading_zeros()).max(1));
     let passes = key_bits.div_ceil(MOST_BITS);
     let bits = key_bits.div_ceil(passes);
@@ -101,7 +101,7 @@ mod tests {
     const CASES: [(usize, u32); 9] =
         [(0, 0), (0, 5), (1, 1), (70, 3), (5000, 1), (9000, 300), (6000, 70_000), (300, 2_000_000), (40, 0)];
 
-    /// Some keys are beyond all.
+    /// Makes keys, some of which are out of range.
     fn keys(case: usize, (count, num_keys): (usize, u32)) -> Vec<u32> {
         let mut draws = Draws::new(&StreamKey::new(1, Stream::Generate), case as u32);
         let mut keys: Vec<u32> = (0..count).map(|_| draws.below(num_keys + 1)).collect();
@@ -149,7 +149,7 @@ mod tests {
         let before = gpu.counts();
         let found = group_by_key(&gpu, &lists).unwrap();
         let after = gpu.counts();
-        // Three digits of 7 bits, each with a scan of three launches; what they start and end with.
+        // Three digits of 7 bits, each with a scan of three launches; plus the first and the last launch.
         assert!(after.waits == before.waits && after.launches <= before.launches + 3 * 5 + 2);
         assert_eq!(found.len(), CASES.len());
         for ((found, keys), (_, num_keys)) in found.iter().zip(&all).zip(CASES) {

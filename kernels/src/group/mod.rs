@@ -1,6 +1,6 @@
 //! Items in the order of their keys, on GPUs: the transpose of an index.
 //!
-//! Contract: stable, so items of one key keep their order, and what is summed over them has one order of sums.
+//! Contract: stable, so items of one key keep their order, and sums over them have a fixed order.
 
 pub(crate) mod cuda;
 

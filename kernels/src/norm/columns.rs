@@ -1,7 +1,7 @@
 //! Batch norm on the host, in two parts: sums for the moments, which ranks add up, and the normalisation by them.
 //!
-//! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row of weight w is
-//! D - w / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): D alone would be it if the moments were constants. Sums
+//! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row of weight w is D - w
+//! / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): if the moments were constants, it would be just D. Sums
 //! run over the rows of all ranks. Where ranks share a row, each has a part of its g, and their D add up.
 
 use rayon::prelude::*;
@@ -10,11 +10,11 @@ use super::{ROWS, check, sums_over_rows};
 use crate::error::KernelError;
 use crate::simd::vectorised;
 
-/// Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 · `dim` sums. `weights` has one
-/// value a row; 1 when `None`.
+/// Returns Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 · `dim` sums.
+/// `weights` has one value per row; 1 when `None`.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Result<Vec<f64>, KernelError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     if let Some(weights) = weights {
@@ -40,7 +40,7 @@ pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Resu
     ))
 }
 
-/// Columns of rows, with the moments to normalise them by.
+/// Normalisation of columns by given moments.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnNorm<'a> {
     /// Mean of each column.
@@ -50,10 +50,10 @@ pub struct ColumnNorm<'a> {
 }
 
 impl ColumnNorm<'_> {
-    /// Row `r` of `out` becomes `scale · (row - mean) · inverse + shift` of row `r` of `rows`.
+    /// Sets row `r` of `out` to `scale · (row - mean) · inverse + shift` of row `r` of `rows`.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
+    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn forward(&self, rows: &[f32], [scale, shift]: [&[f32]; 2], out: &mut [f32]) -> Result<(), KernelError> {
         let dim = self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
         KernelError::check_len("scale of the norm", dim, scale.len())?;
@@ -78,11 +78,11 @@ impl ColumnNorm<'_> {
         Ok(())
     }
 
-    /// `out` becomes the gradient of `rows` as if the moments were constants, and the result that of scale and shift, where
-    /// `gradient` is that of what [`ColumnNorm::forward`] returned.
+    /// Sets `out` to the gradient of `rows` as if the moments were constants, and returns the gradients of scale and
+    /// shift. `gradient` is the gradient of the output of [`ColumnNorm::forward`].
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
+    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn backward(
         &self,
         rows: &[f32],
@@ -115,10 +115,10 @@ impl ColumnNorm<'_> {
         Ok([narrow(&sums[dim..]), narrow(&sums[..dim])])
     }
 
-    /// The sums of each column of `gradient`, then those of its products with x̂: 2 · columns.
+    /// The sums of each column of `gradient`, then the sums of its products with x̂: 2 · columns.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
+    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn products(&self, rows: &[f32], gradient: &[f32]) -> Result<Vec<f64>, KernelError> {
         let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
         let count = rows.len().checked_div(dim).unwrap_or(0);
@@ -140,11 +140,11 @@ impl ColumnNorm<'_> {
         ))
     }
 
-    /// Turns `gradient`, as [`ColumnNorm::backward`] returned it, into that of rows that the moments depend on: takes away
-    /// `weight · (plain + x̂ · spread)`, with `means` what [`ColumnNorm::products`] returned, over all ranks and rows.
+    /// Turns `gradient`, the output of [`ColumnNorm::backward`], into the gradient of rows that the moments depend on:
+    /// subtracts `weight · (plain + x̂ · spread)`. `means` are the means of [`ColumnNorm::products`] over all ranks and rows.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
+    /// [`KernelError::Length`] if a buffer has the wrong length.
     pub fn correct(
         &self,
         rows: &[f32],

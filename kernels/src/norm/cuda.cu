@@ -1,8 +1,8 @@
-// Rows over the sums of their absolute values.
+// Rows divided by the sums of their absolute values.
 #include "device.cuh"
 #include "rows.cuh"
 
-// Each row over the sum of its absolute values, in the host's order.
+// Divides each row by the sum of its absolute values, added up in the host's order.
 KERNEL_ENTRY void norm_divide_rows(float *rows, u64 count, u32 dim) {
     const u64 row = thread_id() / WARP;
     if (row >= count) return;

@@ -10,11 +10,11 @@ use super::{ROWS, check, sums_over_rows};
 use crate::error::KernelError;
 use crate::simd::{dot, vectorised};
 
-/// Row `r` of `out` becomes `scale · (row - mean) / √(variance + epsilon) + shift` with the moments of row `r` of `rows`, both any
-/// number × `scale.len()`; the mean and 1 / √(variance + epsilon) of row `r` are kept in `moments` (rows × 2).
+/// Sets row `r` of `out` to `scale · (row - mean) / √(variance + epsilon) + shift` with the moments of row `r` of `rows`,
+/// both any number × `scale.len()`; stores the mean and 1 / √(variance + epsilon) of row `r` in `moments` (rows × 2).
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn layer_norm(
     rows: &[f32],
     [scale, shift]: [&[f32]; 2],
@@ -51,11 +51,11 @@ pub fn layer_norm(
     Ok(())
 }
 
-/// `out` becomes the gradient of `rows` and the result that of scale and shift, where `gradient` is that of what [`layer_norm`]
-/// made of `rows` with `scale`, and `moments` what it kept.
+/// Sets `out` to the gradient of `rows` and returns the gradients of scale and shift. `gradient` is the gradient of the
+/// output of [`layer_norm`] for `rows` and `scale`, `moments` the moments that it stored.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn layer_norm_backward(
     rows: &[f32],
     scale: &[f32],
@@ -86,7 +86,7 @@ pub fn layer_norm_backward(
                     let [mean, inverse] = [moments[0], moments[1]];
                     out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
                     let of_mean = sum(out) / dim as f32;
-                    // The product with x̂: that with the row, less that with its mean.
+                    // The product with x̂: the product with the row, minus that with its mean.
                     let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
                     for (out, value) in out.iter_mut().zip(row) {
                         *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
@@ -115,7 +115,7 @@ pub fn layer_norm_backward(
     Ok([narrow(&sums[..dim]), narrow(&sums[dim..])])
 }
 
-/// The sum of a row, in the same order wherever it runs: 16 partial sums, then their sum.
+/// The sum of a row, in the same order on every machine: 16 partial sums, then their sum.
 #[inline(always)]
 fn sum(row: &[f32]) -> f32 {
     const LANES: usize = 16;

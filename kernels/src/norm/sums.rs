@@ -1,8 +1,8 @@
-//! Rows over the sums of their absolute values, on the host and on a GPU: the same bits.
+//! Rows divided by the sums of their absolute values, on the host and on a GPU: the same bits.
 //!
-//! Returns: rows whose absolute values add up to 1; rows of zeros stay. Input: rows of one width. Idea: a sum is taken in f64 over
-//! 32 lanes, which have every 32nd value each and are then added up pairwise: what a warp does. Cost: two reads of the rows, which
-//! are in the nearest cache for the second, and a write; the host does not wait for a GPU.
+//! Returns: rows whose absolute values add up to 1; rows of zeros stay. Input: rows of one width. Idea: a sum is taken in
+//! f64 over 32 lanes, each of which adds every 32nd value, and the lanes are added up pairwise, as a warp does. Cost: two
+//! reads of the rows, which are in the nearest cache for the second, and a write; the host does not wait for a GPU.
 
 use rayon::prelude::*;
 
@@ -14,15 +14,15 @@ use crate::simd::vectorised;
 pub(crate) static MODULE: Module = Module { name: "norm", source: include_str!("cuda.cu") };
 
 const LANES: usize = 32;
-/// Rows in one parallel task.
+/// Rows of one parallel task.
 const ROWS: usize = 64;
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
 
 /// Divides each row of `dim` values by the sum of its absolute values, unless that is zero.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `rows` are no whole rows.
+/// [`KernelError::Length`] if `rows` are not whole rows.
 pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
     check(dim, &[("rows to normalise", rows.len())])?;
     rows.par_chunks_mut((ROWS * dim).max(1)).for_each(|rows| {
@@ -60,7 +60,7 @@ fn divide(row: &mut [f32]) {
 /// [`divide_by_row_sums`] on a GPU.
 ///
 /// # Errors
-/// [`KernelError::Length`] if `rows` are no whole rows; errors of the GPU.
+/// [`KernelError::Length`] if `rows` are not whole rows; errors of the GPU.
 pub fn divide_by_row_sums_on_device(gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
     let count = check(dim, &[("rows to normalise", rows.len())])?;
     let kernel = Kernel { module: &MODULE, name: "norm_divide_rows" };

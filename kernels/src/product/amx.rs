@@ -1,8 +1,8 @@
-//! The tiles of Intel's AMX (Sapphire Rapids and later): registers of 16 rows of 64 bytes. One instruction adds the products of two of
-//! them to a third, 16 × 16 sums of 32 terms; each core then computes about ten times as fast as by AVX-512 BF16.
+//! The tiles of Intel's AMX (Sapphire Rapids and later): registers of 16 rows of 64 bytes. One instruction adds the products
+//! of two of them to a third, 16 × 16 sums of 32 terms; each core then computes about ten times as fast as by AVX-512 BF16.
 //!
-//! Linux gives a process the tiles when it asks for them (Documentation/arch/x86/xstate.rst in its sources). They are written in
-//! assembler, since Rust has no stable functions for them.
+//! Linux enables the tiles for a process that requests them (Documentation/arch/x86/xstate.rst in its sources). This
+//! module uses assembler, since Rust has no stable functions for them.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -12,26 +12,26 @@ use std::sync::OnceLock;
 
 use super::x86::{COLUMNS, LANES, Target};
 
-/// Rows of the sums that the tiles hold: two tiles of rows meet two of columns.
+/// Rows of the sums that the tiles hold: two tiles of rows times two of columns.
 pub const ROWS: usize = 32;
 /// Bytes of a tile's row.
 const ROW_BYTES: usize = 64;
 
-/// The calling thread's tiles, shaped for products of panels; given back when dropped, for else the system would save them whenever
-/// it switches threads.
+/// The calling thread's tiles, configured for products of panels; released when dropped, or else the system would save
+/// them whenever it switches threads.
 pub struct Tiles {
-    /// They stay with their thread.
+    /// Tiles cannot move to another thread.
     of_thread: PhantomData<*const ()>,
 }
 
 impl Tiles {
-    /// Whether the processor has tiles for bf16 and the system gives them to this process.
+    /// Whether the processor has tiles for bf16 and the system enables them for this process.
     pub fn are_given() -> bool {
         static GIVEN: OnceLock<bool> = OnceLock::new();
         *GIVEN.get_or_init(ask)
     }
 
-    /// `None` where there are none. The calling thread must hold no other.
+    /// Configures the tiles; `None` if there are none. The calling thread must not hold other `Tiles`.
     pub fn load() -> Option<Self> {
         Self::are_given().then(|| {
             /// Palette 1, and for each tile the bytes of a row and the number of rows.
@@ -57,13 +57,13 @@ impl Tiles {
         })
     }
 
-    /// Takes the products of a panel of rows, whose pairs lie together, and one of columns, whose pairs lie across.
+    /// Multiplies a panel of rows (the pairs of a row contiguous) by a panel of columns (pairs interleaved across columns).
     pub fn fill(&self, to: Target<'_>, rows: &[__m512i], columns: &[__m512i]) {
         let steps = rows.len() / ROWS;
         assert!(steps > 0 && rows.len() == steps * ROWS && columns.len() == steps * COLUMNS);
         let whole = to.width == COLUMNS && to.out.len() >= (ROWS - 1) * to.stride + COLUMNS;
         if whole {
-            // SAFETY: 32 rows of 32 columns lie in `out`, as just checked.
+            // SAFETY: `out` holds 32 rows of 32 columns, as just checked.
             unsafe { multiply(to.out.as_mut_ptr(), to.stride, to.add, rows.as_ptr(), columns.as_ptr(), steps) };
         } else {
             let mut sums = [[0f32; COLUMNS]; ROWS];
@@ -81,7 +81,7 @@ impl Drop for Tiles {
     }
 }
 
-/// The products of 32 rows and 32 columns, in `steps` of 32 terms, are stored to `out` or added there.
+/// Stores the products of 32 rows and 32 columns, in `steps` of 32 terms, to `out`, or adds them there.
 ///
 /// # Safety
 /// The thread has its [`Tiles`]; `out` holds 32 rows of 32 values, `stride` values apart, `rows` and `columns` the pairs of as many
@@ -96,7 +96,7 @@ unsafe fn multiply(
 ) {
     let below = out.wrapping_add(16 * stride);
     let stride = 4 * stride;
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     unsafe {
         if add {
             asm!(
@@ -137,7 +137,7 @@ unsafe fn multiply(
     }
 }
 
-/// Asks the processor, then the system.
+/// Asks the processor, then the system, whether the tiles can be used.
 fn ask() -> bool {
     #[cfg(target_os = "linux")]
     {

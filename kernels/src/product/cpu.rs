@@ -1,6 +1,6 @@
-//! The product on the host, by one thread: by the processor's own instructions, or one term after another.
+//! The product on the host, on one thread: by the processor's bf16 instructions, or one term after another.
 //!
-//! Unsafe code of this file: calling what is compiled for a processor that was found to be this one.
+//! Unsafe code of this file: calls of functions compiled for a processor that was detected.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -50,7 +50,7 @@ impl PackedFactor {
         let mut packed = x86::Columns::default();
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
-            // SAFETY: the processor has what the function is compiled for.
+            // SAFETY: the processor has the instructions that the function is compiled for.
             unsafe { packed.pack(b) };
             return Self { rows: b.rows, columns: b.columns, packed, values: Vec::new() };
         }
@@ -65,10 +65,10 @@ impl PackedFactor {
         }
     }
 
-    /// `out = a × self`, by the calling thread alone, as [`product_bf16`].
+    /// Computes `out = a × self` on the calling thread only, like [`product_bf16`].
     ///
     /// # Panics
-    /// As [`product_bf16`].
+    /// If [`product_bf16`] would.
     pub fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
         let (rows, columns) = (self.rows, self.columns);
         if !is_product(out, false, a, (rows, columns)) {
@@ -76,7 +76,7 @@ impl PackedFactor {
         }
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
-            // SAFETY: the processor has what the function is compiled for.
+            // SAFETY: the processor has the instructions that the function is compiled for.
             return unsafe { x86::product(Tiles::load().as_ref(), out, false, a, &self.packed) };
         }
         let values = MatrixView { values: &self.values, rows, columns, row_stride: columns, column_stride: 1 };
@@ -84,8 +84,8 @@ impl PackedFactor {
     }
 }
 
-/// `out = a × b`, or `out += a × b` with `add`, of rounded factors, by the calling thread alone. `out` is stored row after row,
-/// `a.rows × b.columns`.
+/// Computes `out = a × b`, or `out += a × b` with `add`, with rounded factors, on the calling thread only. `out` is
+/// stored row after row, `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
@@ -100,7 +100,7 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
             static PACKED: RefCell<x86::Columns> = RefCell::default();
         }
         return PACKED.with_borrow_mut(|packed| {
-            // SAFETY: the processor has what the functions are compiled for.
+            // SAFETY: the processor has the instructions that the functions are compiled for.
             unsafe {
                 packed.pack(b);
                 x86::product(Tiles::load().as_ref(), out, add, a, packed);
@@ -110,7 +110,7 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
     term_by_term(out, add, a, b);
 }
 
-/// Whether there are terms to sum; a product of none is done here.
+/// Checks the shapes; returns whether there are terms to sum. Handles a product without terms itself.
 fn is_product(out: &mut [f32], add: bool, a: MatrixView<'_>, (rows, columns): (usize, usize)) -> bool {
     assert!(rows == a.columns && out.len() == a.rows * columns, "shapes of a product");
     assert!(a.fits(), "a matrix outside its slice");
@@ -124,7 +124,7 @@ fn rounded(value: f32) -> f32 {
     bf16::from_f32(value).to_f32()
 }
 
-/// The same on any processor.
+/// The product on any processor.
 fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     for (i, out) in out.chunks_exact_mut(b.columns).enumerate() {
         if !add {
@@ -164,7 +164,7 @@ mod tests {
         }
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
-            // SAFETY: the processor has what the function is compiled for.
+            // SAFETY: the processor has the instructions that the function is compiled for.
             found.push(by(&|out| unsafe {
                 let mut packed = x86::Columns::default();
                 packed.pack(b);
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Against sums in f64: half the bits of the factors.
+    /// Compares with sums in f64: the factors have half the bits.
     #[test]
     fn products_are_as_exact_as_they_say() {
         let (m, n, k) = (40, 50, 600);

@@ -1,13 +1,13 @@
 //! The product by AVX-512 BF16, or by the tiles of AMX where the processor has them.
 //!
-//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (rows of the left factor, columns of the right
-//! one), for each of them pairs of neighbouring terms, rounded, as one u32 each. A row's pairs lie together; a pair of all columns
-//! does. Then for each panel of columns, which stays in the first-level cache, each panel of rows. AVX-512 takes 14 rows: 28
-//! registers of sums, to which every pair of terms adds two instructions' worth of products a row. AMX takes 32 (`amx.rs`).
+//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (rows of the left factor, columns of the right one), and
+//! for each of them pairs of neighbouring terms, rounded, as one u32 each. For rows, the pairs of a row are contiguous; for columns, each pair
+//! of all columns is. The product then combines each panel of columns, which stays in the first-level cache, with each panel of rows. AVX-512
+//! takes 14 rows: 28 registers of sums; every pair of terms adds two instructions' worth of products per row. AMX takes 32 (`amx.rs`).
 //!
-//! Loops stand where `map` and `from_fn` of arrays would be shorter: their closures become functions of their own, for any x86-64.
+//! Uses loops where `map` and `from_fn` of arrays would be shorter: their closures become functions of their own, for any x86-64.
 //!
-//! Unsafe code of this file: loads and stores of whole registers, whose types the instructions for bf16 have to themselves.
+//! Unsafe code of this file: loads and stores of whole registers, whose types only the instructions for bf16 use.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -34,7 +34,7 @@ thread_local! {
     static ROWS_OF_PANEL: RefCell<Vec<__m512i>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The columns of a right factor: in blocks of terms, in each the panels one after another.
+/// The columns of a right factor: blocks of terms, each with its panels one after another.
 #[derive(Debug, Default)]
 pub struct Columns {
     panels: Vec<__m512i>,
@@ -43,7 +43,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Takes those of `right`, in the memory that it has.
+    /// Packs the columns of `right`, reusing the existing memory.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     pub fn pack(&mut self, right: MatrixView<'_>) {
         let MatrixView { values, rows: terms, columns: lines, row_stride, column_stride } = right;
@@ -76,7 +76,7 @@ fn blocks(terms: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..terms).step_by(TERMS).map(move |first| (first, TERMS.min(terms - first)))
 }
 
-/// One factor: `lines` × terms, of which `line_stride` or `term_stride` apart; one of these is 1.
+/// One factor: `lines` × terms, with distances `line_stride` and `term_stride`; one of these is 1.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
     values: &'a [f32],
@@ -85,7 +85,7 @@ struct Factor<'a> {
     term_stride: usize,
 }
 
-/// As [`product_bf16`](super::product_bf16), of views that were checked and are not empty; by `tiles` if they are given.
+/// Like [`product_bf16`](super::product_bf16), for views that were checked and are not empty; by `tiles` if they are given.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub fn product(tiles: Option<&Tiles>, out: &mut [f32], add: bool, a: MatrixView<'_>, b: &Columns) {
     let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
@@ -118,7 +118,7 @@ fn lanes(count: usize) -> __mmask16 {
 }
 
 impl Factor<'_> {
-    /// The terms `first .. first + terms` of `height` lines from `line` on, in steps, of which each line has one register.
+    /// Packs the terms `first .. first + terms` of `height` lines from `line` on, in steps of one register per line.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn pack_along(&self, height: usize, line: usize, first: usize, terms: usize, out: &mut [__m512i]) {
         for (at, out) in out.chunks_exact_mut(height).enumerate() {
@@ -137,7 +137,7 @@ impl Factor<'_> {
         }
     }
 
-    /// The same of [`COLUMNS`] lines from `line` on; of a step, each pair has two registers.
+    /// Packs [`COLUMNS`] lines from `line` on; in a step, each pair has two registers.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn pack_across(&self, line: usize, first: usize, terms: usize, out: &mut [__m512i]) {
         for (at, out) in out.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
@@ -155,7 +155,7 @@ impl Factor<'_> {
         }
     }
 
-    /// For each line from `line` on a register of its 16 pairs from `term` on, of which `terms` values are there.
+    /// For each line from `line` on, a register of its 16 pairs from `term` on, `terms` values of which exist.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn lines_of_pairs(&self, line: usize, term: usize, terms: usize, out: &mut [__m512i]) {
         for (line, out) in (line..).zip(out) {
@@ -188,10 +188,10 @@ impl Factor<'_> {
         }
     }
 
-    /// The first 16 values of `low`, then those of `high`, rounded to nearest, ties to even; zeros for values that are not there.
+    /// The first 16 values of `low`, then of `high`, rounded to nearest, ties to even; zeros for missing values.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn rounded(low: &[f32], high: &[f32]) -> __m512i {
-        // SAFETY: the masks leave only lanes that lie in the slices; both types are of 64 bytes.
+        // SAFETY: the masks select only lanes inside the slices; both types are of 64 bytes.
         unsafe {
             let low = _mm512_maskz_loadu_ps(lanes(low.len()), low.as_ptr());
             let high = _mm512_maskz_loadu_ps(lanes(high.len()), high.as_ptr());
@@ -200,13 +200,13 @@ impl Factor<'_> {
     }
 }
 
-/// Number `j` of register `i` becomes number `i` of register `j`: the 8 bits of a number's place are rotated four times.
+/// Transposes: number `j` of register `i` becomes number `i` of register `j`. The 8 bits of a number's place are rotated four times.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn transposed(block: [__m512i; LANES]) -> [__m512i; LANES] {
     rotated(rotated(rotated(rotated(block))))
 }
 
-/// The numbers of registers 0 and 8 in turn, then of 1 and 9, and so on.
+/// Interleaves the numbers of registers 0 and 8, then of 1 and 9, and so on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn rotated(block: [__m512i; LANES]) -> [__m512i; LANES] {
@@ -222,16 +222,16 @@ fn rotated(block: [__m512i; LANES]) -> [__m512i; LANES] {
 
 /// Output of the product of a panel of rows and a panel of columns.
 pub struct Target<'a> {
-    /// From the first of both on, rows `stride` apart.
+    /// Output from the first row and column of both panels on, rows `stride` apart.
     pub out: &'a mut [f32],
     pub stride: usize,
-    /// How many columns there are.
+    /// Number of columns.
     pub width: usize,
     pub add: bool,
 }
 
 impl Target<'_> {
-    /// Takes the products of a panel of rows and one of columns; of the columns, `16 · N`.
+    /// Multiplies a panel of rows by `16 · N` columns of a panel of columns.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn fill<const N: usize>(self, rows: &[__m512i], columns: &[__m512i]) {
         let mut sums = [[_mm512_setzero_ps(); N]; ROWS];
@@ -253,7 +253,7 @@ impl Target<'_> {
         for (out, sums) in self.out.chunks_mut(self.stride).zip(sums) {
             for (out, sum) in out[..self.width].chunks_mut(LANES).zip(sums) {
                 let mask = lanes(out.len());
-                // SAFETY: the mask leaves only lanes that lie in the slice.
+                // SAFETY: the mask selects only lanes inside the slice.
                 unsafe {
                     let before = if self.add { _mm512_maskz_loadu_ps(mask, out.as_ptr()) } else { _mm512_setzero_ps() };
                     _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, _mm512_add_ps(before, sum));

@@ -1,7 +1,7 @@
 // Sums over ranks, in their order.
 #include "device.cuh"
 
-// `parts` are `ranks` lists of `len` values; each of as many lists of `out` becomes their sum.
+// `parts` holds a list of `len` values per rank; `out` gets their sum `ranks` times, once for each rank.
 template <typename T> static __device__ __forceinline__ void sum_ranks(const T *parts, u64 len, u32 ranks, T *out) {
     const u64 i = thread_id();
     if (i >= len) return;

@@ -1,9 +1,9 @@
 //! Sums of values on GPUs over all ranks.
 //!
-//! Returns: to every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every rank. Idea:
-//! rank `r` gets the `r`-th portion of the values of all, adds them up by rank and hands the sum round, from GPU to GPU. Cost: each
-//! value crosses twice, as with a ring; a launch. The host waits for what [`device_all_to_all_v`] waits for, and for the values
-//! where the group cannot move them without it.
+//! Returns: on every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every
+//! rank. Idea: rank `r` gets the `r`-th portion of the values of all, adds them up by rank and sends the sum to all,
+//! from GPU to GPU. Cost: each value is sent twice, as with a ring; a launch. The host waits as in
+//! [`device_all_to_all_v`], and for the values if the group can only move them through the host.
 //! Why not `ncclAllReduce`: its order of addition depends on the number of ranks, the size and the links.
 
 use bytemuck::Pod;
@@ -16,12 +16,12 @@ pub(crate) static MODULE: Module = Module { name: "reduce", source: include_str!
 
 const THREADS: u32 = 256;
 
-/// A type that GPUs sum up over ranks.
+/// A type that GPUs can sum over ranks.
 pub trait DeviceAddend: Pod {
     /// The kernel that adds.
     #[doc(hidden)]
     const KERNEL: &'static str;
-    /// The same by way of the host.
+    /// The sum through the host.
     #[doc(hidden)]
     fn on_host(comm: &dyn Communicator, values: &mut [Self]) -> Result<(), CommError>;
 }
@@ -40,7 +40,7 @@ impl DeviceAddend for f64 {
     }
 }
 
-/// Replaces `values`, on `gpu`, this rank's, by their sums over the ranks. Collective.
+/// Replaces `values`, on this rank's `gpu`, by their sums over the ranks. Collective.
 ///
 /// # Errors
 /// Errors of [`Communicator`].
@@ -101,7 +101,7 @@ mod tests {
             let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
             assert_eq!(bits(f32s.to_vec().unwrap()), bits(narrower));
         }
-        // The sum of minus zeros is one, and that of nothing is nothing.
+        // The sum of minus zeros is minus zero; empty lists stay empty.
         (wide, narrow) = (vec![], vec![-0.0; 3]);
         let (mut f64s, mut f32s) = (gpu.upload(&wide).unwrap(), gpu.upload(&narrow).unwrap());
         device_all_reduce_sum(comm, &gpu, &mut f64s.slice_mut()).unwrap();

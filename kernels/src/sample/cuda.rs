@@ -1,17 +1,17 @@
 //! Mini-batches sampled on a GPU, layer after layer.
 //!
-//! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit those of
+//! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit the results of
 //! [`Sampler`](super::Sampler). Input: distinct seeds, vertices of the graph.
-//! Idea: up to 32 edges a vertex, as many lanes of a warp as the fanout draw, and compare their picks with each other; each vertex has
-//! as many places as the fanout. Sources are noted in a table as they are drawn and numbered afterwards (`unique`), while the places
-//! that were taken are summed up, and edges move one behind the other. For more edges a vertex, these are counted and summed
-//! up first; then a block draws for each vertex that picks, with its picks in shared memory, and a thread for each edge of vertices
-//! that keep all, however many. By weights the host alone draws.
-//! How many vertices a frontier has is known on the GPU alone: kernels read it there, and the host launches as many threads as there
-//! can be at most. So layers follow each other, and the host waits once for the numbers of all ([`DeviceSampler::finish`]). It waits
-//! before, for what was launched, where a layer could be too large to have room for all that may come: above [`MOST_PLACES`], or
-//! where the fanout says little of the number of edges (`all`, or more than most vertices have).
-//! Cost: one read of the graph at a random place for each edge, and four of the table; launches: five a layer, and two to start.
+//! Idea: up to 32 edges per vertex, as many lanes of a warp as the fanout draw, and compare their picks with each other; each
+//! vertex has as many places as the fanout. Sources are noted in a table as they are drawn and numbered afterwards
+//! (`unique`), while the numbers of used places are summed up, and edges are moved into contiguous lists. For more edges per
+//! vertex, these are counted and summed up first; then a block draws for each vertex that picks, with its picks in shared
+//! memory, and one thread copies each edge of vertices that keep all, however many. Draws by weight run only on the host.
+//! Only the GPU knows the number of vertices of a frontier: kernels read it there, and the host launches as many
+//! threads as there can be at most. So layers follow each other, and the host waits once for the numbers of all
+//! ([`DeviceSampler::finish`]). It waits earlier if a layer could be too large to reserve memory for the maximum: above
+//! [`MOST_PLACES`], or if the fanout does not bound the number of edges well (`all`, or more than most vertices have).
+//! Cost: one read of the graph at a random place for each edge, and four of the table; launches: five per layer, and two to start.
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
@@ -25,21 +25,21 @@ use crate::unique::{DeviceNumbering, Items};
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
 
-/// Layers of up to so many edges are not worth waiting for their number.
+/// Layers of up to this many edges are too small to wait for their exact number.
 const SMALL_LAYER: u64 = 1 << 20;
-/// No layer has room for more edges before the number of its vertices is known.
+/// No layer reserves memory for more edges before the number of its vertices is known.
 const MOST_PLACES: u64 = 1 << 24;
 
-/// A layer that is asked for.
+/// Parameters of a layer.
 struct Request<'a> {
     graph: &'a DeviceGraph<'a>,
     draw: &'a DeviceDraw<'a>,
     key: &'a StreamKey,
     numbers: Numbers,
-    /// Whether its edges' ids are kept, and whether anybody asks for them.
+    /// Whether the ids of the edges are kept, and whether they are needed at all.
     keep: bool,
     ids: bool,
-    /// Counters, or 0.
+    /// Address of the counters, or 0.
     work: u64,
     edge: u64,
 }
@@ -59,13 +59,13 @@ pub struct DeviceSampler {
     gpu: Gpu,
     numbering: DeviceNumbering,
     block: Block,
-    /// The one before: kernels of the first layer of `block` read its last numbers.
+    /// The previous block: kernels of the first layer of `block` read its last numbers.
     previous: Option<Block>,
-    /// Layers that were launched and not finished, with the places of their numbers while these were not read.
+    /// Layers that were launched and not finished, with the places of their numbers until these are read.
     launched: Vec<(DeviceLayer, Option<usize>)>,
     /// Whether the number of vertices of the frontier is known.
     settled: bool,
-    /// Whether one may be there twice.
+    /// Whether a vertex of the frontier may be repeated.
     check: bool,
     most_places: u64,
 }
@@ -81,7 +81,7 @@ impl DeviceSampler {
         Ok(Self { gpu: gpu.clone(), numbering, block, previous, launched, settled: true, check: false, most_places })
     }
 
-    /// Begins a mini-batch from `graph`: `frontier` is that of its first layer.
+    /// Begins a mini-batch from `graph`: `frontier` is the frontier of its first layer.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`]; errors of the GPU.
@@ -92,7 +92,7 @@ impl DeviceSampler {
         Ok(())
     }
 
-    /// Begins with the vertices of both lists, each once. The host does not wait. Returns their slots in the table.
+    /// Begins a mini-batch with the vertices of both lists, each once. The host does not wait. Returns their slots in the table.
     pub(crate) fn restart_with(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -104,7 +104,7 @@ impl DeviceSampler {
         Ok(slots)
     }
 
-    /// Begins with up to `most` vertices; what was not finished is given up.
+    /// Begins a mini-batch with up to `most` vertices; discards unfinished layers.
     fn restart(&mut self, graph: &DeviceGraph<'_>, most: usize) -> Result<Numbers, GpuError> {
         self.launched.clear();
         self.block.settle(0);
@@ -112,7 +112,7 @@ impl DeviceSampler {
         self.numbers(graph)
     }
 
-    /// The numbers of the next layer.
+    /// Reserves the numbers of the next layer.
     fn numbers(&mut self, graph: &DeviceGraph<'_>) -> Result<Numbers, GpuError> {
         if self.block.is_full() {
             self.look(graph, 0, None)?;
@@ -121,13 +121,13 @@ impl DeviceSampler {
         Ok(self.block.take())
     }
 
-    /// The frontier of the next layer, once those before are finished: after a layer, its mixed frontier, which starts with that layer's
-    /// frontier.
+    /// The frontier of the next layer, once the earlier ones are finished: after a layer, its mixed frontier, which
+    /// starts with that layer's frontier.
     pub fn mixed(&self) -> DeviceSlice<'_, u32> {
         self.numbering.ids()
     }
 
-    /// [`DeviceSampler::mixed`], after which the next mini-batch starts.
+    /// Like [`DeviceSampler::mixed`], but takes the frontier; the next mini-batch starts after it.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`]; errors of the GPU.
@@ -138,7 +138,7 @@ impl DeviceSampler {
     /// Samples the next layer, and extends the mixed frontier: [`DeviceSampler::launch`], and [`DeviceSampler::finish`].
     ///
     /// # Errors
-    /// As the two.
+    /// Errors of both.
     pub fn layer(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -151,10 +151,10 @@ impl DeviceSampler {
         self.finish(graph)?.pop().ok_or_else(|| none().into())
     }
 
-    /// Launches the next layer from `graph`, that of [`DeviceSampler::start`]. The host seldom waits.
+    /// Launches the next layer from `graph`, the graph of [`DeviceSampler::start`]. The host seldom waits.
     ///
     /// # Errors
-    /// As [`DeviceSampler::finish`].
+    /// Errors of [`DeviceSampler::finish`].
     pub fn launch(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -184,7 +184,7 @@ impl DeviceSampler {
         Ok(())
     }
 
-    /// The layers of `graph` that were launched since the last were finished. Waits for them.
+    /// Returns the layers of `graph` that were launched since the last call. Waits for them.
     ///
     /// # Errors
     /// Errors of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
@@ -199,7 +199,7 @@ impl DeviceSampler {
         self.launched.drain(..).map(|(layer, _)| layer).collect()
     }
 
-    /// [`DeviceSampler::finish`], with `others` brought in the same copy.
+    /// [`DeviceSampler::finish`], which also copies `others` to the host in the same copy.
     pub(crate) fn finish_with(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -218,13 +218,13 @@ impl DeviceSampler {
         &self.numbering
     }
 
-    /// Address of the word that tells what went wrong while the last mixed frontier was split.
+    /// Address of the status word of splitting the last mixed frontier.
     pub(crate) fn split_status(&self) -> u64 {
         self.block.latest().at(OF_SPLIT)
     }
 
-    /// Reads the numbers of what was launched, which is settled by them but for the last `open` layers, and `others`, in one copy. Returns
-    /// the numbers of the last layer.
+    /// Reads the numbers of the launched layers, and `others`, in one copy; settles all layers except the last `open`
+    /// ones. Returns the numbers of the last layer.
     fn look(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -250,7 +250,7 @@ impl DeviceSampler {
         Ok((layers.last().map_or(Vec::new(), |last| last.to_vec()), others))
     }
 
-    /// Up to [`FEW`] edges a vertex, in `room` places.
+    /// Draws up to [`FEW`] edges per vertex, in `room` places.
     fn draw_few(&mut self, request: &Request<'_>, room: usize) -> Result<DeviceLayer, GpuError> {
         let (gpu, numbers) = (self.gpu.clone(), request.numbers);
         self.numbering.reserve(room)?;
@@ -271,8 +271,8 @@ impl DeviceSampler {
         Ok(DeviceLayer { indptr, local, targets: Some(targets), edges: kept })
     }
 
-    /// Any number of edges a vertex, which are counted first: for their number the host waits where it has no `room` for all that there
-    /// may be.
+    /// Draws any number of edges per vertex, which are counted first: without `room` for the maximum, the host waits
+    /// for their number.
     fn draw_counted(&mut self, request: &Request<'_>, room: Option<usize>) -> Result<DeviceLayer, GpuError> {
         let (gpu, numbers) = (self.gpu.clone(), request.numbers);
         let (mut indptr, list) = self.launch_of(request).count()?;
@@ -281,7 +281,7 @@ impl DeviceSampler {
             Some(room) => room,
             None => {
                 let edges = self.look(request.graph, 1, None)?.0[EDGES];
-                // Positions of the frontier and of all edges are told apart.
+                // The frontier and all edges must have distinct positions.
                 if edges + self.mixed().len() as u64 >= u64::from(u32::MAX) {
                     return Err(KernelError::TooManyEdges { edges }.into());
                 }
@@ -306,7 +306,7 @@ impl DeviceSampler {
         Launch { gpu: &self.gpu, graph, draw, frontier, len, check: self.check, table, numbers, ids, work }
     }
 
-    /// Room for the edges of a layer, where the fanout bounds their number well enough.
+    /// Memory for the edges of a layer, if the fanout bounds their number well enough.
     fn room(&self, graph: &DeviceGraph<'_>, fanout: Fanout) -> Option<usize> {
         let Fanout::Take(most) = fanout else { return None };
         let frontier = self.numbering.most() as u64;
@@ -346,8 +346,8 @@ impl DeviceSampler {
         .into())
     }
 
-    /// Tables of a word for each vertex only up to so many bytes, and no layer with more places than `most_places` while its frontier is
-    /// unknown. No result depends on it.
+    /// Limits tables with a word for each vertex to `bytes`, and layers whose frontier is unknown to `most_places`
+    /// places. No result depends on it.
     #[cfg(test)]
     pub(super) fn tuned(&mut self, bytes: usize, most_places: u64) {
         self.numbering.direct_up_to(bytes);

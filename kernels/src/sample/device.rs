@@ -7,14 +7,14 @@ use crate::count::DeviceCounters;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
 
-/// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
-/// the bus. Of some vertices' in-edges alone, those of a [`DeviceSubgraph`], others may not be asked for.
+/// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read
+/// over the bus. With a [`DeviceSubgraph`], only its vertices have in-edges and others may not be sampled.
 ///
-/// `indptr` ascends, as the reader of the file has checked. A row that does not, and sources that are no vertices, are
-/// errors of the layer that meets them.
+/// `indptr` ascends, as the reader of the file has checked. A row that does not, or a source that is not a vertex, is
+/// an error of the layer that reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceGraph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
@@ -29,16 +29,16 @@ impl<'a> DeviceGraph<'a> {
     /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host waits.
     ///
     /// # Errors
-    /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; errors of the GPU.
+    /// [`KernelError::Topology`] as in [`Graph::new`](super::Graph::new); errors of the GPU.
     pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, indices.len())?;
         Ok(Self { indptr, indices, num_edges: indices.len(), subgraph: None })
     }
 
-    /// The vertices of `subgraph` alone, of a graph with this `indptr`: a frontier that holds others is refused.
+    /// Restricts a graph with this `indptr` to the vertices of `subgraph`: a frontier with other vertices is an error.
     ///
     /// # Errors
-    /// As [`DeviceGraph::new`]; [`KernelError::Length`] if the subgraph is of another graph.
+    /// Errors of [`DeviceGraph::new`]; [`KernelError::Length`] if the subgraph is of another graph.
     pub fn of_subgraph(
         gpu: &Gpu,
         indptr: DeviceSlice<'a, u64>,
@@ -54,12 +54,12 @@ impl<'a> DeviceGraph<'a> {
         self.indptr.len() - 1
     }
 
-    /// Number of edges, those that are missing included.
+    /// Number of edges, including edges outside the subgraph.
     pub fn num_edges(&self) -> usize {
         self.num_edges
     }
 
-    /// In-edges of each of `vertices`, sampled or not, in a subgraph or not; none of what is no vertex.
+    /// Number of in-edges of each of `vertices`, sampled or not, in a subgraph or not; 0 for ids that are not vertices.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`]; errors of the GPU.
@@ -69,7 +69,7 @@ impl<'a> DeviceGraph<'a> {
         Ok(out)
     }
 
-    /// `out` becomes [`DeviceGraph::degrees`] as f32.
+    /// Sets `out` to [`DeviceGraph::degrees`] as f32.
     ///
     /// # Errors
     /// [`KernelError::Length`] unless there is a value for each vertex; errors of the GPU.
@@ -96,17 +96,17 @@ impl<'a> DeviceGraph<'a> {
         gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
     }
 
-    /// For a kernel of any number of blocks that draws edges, and asks for their `ids` or does not.
+    /// The shape of a kernel for any number of blocks that draws edges; `ids` if it needs the edges' ids.
     pub(super) fn shape(&self, gpu: &Gpu, shape: Shape, ids: bool) -> Shape {
         gpu.beside_others(gpu.beside_others(shape, self.drawn_indptr(ids)), self.indices.address())
     }
 
-    /// As kernels that draw edges take it; `ids` if they ask for the ids of edges.
+    /// The argument of kernels that draw edges; `ids` if they need the edges' ids.
     pub(super) fn argument(&self, ids: bool) -> Argument {
         self.words(self.drawn_indptr(ids), ids)
     }
 
-    /// Address of the `indptr` that is drawn from, or 0: a subgraph has one of its own, and needs the graph's for ids alone.
+    /// Address of the `indptr` for drawing, or 0: a subgraph has its own, and needs the graph's only for ids.
     fn drawn_indptr(&self, ids: bool) -> u64 {
         if ids || self.subgraph.is_none() { self.indptr.address() } else { 0 }
     }
@@ -122,7 +122,7 @@ impl<'a> DeviceGraph<'a> {
     }
 }
 
-/// Checks the length of `indptr` and what it holds at both ends.
+/// Checks the length of `indptr` and the values at both ends.
 fn check_ends(gpu: &Gpu, indptr: DeviceSlice<'_, u64>, edges: usize) -> Result<(), GpuError> {
     let len = indptr.len();
     let ends = match len {
@@ -160,7 +160,7 @@ impl DeviceExcludedEdges {
     }
 }
 
-/// [`Draw`](super::Draw) on a GPU: it draws the same of a graph without weights.
+/// [`Draw`](super::Draw) on a GPU: it draws the same edges of a graph without weights.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDraw<'a> {
     pub(super) fanout: Fanout,
@@ -168,7 +168,7 @@ pub struct DeviceDraw<'a> {
 }
 
 impl<'a> DeviceDraw<'a> {
-    /// As [`Draw::new`](super::Draw::new).
+    /// Like [`Draw::new`](super::Draw::new).
     pub fn new(fanout: Fanout) -> Self {
         Self { fanout, excluded: None }
     }
@@ -178,7 +178,7 @@ impl<'a> DeviceDraw<'a> {
         Self { excluded: Some(excluded), ..self }
     }
 
-    /// The fanout as kernels take it.
+    /// The fanout as a kernel's argument.
     pub(super) fn number(&self) -> u32 {
         match self.fanout {
             Fanout::Take(fanout) => fanout,
@@ -186,7 +186,7 @@ impl<'a> DeviceDraw<'a> {
         }
     }
 
-    /// Whether drawing asks for the ids of edges.
+    /// Whether drawing needs the ids of edges.
     pub(super) fn reads_ids(&self) -> bool {
         self.excluded.is_some_and(|DeviceExcludedEdges(edges)| !edges.is_empty())
     }
@@ -201,7 +201,7 @@ impl<'a> DeviceDraw<'a> {
 
 /// Use of the ids of a layer's edges on a GPU.
 pub enum DeviceEdgeIds<'a> {
-    /// Nothing.
+    /// The ids are not needed.
     Drop,
     /// [`DeviceLayer::edges`] holds them.
     Keep,
@@ -234,7 +234,7 @@ impl DeviceLayer {
         self.local.len()
     }
 
-    /// Keeps what is of the first `vertices`, which have `edges` edges.
+    /// Keeps the first `vertices`, which have `edges` edges.
     pub(super) fn truncate(&mut self, vertices: usize, edges: usize) {
         self.indptr.truncate(vertices + 1);
         self.local.truncate(edges);
@@ -242,7 +242,7 @@ impl DeviceLayer {
         self.edges.iter_mut().for_each(|ids| ids.truncate(edges));
     }
 
-    /// The layer on the host. Waits for what was launched before.
+    /// Copies the layer to the host. Waits for everything launched before.
     ///
     /// # Errors
     /// Errors of the GPU, of earlier launches too.

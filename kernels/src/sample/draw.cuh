@@ -1,33 +1,33 @@
-// What drawing kernels share: the graph, the edges that may not be drawn, and what becomes of an edge. A file that includes
-// this has its own copy.
+// Shared by the drawing kernels: the graph, the edges that may not be drawn, and the output of an edge. A file that
+// includes this has its own copy.
 
-// The vertices of a subgraph, 64 in a word, with how many of them come before.
+// The vertices of a subgraph, 64 per word, with the number of members before each word.
 struct alignas(16) Held {
     u64 vertices, before;
 };
 
 struct Graph {
-    // Of the whole graph, wherever it is.
+    // Of the whole graph, in any memory.
     const u64 *indptr;
-    // Of the whole graph too, or of a subgraph.
+    // Of the whole graph, or of a subgraph.
     const u32 *indices;
-    // The subgraph's, null without one.
+    // The subgraph's vertices; null without one.
     const Held *held;
     const u64 *subgraph_indptr;
     u64 num_edges;
     u32 num_vertices;
-    // Whether somebody asks for the ids of edges.
+    // Whether the ids of edges are needed.
     u32 ids;
     u64 unused[2];
 };
 #define GRAPH const Graph graph
 
 struct InEdges {
-    // Their sources, and the id of the first one, if ids are asked for or `sources` are not a subgraph's.
+    // Their sources, and the id of the first edge, if ids are needed or `sources` are not a subgraph's.
     const u32 *sources;
     u64 start;
     u32 degree;
-    // What is wrong with the vertex, which then has no edges.
+    // The error code of the vertex, which then has no edges.
     u32 problem;
 };
 
@@ -57,7 +57,7 @@ struct Excluded {
 #define EXCLUDED const u64 *excluded_edges, u64 excluded_count
 #define EXCLUDED_OF(name) const Excluded name = {excluded_edges, excluded_count}
 
-// How many of the first `count` are below `edge`.
+// Number of the first `count` edges that are below `edge`.
 __device__ __forceinline__ u64 below_edge(const u64 *edges, u64 count, u64 edge) {
     u64 from = 0;
     while (from < count) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ u64 below_edge(const u64 *edges, u64 count, u64 edge)
     return from;
 }
 
-// Those among the in-edges of a vertex.
+// The excluded edges among the in-edges of a vertex.
 __device__ __forceinline__ Excluded within(Excluded all, InEdges in) {
     if (all.count == 0 || in.degree == 0) return {all.edges, 0};
     const u64 from = below_edge(all.edges, all.count, in.start);
@@ -76,8 +76,8 @@ __device__ __forceinline__ Excluded within(Excluded all, InEdges in) {
     return {edges, below_edge(edges, all.count - from, in.start + in.degree)};
 }
 
-// From a rank among the edges that are not excluded to the offset among all: as many are skipped as have a rank of at most
-// this one, where the rank of an excluded edge is its offset less the number of excluded ones before it.
+// Turns a rank among the edges that are not excluded into the offset among all: skips the excluded edges whose rank is
+// at most this one, where the rank of an excluded edge is its offset minus the number of excluded ones before it.
 __device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
     u64 from = 0, to = excluded.count;
     while (from < to) {
@@ -88,12 +88,12 @@ __device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
     return rank + (u32)from;
 }
 
-// --- what becomes of an edge ---
+// --- output of an edge ---
 
 struct Sampled {
     // Slots of the sources.
     u32 *local;
-    // One of the following, or neither.
+    // At most one of the following.
     u64 *edges;
     u32 *edge_counts;
     u64 *status;
@@ -101,7 +101,7 @@ struct Sampled {
 #define SAMPLED u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
 #define SAMPLED_OF(name) const Sampled name = {sampled_local, sampled_edges, sampled_counts, sampled_status}
 
-// Place `at` of the edges is number `offset` of `in`. Sources are noted after the frontier, which has `frontier` vertices.
+// Stores edge number `offset` of `in` at place `at`. Sources are noted after the frontier, which has `frontier` vertices.
 __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sampled, u32 frontier, u32 at, InEdges in, u32 offset) {
     u32 source = in.sources[offset];
     if (source >= graph.num_vertices) {
@@ -114,17 +114,17 @@ __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sa
     if (sampled.edge_counts) atomicAdd(&sampled.edge_counts[edge], 1u);
 }
 
-// A frontier: up to `most` vertices, of which there are `*len`, noted in the table at their positions.
+// A frontier: up to `most` vertices, `*len` of them valid, noted in the table at their positions.
 struct Frontier {
     const u32 *vertices;
     u64 len, most;
-    // Whether a vertex may be there twice, which is to be found out.
+    // Whether to check for repeated vertices.
     bool check;
 };
 #define FRONTIER const u32 *frontier_vertices, const u64 *frontier_len, u64 frontier_most, u32 frontier_check
 #define FRONTIER_OF(name) const Frontier name = {frontier_vertices, *frontier_len, frontier_most, frontier_check != 0}
 
-// Counts `count` edges charged to `vertex`, of which each occurs once in a frontier.
+// Charges `count` edges to `vertex`, which occurs once in a frontier.
 __device__ __forceinline__ void charge(u32 *work, u32 vertex, u32 count, u64 where, u64 *status) {
     if (!work || count == 0) return;
     const u32 sum = work[vertex] + count;
@@ -132,7 +132,7 @@ __device__ __forceinline__ void charge(u32 *work, u32 vertex, u32 count, u64 whe
     work[vertex] = sum;
 }
 
-// What is to be told of vertex `i` of the frontier, which has `count` of the edges `in`.
+// Reports the problems of vertex `i` of the frontier, or charges its `count` of the edges `in`.
 __device__ __forceinline__ void tell(const Graph &graph, Frontier frontier, Table table, u64 i, InEdges in, u32 count, u32 *work, u64 *status) {
     const u32 vertex = frontier.vertices[i];
     if (in.problem) report(status, i, in.problem);
@@ -140,7 +140,7 @@ __device__ __forceinline__ void tell(const Graph &graph, Frontier frontier, Tabl
     if (frontier.check && vertex < graph.num_vertices && !is_first(table, vertex, (u32)i)) report(status, i, REPEATED);
 }
 
-// Sorts 2^n values of a block's threads, in memory that all of them see.
+// Sorts 2^n values by the threads of a block, in memory that all of them see.
 template <typename T> __device__ __forceinline__ void sort_of_block(T *values, u32 size) {
     for (u32 run = 2; run <= size; run *= 2) {
         for (u32 apart = run / 2; apart > 0; apart /= 2) {

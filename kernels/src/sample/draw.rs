@@ -1,4 +1,4 @@
-//! Draws of a layer's in-edges, and the interface between a way of drawing and the sampler.
+//! Draws of a layer's in-edges, and the interface between a drawing method and the sampler.
 
 use super::{ExcludedEdges, Fanout, VertexSet};
 use crate::error::KernelError;
@@ -24,8 +24,8 @@ pub(super) struct Preferred<'a> {
 }
 
 impl<'a> Draw<'a> {
-    /// `fanout` distinct in-edges of each vertex, all of them where there are no more; of a graph with weights, those of positive
-    /// weight.
+    /// Draws `fanout` distinct in-edges of each vertex, or all if there are no more; in a graph with weights, only
+    /// edges of positive weight.
     pub fn new(fanout: Fanout) -> Self {
         Self { fanout, excluded: None, near: None }
     }
@@ -35,9 +35,9 @@ impl<'a> Draw<'a> {
         Self { excluded: Some(excluded), ..self }
     }
 
-    /// Draws in-neighbours in `set` with `factor` times the probability of others, from 1, and tells the factors that correct sums
-    /// ([`SampledCsc::factors`](super::SampledCsc::factors)): `locality.rs`. With 1, all are drawn alike. A graph with weights is
-    /// drawn by them alone.
+    /// Draws in-neighbours in `set` with `factor` times the probability of others, at least 1, and returns the factors
+    /// that correct sums ([`SampledCsc::factors`](super::SampledCsc::factors)): see `locality.rs`. With 1, all are
+    /// drawn alike. In a graph with weights only the weights count.
     pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
         Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
@@ -55,12 +55,12 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// A way of drawing.
+/// A drawing method.
 pub trait DrawVertex: Sync {
-    /// Whether a draw reads what all in-edges of its vertex have.
+    /// Whether a draw reads the data of all in-edges of its vertex.
     const READS_ALL: bool;
 
-    /// Draws from the in-edges of `vertex`; appends what it keeps to `picks`, ascending, unless that is all.
+    /// Draws from the in-edges of `vertex`; appends the kept ones to `picks`, ascending, unless all are kept.
     fn draw(
         &self,
         vertex: Vertex,
@@ -69,8 +69,8 @@ pub trait DrawVertex: Sync {
         picks: &mut Picks,
     ) -> Result<Kept, KernelError>;
 
-    /// [`draw`](Self::draw) for each of up to [`GROUP`] vertices, into as many of `kept`. Begins to fetch what is picked of
-    /// `indices`.
+    /// Calls [`draw`](Self::draw) for each of up to [`GROUP`] vertices, with results in `kept`. Begins to fetch the
+    /// picked parts of `indices`.
     #[inline]
     fn draw_group(
         &self,
@@ -85,7 +85,7 @@ pub trait DrawVertex: Sync {
     }
 }
 
-/// [`DrawVertex::draw_group`], one vertex after another.
+/// [`DrawVertex::draw_group`] by one call per vertex.
 #[inline(always)]
 pub(super) fn draw_each(
     by: &(impl DrawVertex + ?Sized),
@@ -113,7 +113,7 @@ pub(super) fn fetch(indices: &[u32], start: u64, picks: &[u32]) {
     }
 }
 
-/// Vertices whose edges are drawn before the first of these is read.
+/// Vertices whose edges are drawn before the first of these edges is read.
 pub(super) const GROUP: usize = 32;
 
 /// A vertex to draw for.
@@ -130,7 +130,7 @@ pub struct Vertex {
 /// The in-edges that a vertex keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Every one.
+    /// All in-edges.
     All,
     /// This many, which were appended to the picks.
     Picked(u32),
@@ -139,17 +139,17 @@ pub enum Kept {
 /// Buffers of a draw, kept from vertex to vertex.
 #[derive(Default)]
 pub struct Scratch {
-    /// Picks of the present vertex, where they are too many to be compared with each other.
+    /// Picks of the present vertex, if they are too many to be compared with each other.
     pub(super) seen: IdMap,
     /// One word for each candidate.
     pub(super) keys: Vec<u64>,
-    /// Candidates in a set, and the others.
+    /// Candidates in the set, and the others.
     pub(super) sides: [Vec<u32>; 2],
     /// Corrections of the edges kept so far, for draws that need them.
     pub(super) factors: Vec<f32>,
 }
 
-/// Picks that are ordered side by side.
+/// Number of picks that are sorted in parallel.
 pub(super) const LANES: usize = 16;
 
 /// Picked in-edges, as offsets from the first one of their vertex.

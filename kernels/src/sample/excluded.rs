@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 /// A set of edges that no draw may use: for link prediction, the edges that are to be predicted (and their reverses,
-/// which are edges of their own). A vertex that loses some is drawn from its others, so it keeps `fanout` in-edges
-/// wherever so many are left.
+/// which are edges of their own). The edges of a vertex are drawn from its other edges, so it keeps `fanout` in-edges
+/// wherever `fanout` are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExcludedEdges {
     /// Ascending and distinct.

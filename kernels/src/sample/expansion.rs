@@ -1,11 +1,11 @@
 //! Expansion-aware sampling: the vertices that a server of several reads for its seeds (GraNNDis, section 4.2).
 //!
-//! Returns: a [`Reach`], the vertices and the edges among them. Input: the seeds of a server, which are its own. A server reads its own
-//! vertices as many hops before its seeds as there are layers; beyond them at most `hops` hops, and at most `fanout` in-neighbours of a
-//! vertex on each. Edges within a server are never left out.
+//! Returns: a [`Reach`], the vertices and the edges among them. Input: the seeds of a server, which are its own. A
+//! server reads its own vertices up to as many hops before its seeds as there are layers; beyond them at most `hops`
+//! hops, and at each hop at most `fanout` in-neighbours of a vertex. Edges within a server are never left out.
 //!
-//! Cost: a pass over the in-edges of what is reached; a byte for each vertex of the graph. The draws are a function of the key and the
-//! vertex.
+//! Cost: a pass over the in-edges of the vertices reached; a byte for each vertex of the graph. The draws are a
+//! function of the key and the vertex.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::{Fanout, Graph};
 use crate::philox::{Draws, Stream, StreamKey};
 
-/// A server, and what it may read beyond its own vertices.
+/// A server, and its limits for reading beyond its own vertices.
 #[derive(Clone, Debug)]
 pub struct Expansion<'a> {
     /// Part of each vertex.
@@ -25,7 +25,7 @@ pub struct Expansion<'a> {
     pub layers: usize,
     /// Hops beyond the server.
     pub hops: u8,
-    /// In-neighbours of a vertex on each.
+    /// In-neighbours of a vertex at each of these hops.
     pub fanout: Fanout,
 }
 
@@ -55,14 +55,14 @@ impl Expansion<'_> {
                     frontier.push(u);
                 }
             }
-            // A vertex may have come nearer twice in one hop.
+            // A vertex may have been reached twice in one hop.
             frontier.sort_unstable();
             frontier.dedup();
         }
         Reach { hop }
     }
 
-    /// The in-neighbours that are read for `v`, itself `at` hops beyond the server, and how far they are.
+    /// The in-neighbours that are read for `v`, itself `at` hops beyond the server, with their own hops beyond it.
     fn read_for(&self, graph: Graph<'_>, v: u32, at: u8, key: &StreamKey) -> Vec<(u32, u8)> {
         let edges = graph.in_edges(v);
         let sources = &graph.indices[edges.start as usize..edges.end as usize];
@@ -71,7 +71,7 @@ impl Expansion<'_> {
         }
         let (own, others): (Vec<u32>, Vec<u32>) = sources.iter().partition(|&&u| self.owns(u));
         let beyond = if at < self.hops { drawn(&others, self.fanout, key, v) } else { Vec::new() };
-        // What is on the last hop is read, but nothing is read for it.
+        // Vertices at the last hop are read, but nothing is read for them.
         let own = if at == 0 || at < self.hops { own } else { Vec::new() };
         own.into_iter().map(|u| (u, 0)).chain(beyond.into_iter().map(|u| (u, at + 1))).collect()
     }
@@ -94,7 +94,7 @@ fn drawn(sources: &[u32], fanout: Fanout, key: &StreamKey, v: u32) -> Vec<u32> {
 /// The vertices that a server reads.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// How many hops beyond the server each is; [`Reach::NOT`] for what is not read.
+    /// Number of hops beyond the server of each vertex; [`Reach::NOT`] for vertices that are not read.
     hop: Vec<u8>,
 }
 
@@ -106,13 +106,13 @@ impl Reach {
         self.hop[v as usize] != Self::NOT
     }
 
-    /// Vertices, and those that are beyond the server.
+    /// Numbers of vertices, and of vertices beyond the server.
     pub fn counts(&self) -> [u64; 2] {
         let count = |is: fn(u8) -> bool| self.hop.par_iter().filter(|&&hop| is(hop)).count() as u64;
         [count(|hop| hop != Self::NOT), count(|hop| hop != Self::NOT && hop > 0)]
     }
 
-    /// The edges of `graph` among them, for all vertices.
+    /// The edges of `graph` among these vertices, as CSC for all vertices.
     pub fn edges(&self, graph: Graph<'_>) -> (Vec<u64>, Vec<u32>) {
         let of = |v: u32| {
             let edges = if self.reads(v) { graph.in_edges(v) } else { 0..0 };
@@ -162,7 +162,7 @@ mod tests {
         let of = |hops, fanout| Expansion { parts: &parts, own: 0..2, layers, hops, fanout };
         let own = |v: u32| parts[v as usize] < 2;
         let seeds: Vec<u32> = (0..n).filter(|&v| own(v) && v % 5 == 0).collect();
-        // Naively: what is at most `layers` edges before a seed, by edges that `may` be taken.
+        // Naively: all vertices at most `layers` edges before a seed, by edges that `may` be taken.
         let naive = |may: &dyn Fn(u32, u32) -> bool| {
             let mut read: Vec<bool> = (0..n).map(|v| seeds.contains(&v)).collect();
             for _ in 0..layers {
@@ -180,7 +180,7 @@ mod tests {
         let all = of(3, Fanout::All).reach(graph, &seeds, &key);
         assert_eq!(read(&all), naive(&|_, _| true));
         assert_eq!(read(&of(0, Fanout::All).reach(graph, &seeds, &key)), naive(&|u, _| own(u)));
-        // One hop beyond: nothing is read for what is beyond.
+        // One hop beyond: nothing is read for the vertices beyond.
         let one = of(1, Fanout::All).reach(graph, &seeds, &key);
         assert_eq!(read(&one), naive(&|_, v| own(v)));
         let few = of(2, Fanout::Take(2)).reach(graph, &seeds, &key);
@@ -190,7 +190,7 @@ mod tests {
         assert!((0..n).all(|v| !few.reads(v) || own(v) == (few.hop[v as usize] == 0)));
         let [vertices, beyond] = few.counts();
         assert!(beyond > 0 && vertices < all.counts()[0], "{vertices}, {beyond}");
-        // The edges are those among what is read, in order.
+        // The edges among the read vertices, in order.
         let (ends, sources) = few.edges(graph);
         for v in 0..n {
             let edges = graph.in_edges(v);

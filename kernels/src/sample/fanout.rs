@@ -1,4 +1,4 @@
-//! How many in-neighbours a vertex keeps at one layer.
+//! Number of in-neighbours that a vertex keeps at one layer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::error::KernelError;
 use crate::philox::DRAWS_PER_ITEM;
 
-/// The number of in-neighbours that a vertex keeps at one layer. Parses and prints as `15`, or `all` (`-1` is read as
+/// Number of in-neighbours that a vertex keeps at one layer. Parsed and printed like `15` or `all` (`-1` is read as
 /// `all`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fanout {
@@ -26,7 +26,7 @@ impl Fanout {
         }
     }
 
-    /// Refuses what cannot be drawn: 0, and more than one vertex has random words for.
+    /// Refuses invalid fanouts: 0, and more than one vertex has random words for.
     pub(crate) fn check(self) -> Result<(), KernelError> {
         match self {
             Self::Take(n) if n == 0 || n > DRAWS_PER_ITEM => Err(KernelError::Fanout { got: n.to_string() }),

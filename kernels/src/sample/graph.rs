@@ -9,8 +9,8 @@ use super::Fanout;
 use crate::error::KernelError;
 use crate::prefetch::{is_scattered, read_ahead};
 
-/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. Those of a graph
-/// with weights are drawn by them, and rows are multiplied by factors in sums over edges that have some.
+/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. In
+/// a graph with weights they are drawn by weight; in one with factors, sums over edges multiply the rows by these.
 ///
 /// `indptr` ascends and `indices` are vertices: the reader of the file has checked that, and it is trusted here.
 #[derive(Debug, Clone, Copy)]
@@ -21,13 +21,13 @@ pub struct Graph<'a> {
     pub indices: &'a [u32],
     /// Weight of each edge, if edges are drawn by weight.
     pub(super) weights: Option<&'a [f32]>,
-    /// Number of in-edges of each vertex that can be drawn, unless that is all of them.
+    /// Number of in-edges of each vertex that can be drawn, unless all can.
     pub(super) drawable: Option<&'a [u32]>,
-    /// Whether draws by weight tell the factors that correct sums.
+    /// Whether draws by weight return the factors that correct sums.
     pub(super) corrects: bool,
     /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
-    /// The edges that draws read, if the system is asked for them ahead, and what stops them.
+    /// The edges that draws read, if the system reads them ahead, and the flag that stops the reads.
     pub(super) read_ahead: Option<(&'a [u32], Option<&'static AtomicBool>)>,
 }
 
@@ -54,8 +54,8 @@ impl<'a> Graph<'a> {
         Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None, read_ahead: None })
     }
 
-    /// The same graph, whose edges are drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as they are
-    /// drawn.
+    /// The graph with edges drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as
+    /// they are drawn.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than edges.
@@ -64,7 +64,7 @@ impl<'a> Graph<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same graph, of which `drawable` is what [`num_drawable`](Self::num_drawable) returns.
+    /// The graph with `drawable`, the result of [`num_drawable`](Self::num_drawable).
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than vertices.
@@ -73,16 +73,16 @@ impl<'a> Graph<'a> {
         Ok(Self { drawable: Some(drawable), ..self })
     }
 
-    /// The same graph, whose draws by weight tell the factors that correct sums
+    /// The graph with draws by weight that return the factors that correct sums
     /// ([`SampledCsc::factors`](super::SampledCsc::factors)).
     pub fn correcting(self) -> Self {
         Self { corrects: true, ..self }
     }
 
-    /// The same graph, whose edges are mapped from a file that is larger than memory. `drawn` are its `indices` in a mapping for draws
-    /// alone: a [`Sampler`](super::Sampler) asks the system for the pages that it will read, thousands of vertices ahead, rather than wait
-    /// for one after another, and no page around these is read. Passes over all `indices` read ahead as always. Once `stop` is true, the
-    /// sampler asks for no more and returns [`KernelError::Interrupted`].
+    /// The graph with edges mapped from a file that is larger than memory. `drawn` are its `indices` in a mapping used only
+    /// for draws: a [`Sampler`](super::Sampler) asks the system for the pages that it will read, thousands of vertices ahead,
+    /// instead of waiting for one after another, and the system reads no pages around these. Passes over all `indices` read
+    /// ahead as always. Once `stop` is true, the sampler asks for no more pages and returns [`KernelError::Interrupted`].
     ///
     /// # Errors
     /// [`KernelError::Length`] if `drawn` are fewer or more than edges.
@@ -104,13 +104,13 @@ impl<'a> Graph<'a> {
         self.read_ahead.map_or(self.indices, |(drawn, _)| drawn)
     }
 
-    /// Fails once it is asked to stop.
+    /// Returns an error once it should stop.
     pub(super) fn check_stop(&self) -> Result<(), KernelError> {
         let stop = self.read_ahead.and_then(|(_, stop)| stop);
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(KernelError::Interrupted) } else { Ok(()) }
     }
 
-    /// Asks for what `edges` have.
+    /// Requests the pages of the data of `edges`.
     pub(super) fn expect(&self, edges: Range<usize>) {
         read_ahead(self.drawn(), edges.clone());
         [self.weights, self.factors()].into_iter().flatten().for_each(|values| read_ahead(values, edges.clone()));
@@ -125,8 +125,8 @@ impl<'a> Graph<'a> {
         Some(self.indptr.par_windows(2).map(count).collect())
     }
 
-    /// The same graph, where sums over in-edges multiply the row of each by its factor. `factors` are aligned with `indices`, `degrees`
-    /// are what [`weighted_degrees`](Self::weighted_degrees) makes of them.
+    /// The graph with a factor for each edge, by which sums over in-edges multiply its row. `factors` are aligned with
+    /// `indices`; `degrees` are the result of [`weighted_degrees`](Self::weighted_degrees) for them.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than edges and vertices.
@@ -136,7 +136,7 @@ impl<'a> Graph<'a> {
         Ok(Self { factors: Some((factors, degrees)), ..self })
     }
 
-    /// Whether draws by weight with `fanout` tell what corrects sums: where all are drawn there is nothing to correct.
+    /// Whether draws by weight with `fanout` return corrections of sums: if all edges are drawn there is nothing to correct.
     pub(super) fn tells_correction(&self, fanout: Fanout) -> bool {
         self.weights.is_some() && self.corrects && fanout != Fanout::All
     }
@@ -196,14 +196,14 @@ impl<'a> Graph<'a> {
         end - start
     }
 
-    /// Number of in-edges of `v` that can be drawn: all but those of weight 0.
+    /// Number of in-edges of `v` that can be drawn: all except edges of weight 0.
     #[inline]
     pub fn drawable(&self, v: u32) -> u64 {
         self.drawable.map_or_else(|| self.degree(v), |drawable| drawable[v as usize].into())
     }
 
-    /// The degree of `v` where every vertex has a loop besides: one more than its in-edges that can be drawn, or than the sum of their
-    /// factors.
+    /// The degree of `v` if every vertex has an additional loop: one more than its in-edges that can be drawn, or than
+    /// the sum of their factors.
     #[inline]
     pub fn degree_with_loop(&self, v: u32) -> f32 {
         self.factors.map_or((self.drawable(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)

@@ -1,4 +1,4 @@
-//! The launches of one layer, in memory that [`DeviceSampler`](super::DeviceSampler) has made room in.
+//! The launches of one layer, in memory that [`DeviceSampler`](super::DeviceSampler) has allocated.
 
 use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
@@ -8,15 +8,15 @@ use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Sh
 use crate::philox::StreamKey;
 
 const THREADS: u32 = 256;
-/// Up to here, the lanes of a warp share a vertex's edges.
+/// Largest fanout at which the lanes of a warp share a vertex's edges.
 pub(super) const FEW: u32 = 32;
-/// Threads of a block that has a vertex of more.
+/// Threads of a block that handles one vertex with a larger fanout.
 const MANY_THREADS: u32 = 128;
 /// Edges that one block copies.
 const COPIED: usize = 2048;
-/// Bytes of shared memory that every GPU gives a block without being asked.
+/// Bytes of shared memory that every GPU gives a block by default.
 const SHARED_BYTES: usize = 32 << 10;
-/// Memory for the picks of all blocks, where those of one are more.
+/// Memory for the picks of all blocks, if one block's picks do not fit in shared memory.
 const PICKS_BYTES: usize = 64 << 20;
 
 /// Arguments that the launches of one layer share.
@@ -24,16 +24,16 @@ pub(super) struct Launch<'a> {
     pub gpu: &'a Gpu,
     pub graph: &'a DeviceGraph<'a>,
     pub draw: &'a DeviceDraw<'a>,
-    /// Up to so many vertices.
+    /// The vertices, and room for more.
     pub frontier: DeviceSlice<'a, u32>,
     /// Address of their number.
     pub len: u64,
-    /// Whether one may be there twice.
+    /// Whether a vertex may be repeated.
     pub check: bool,
     /// The table that they are in.
     pub table: [Argument; 3],
     pub numbers: Numbers,
-    /// Whether somebody asks for the ids of edges.
+    /// Whether the ids of edges are needed.
     pub ids: bool,
     /// Counts of edges, charged to frontier vertices, or 0.
     pub work: u64,
@@ -48,7 +48,7 @@ pub(super) struct Drawn<'a> {
     pub counts: u64,
 }
 
-/// Blocks that have a vertex each, and go on to another, with memory of their own.
+/// Blocks that handle one vertex after another, with memory of their own.
 struct Blocks {
     shape: Shape,
     /// Bitmaps that do not fit into shared memory; kept until the kernel is launched.
@@ -72,7 +72,7 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The edges one behind the other, those of each vertex where `indptr` says: their sources and targets, and their ids.
+    /// Makes contiguous lists of the edges, each vertex's at the positions in `indptr`: their sources and targets, and their ids.
     pub(super) fn close(
         &self,
         gpu: &Gpu,
@@ -92,7 +92,7 @@ impl Places<'_> {
 }
 
 impl Launch<'_> {
-    /// A kernel of any number of blocks that reads the graph and the frontier.
+    /// Launches a kernel for any number of blocks that reads the graph and the frontier.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
         let most = (self.frontier.len() as u64).into();
         let first = [self.graph.argument(self.ids), self.frontier.into(), self.len.into(), most];
@@ -100,7 +100,7 @@ impl Launch<'_> {
         self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape, self.ids), &arguments)
     }
 
-    /// As many blocks as are worth while, each with `bytes`.
+    /// As many blocks as are useful, each with `bytes` of memory.
     fn blocks(&self, threads: u32, bytes: usize) -> Result<Blocks, GpuError> {
         let most = self.frontier.len().min(32 * self.gpu.multiprocessors() as usize);
         let (shared, blocks, memory) = match bytes <= SHARED_BYTES {
@@ -118,7 +118,7 @@ impl Launch<'_> {
         [to.local.into(), edges.into(), to.counts.into(), self.numbers.at(STATUS).into()]
     }
 
-    /// Draws up to [`FEW`] edges of each frontier vertex: `counts` of them, in the first of as many places as the fanout.
+    /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
     pub(super) fn draw_few(&self, key: &StreamKey, counts: &DeviceBuffer<u32>, to: &Drawn<'_>) -> Result<(), GpuError> {
         let fanout = self.draw.number();
         let (name, lanes) = match fanout {
@@ -132,8 +132,8 @@ impl Launch<'_> {
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
-    /// The number of edges of each frontier vertex, with room for their sum, and the vertices that a kernel of their own has
-    /// to draw for, if there may be any.
+    /// Counts the edges of each frontier vertex, with room for their sum, and lists the vertices that a separate kernel
+    /// has to draw for, if there may be any.
     pub(super) fn count(&self) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
         let (most, fanout) = (self.frontier.len(), self.draw.number());
         let counts = self.gpu.alloc(most + 1)?;
@@ -147,7 +147,7 @@ impl Launch<'_> {
         Ok((counts, list))
     }
 
-    /// Draws the edges that were counted, of which there are up to as many as `to` has room for.
+    /// Draws the edges that were counted; `to` has room for all of them.
     pub(super) fn draw(
         &self,
         key: &StreamKey,

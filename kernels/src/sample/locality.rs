@@ -1,17 +1,17 @@
 //! In-neighbours in a set drawn more often than the others: locality-aware sampling.
 //!
-//! Returns: ascending offsets of the edges drawn, and for each what corrects it in sums. Input: a set of vertices, those whose rows cost
-//! little, and a factor F above 1. Each of the a in-neighbours in the set gets F times the probability of each of the b others:
-//! with k draws from a + b = d,
+//! Returns: ascending offsets of the edges drawn, and for each the factor that corrects it in sums. Input: a set of
+//! vertices, whose rows are cheap to load, and a factor F above 1. Each of the a in-neighbours in the set gets F times
+//! the probability of each of the b others: with k draws from a + b = d,
 //!
 //! ```text
 //! p_in = min(1, k F / (a F + b))        p_out = (k − a p_in) / b
 //! ```
 //!
-//! Idea: the multiplied and renormalised probabilities are of one draw; what has to be right of k draws without replacement is how
-//! likely each edge is among them. Here that is exact, because the number of draws from the set is drawn first: a p_in, rounded up
-//! with the probability of its fraction, else down. So many are then drawn from the set, all alike, and the rest from the others (Floyd's
-//! algorithm twice). k edges are kept, always.
+//! Idea: the multiplied and renormalised probabilities hold for one draw; for k draws without replacement each edge
+//! must have the right probability of being among them. Here that is exact, because the number of draws from the set is
+//! drawn first: a p_in, rounded up with the probability of its fraction, else down. That number is then drawn from the
+//! set, uniformly, and the rest from the others (Floyd's algorithm twice). k edges are kept, always.
 //!
 //! Correction: a drawn edge counts c = k / (d p) times. Then the mean over the k drawn edges of c · x has the expectation
 //!
@@ -19,16 +19,16 @@
 //! E[ 1/k Σ_drawn c x ] = 1/k Σ_all p · k / (d p) · x = 1/d Σ_all x
 //! ```
 //!
-//! the mean over all in-edges, and d times it that of their sum (Horvitz and Thompson, 1952). So what estimates a sum or mean from
-//! uniform draws, where every c is 1, needs no other change than this factor of a row. What is not linear in the rows is not
-//! unbiased: attention weights, which are divided by their own sum, are right in the limit of many draws only.
+//! the mean over all in-edges, and d times it is their sum (Horvitz and Thompson, 1952). So an estimate of a sum or mean from
+//! uniform draws, where every c is 1, needs no other change than this factor of a row. An estimate that is not linear in the
+//! rows is not unbiased: attention weights, which are divided by their own sum, are right in the limit of many draws only.
 //!
-//! Why not drawing one after another in proportion to what is left, as `weighted.rs`: how likely an edge is among the drawn ones is then a
-//! sum over all orders, and what corrects it depends on the draw. Why not with replacement: a source that is drawn twice takes the place of another.
+//! Why not drawing one after another in proportion to the remaining weights, as `weighted.rs` does: the probability of an edge is then a sum
+//! over all orders, and its correction depends on the draw. Why not with replacement: a source that is drawn twice takes the place of another.
 //!
-//! All arithmetic is on f64 in a fixed order, so every machine gets the same bits; the rounding has a word of 32 bits.
-//! Source: Song and Jiang, ICS 2022, whose factor this is. Cost: a look at every in-neighbour of a vertex that has more than the
-//! fanout, and two draws.
+//! All arithmetic is on f64 in a fixed order, so every machine gets the same bits; the rounding uses a word of 32 bits.
+//! Source: Song and Jiang, ICS 2022, who introduced this factor. Cost: a look at every in-neighbour of a vertex that
+//! has more than the fanout, and two draws.
 
 use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, Picks, Preferred, Scratch, Vertex};
@@ -44,7 +44,7 @@ pub(super) struct Locality<'a> {
 }
 
 impl Locality<'_> {
-    /// Sorts the offsets of the in-edges of `vertex` that may be drawn into those from the set and the others.
+    /// Splits the offsets of the in-edges of `vertex` that may be drawn into in-neighbours from the set and others.
     fn candidates(&self, vertex: Vertex, [near, far]: &mut [Vec<u32>; 2]) {
         let Vertex { start, degree, .. } = vertex;
         let mut excluded = self.to_draw.excluded_of(vertex).iter().peekable();
@@ -78,7 +78,7 @@ impl DrawVertex for Locality<'_> {
             _ => None,
         };
         let Some(fanout) = most else {
-            // All alike.
+            // No preference: uniform draws.
             let kept = Uniform(self.to_draw).draw(vertex, key, scratch, picks)?;
             let count = if let Kept::Picked(count) = kept { count } else { vertex.degree };
             scratch.factors.resize(scratch.factors.len() + count as usize, 1.0);
@@ -106,7 +106,7 @@ impl DrawVertex for Locality<'_> {
     }
 }
 
-/// How the draws are shared out.
+/// Distribution of the draws between the set and the others.
 struct SideDraws {
     /// Expected draws from the set.
     expected: f64,
@@ -115,7 +115,7 @@ struct SideDraws {
 }
 
 impl SideDraws {
-    /// For `fanout` draws, fewer than there are, from a set of `near` that count `factor` times, and `far` others; neither is 0.
+    /// For `fanout` draws, fewer than the candidates, from a set of `near` that count `factor` times, and `far` others; neither is 0.
     fn new([near, far]: [usize; 2], fanout: u32, factor: f64) -> Self {
         let ([near, far], draws) = ([near, far].map(|count| count as f64), f64::from(fanout));
         let expected = (near * factor * draws / (near * factor + far)).min(near);
@@ -123,7 +123,7 @@ impl SideDraws {
         Self { expected, factors: [factor(near, expected), factor(far, draws - expected)] }
     }
 
-    /// The number of draws from the set, by a random word.
+    /// The number of draws from the set, given a random word.
     fn near(&self, word: u32) -> usize {
         let floor = self.expected.floor();
         floor as usize + usize::from(f64::from(word) < (self.expected - floor) * 4_294_967_296.0)

@@ -1,21 +1,21 @@
 //! The training sampler: a frontier's in-neighbours drawn, de-duplicated, renumbered and written as CSC, in one call a
 //! layer.
 //!
-//! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout keeps all its in-edges. Any other one
-//! keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox sequence, one word a pick, and stored ascending.
-//! With weights, and by locality, the host alone draws (`weighted.rs`, `locality.rs`). What a vertex gets is a function of (seed, epoch,
-//! step, layer, vertex), the graph and the set that is preferred, and of nothing else. The mixed frontier is the frontier, then every
-//! other source once, in order of first occurrence.
+//! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout keeps all its in-edges.
+//! Any other one keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox sequence, one word
+//! per pick, and stored ascending. Draws by weight and by locality run only on the host (`weighted.rs`, `locality.rs`).
+//! The draws of a vertex are a function of (seed, epoch, step, layer, vertex), the graph and the preferred set, and of
+//! nothing else. The mixed frontier is the frontier, then every other source once, in order of first occurrence.
 //!
 //! ```text
 //! sampler.rs    a mini-batch: layer after layer            uniform.rs    all edges alike
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
-//! numbering.rs    number what was drawn                    locality.rs   more often from a set of vertices
+//! numbering.rs    number the drawn vertices                locality.rs   more often from a set of vertices
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
-//! expansion.rs    what a server of several reads           near.rs         such sets for each layer
-//! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
+//! expansion.rs    vertices that a server of several reads  near.rs         such sets for each layer
+//! cuda.rs       the sampler on a GPU                       device.rs     its inputs and outputs
 //! launch.rs       its launches                             subgraph.rs   in-edges that a GPU holds of a graph it does not
-//! numbers.rs      what the host reads of several layers
+//! numbers.rs      counts of several layers, read at once
 //! ```
 
 pub(crate) mod cuda;

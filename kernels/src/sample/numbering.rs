@@ -3,15 +3,14 @@
 //! Returns: the mixed frontier extended by the new sources in order of first occurrence, and the position of every
 //! source.
 //! Input: segments in the order of the frontier, and the mixed frontier above them, of distinct vertices.
-//! Idea, for a layer whose edges are not few beside the vertices ([`Bits`]): a bitmap says who is in the mixed
+//! Idea, for a layer with many edges compared with the vertices ([`Bits`]): a bitmap marks the vertices of the mixed
 //! frontier. Its bits, counted up to a vertex, give the vertex's rank, and `positions[rank]` its position: a hash table
 //! without collisions, whose size is that of the mixed frontier, below a bitmap that fits into the cache. Each segment
-//! has found its own first occurrences; one sweep over all bitmaps takes those away that an earlier segment has, and
-//! counts what is left, so that every segment knows where its new vertices go. For a layer of few edges in a large
-//! graph ([`Sparse`]), where a sweep over the bitmap would take longer than everything else: a hash table, on one
-//! thread.
-//! Cost: [`Bits`] 3 bits a vertex of the graph and another for each segment; a cache hit and a miss to the third-level
-//! cache for each edge. [`Sparse`] about 10 ns an edge.
+//! has found its own first occurrences; one sweep over all bitmaps removes the ones that an earlier segment has, and
+//! counts the rest, so that every segment knows where its new vertices go. For a layer of few edges in a large graph
+//! ([`Sparse`]), where a sweep over the bitmap would take longer than everything else: a hash table, on one thread.
+//! Cost: [`Bits`] 3 bits per vertex of the graph and another for each segment; a cache hit and a miss to the
+//! third-level cache for each edge. [`Sparse`] about 10 ns per edge.
 //! Why not a hash table for all: with ten times the size of the positions it does not fit into the cache. Why not one
 //! position for each vertex of the graph: memory proportional to the graph for each worker.
 
@@ -25,15 +24,15 @@ use crate::id_map::IdMap;
 use crate::prefetch::prefetch;
 use crate::simd::vectorised;
 
-/// Vertices of a word of [`Bits::ranks`].
+/// Vertices per word of [`Bits::ranks`].
 const PER_RANK: usize = 32;
-/// Vertices by which bits and slots are fetched ahead.
+/// Number of vertices by which bits and slots are prefetched.
 const AHEAD: usize = 16;
 
-/// Numbers by counting bits.
+/// Numbers vertices by counting bits.
 #[derive(Default)]
 pub(super) struct Bits {
-    /// One bit a vertex: those of the mixed frontier.
+    /// One bit per vertex: whether it is in the mixed frontier.
     members: Vec<u64>,
     /// For 32 vertices, the number of members before them (high half) and their bits.
     ranks: Vec<u64>,
@@ -60,7 +59,7 @@ impl Bits {
         self.known = 0;
     }
 
-    /// The bits of `mixed`, whose vertices are below `num_vertices`.
+    /// The bits of `mixed`, whose vertices must be below `num_vertices`.
     pub(super) fn members(&mut self, mixed: &[u32], num_vertices: usize) -> Result<&[u64], KernelError> {
         self.members.resize(num_vertices.div_ceil(64), 0);
         for &vertex in &mixed[self.known..] {
@@ -72,7 +71,7 @@ impl Bits {
                 return Err(KernelError::RepeatedVertex { vertex });
             }
             *word |= 1 << (vertex % 64);
-            // Also for what comes after an error: these bits are to be cleared.
+            // Updated here so that the bits are also cleared after an error.
             self.known += 1;
         }
         Ok(&self.members)
@@ -139,8 +138,8 @@ impl Bits {
         );
     }
 
-    /// Leaves in each segment's bitmap the vertices that are new there and in no earlier one, adds them to the members,
-    /// and ranks the members. Returns how many are left of each segment.
+    /// Leaves in each segment's bitmap only the vertices that no earlier segment has, adds them to the members, and
+    /// ranks the members. Returns the number left in each segment.
     fn sweep(&mut self, segments: &mut [Segment]) -> Vec<usize> {
         let num_segments = segments.len();
         let words = self.members.len();
@@ -186,8 +185,8 @@ impl Bits {
         (0..num_segments).map(|i| swept.iter().map(|(kept, _)| kept[i]).sum()).collect()
     }
 
-    /// How many members come before each of `members`. Bits are fetched ahead; of what is read by the ranks, the
-    /// processor has enough on its way by itself.
+    /// Number of members before each of `members`. Prefetches bits; for the look-ups that use the ranks, the processor
+    /// has enough loads under way by itself.
     #[inline(always)]
     fn ranks_of(&self, members: &[u32]) -> impl Iterator<Item = usize> {
         let ranks = &self.ranks[..];
@@ -205,7 +204,7 @@ impl Bits {
     }
 }
 
-/// Copies to `kept` the vertices that are left to the segment.
+/// Copies the vertices that are left in the segment to `kept`.
 fn keep_first(segment: &Segment, kept: &mut [u32]) {
     let fresh = &segment.fresh[..segment.num_fresh];
     let mut places = kept.iter_mut();
@@ -231,7 +230,7 @@ fn collect<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> R + Send + Sync)
     if tasks.len() == 1 { tasks.into_iter().map(task).collect() } else { tasks.into_par_iter().map(task).collect() }
 }
 
-/// Numbers by a hash table.
+/// Numbers vertices by a hash table.
 #[derive(Default)]
 pub(super) struct Sparse {
     table: IdMap,

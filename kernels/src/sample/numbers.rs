@@ -1,22 +1,22 @@
-//! Numbers of layers that are being sampled: they stay on the GPU until the host reads those of several layers at once.
+//! Numbers of layers that are being sampled: they stay on the GPU until the host reads several layers' numbers at once.
 
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError};
 
-/// Code of what went wrong; 0 if nothing did.
+/// Error code; 0 if there was no error.
 pub(super) const STATUS: usize = 0;
 /// Edges that were drawn.
 pub(super) const EDGES: usize = 1;
-/// Vertices that pick, where a kernel of their own does.
+/// Number of vertices that pick, if a separate kernel draws for them.
 pub(super) const LISTED: usize = 2;
-/// Vertices that were not there before.
+/// Number of new vertices.
 pub(super) const NEW: usize = 3;
 /// Vertices of the mixed frontier.
 pub(super) const LEN: usize = 4;
-/// Code of what went wrong while vertices were split by owner.
+/// Error code of splitting vertices by owner.
 pub(super) const OF_SPLIT: usize = 5;
-/// Words for a layer.
+/// Words per layer.
 const WORDS: usize = 8;
-/// Layers for which there are words, which are zero at first and used once.
+/// Layers that a block has words for, which are zero at first and used once.
 const LAYERS: usize = 64;
 
 /// Numbers of one layer, by their address.
@@ -34,7 +34,7 @@ impl Numbers {
 #[derive(Debug)]
 pub(super) struct Block {
     words: DeviceBuffer<u64>,
-    /// From where on they were not read.
+    /// The first layer whose numbers were not read.
     from: usize,
     next: usize,
 }
@@ -55,7 +55,7 @@ impl Block {
         self.latest()
     }
 
-    /// The place of the last that were taken.
+    /// The place of the numbers that were taken last.
     pub(super) fn last(&self) -> usize {
         self.next - 1
     }
@@ -65,7 +65,7 @@ impl Block {
         Numbers(self.words.slice().address() + (self.last() * WORDS * size_of::<u64>()) as u64)
     }
 
-    /// The place of the first that were not read.
+    /// The place of the first numbers that were not read.
     pub(super) fn first_unread(&self) -> usize {
         self.from
     }
@@ -80,7 +80,7 @@ impl Block {
         read.chunks(WORDS)
     }
 
-    /// All of them were read, and are complete but for the last `open`.
+    /// Marks all as read and, except the last `open`, complete.
     pub(super) fn settle(&mut self, open: usize) {
         self.from = self.next - open;
     }

@@ -2,9 +2,9 @@
 
 use crate::count::{Counters, EdgeCounts};
 
-/// Use of the ids of a layer's edges, which not everybody needs.
+/// Use of the ids of a layer's edges, which not every caller needs.
 pub enum EdgeIds<'a> {
-    /// Nothing.
+    /// The ids are not needed.
     Drop,
     /// [`SampledCsc::edges`](super::SampledCsc::edges) holds them.
     Keep,
@@ -12,7 +12,7 @@ pub enum EdgeIds<'a> {
     Count(&'a mut Counters),
 }
 
-/// Sees every edge as it is drawn, in order. `kept` is the segment's list.
+/// Receives every edge as it is drawn, in order. `kept` is the segment's list.
 pub(super) trait Record {
     /// Edges of `vertex` will be recorded soon.
     fn expect_vertex(&self, vertex: u32);

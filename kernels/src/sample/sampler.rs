@@ -1,11 +1,11 @@
 //! A mini-batch, sampled layer after layer.
 //!
 //! Returns: each layer's edges as CSC, and the mixed frontier. Input: distinct seeds, vertices of the graph.
-//! Idea: the frontier is cut into as many segments as there are threads, each is drawn by one ([`Segment`]), then all
-//! are numbered together. The frontier of a layer is the mixed frontier of the layer above, so what was numbered there
-//! stays.
-//! Cost: see the two parts. All memory is kept for the next layer and mini-batch: proportional to the largest one,
-//! and a few bits a vertex.
+//! Idea: the frontier is cut into one segment per thread, each is drawn by one thread ([`Segment`]), then all are
+//! numbered together. The frontier of a layer is the mixed frontier of the layer above, so the numbers given there
+//! stay.
+//! Cost: see the two parts. All memory is kept for the next layer and mini-batch: proportional to the largest one, and
+//! a few bits per vertex.
 
 use rayon::prelude::*;
 
@@ -20,7 +20,7 @@ use super::{Fanout, Graph};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 
-/// One layer of a mini-batch. A caller that passes the same one again saves the allocations.
+/// One layer of a mini-batch. Passing the same value again saves the allocations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledCsc {
     /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
@@ -47,8 +47,8 @@ impl SampledCsc {
     }
 }
 
-/// Samples mini-batches, one after another; `sample/mod.rs` says what is sampled. Results do not depend on the
-/// number of threads, nor on what the sampler has sampled before.
+/// Samples mini-batches, one after another; `sample/mod.rs` defines the samples. Results depend neither on the number
+/// of threads nor on earlier samples.
 ///
 /// ```
 /// use gsplit_kernels::schedule::Step;
@@ -76,12 +76,12 @@ pub struct Sampler {
     sparse: Sparse,
 }
 
-/// Sizes at which the sampler changes its ways; tests set them. No result depends on them.
+/// Sizes at which the sampler switches methods; tests set them. No result depends on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tuning {
-    /// Edges that are worth another thread.
+    /// Number of edges that justify another thread.
     pub segment_edges: u64,
-    /// Vertices of the graph for each edge of a layer, up to which sweeping over their bits is worth while.
+    /// Vertices of the graph for each edge of a layer, up to which sweeping over their bits is worthwhile.
     pub swept_per_edge: u64,
 }
 
@@ -117,7 +117,7 @@ impl Sampler {
         Self { tuning, ..Self::new(threads) }
     }
 
-    /// Begins a mini-batch: `frontier` is that of its first layer.
+    /// Begins a mini-batch: `frontier` is the frontier of its first layer.
     pub fn start(&mut self, frontier: &[u32]) {
         self.bits.restart(&self.mixed, self.num_vertices);
         self.sparse.restart();
@@ -211,7 +211,7 @@ impl Sampler {
     }
 }
 
-/// About how many edges a layer will have, whatever the number of threads; refuses more than there are positions.
+/// Estimates the number of edges of a layer, whatever the number of threads; returns an error if there are more edges than positions.
 fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result<u64, KernelError> {
     let most = match fanout {
         Fanout::Take(fanout) => (frontier.len() as u64).saturating_mul(u64::from(fanout)),
@@ -259,7 +259,7 @@ impl<D: DrawVertex> Frontier<'_, '_, D> {
     }
 }
 
-/// Writes everything of `layer` but the positions, for which it makes room.
+/// Writes everything of `layer` except the positions, for which it makes room.
 fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledCsc) -> Result<(), KernelError> {
     let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
     u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;

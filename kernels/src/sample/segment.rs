@@ -1,13 +1,13 @@
 //! A contiguous part of the frontier, drawn by one thread.
 //!
-//! Returns: the number of edges of each vertex, their sources, and, where asked for, the sources that the mixed
-//! frontier so far does not hold, once each, in order of first occurrence.
-//! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the
-//! first is read; meanwhile the degrees of the next group are fetched, and what is new in the group before is told by
-//! one bit a vertex, without branches. Of a graph that is read from disk ([`Graph::reading_ahead`]), the pages of
-//! thousands of vertices are asked for before the first of these is drawn: a draw is a function of its vertex, so it is
-//! made once more to know them.
-//! Cost: one cache miss for each few edges of a vertex, most of them waited for together.
+//! Returns: the number of edges of each vertex, their sources, and, on request, the sources that are not in the mixed
+//! frontier so far, once each, in order of first occurrence.
+//! Idea: vertices are processed in small groups. The edges of a whole group are drawn, and fetched into the cache,
+//! before the first is read; meanwhile the degrees of the next group are fetched, and the new sources of the previous
+//! group are found by one bit per vertex, without branches. For a graph that is read from disk
+//! ([`Graph::reading_ahead`]), the pages of thousands of vertices are requested before the first of these is drawn: a
+//! draw is a function of its vertex, so it is made an extra time to know them.
+//! Cost: one cache miss for each few edges of a vertex, most of which overlap.
 
 use super::Graph;
 use super::draw::{DrawVertex, GROUP, Kept, Picks, Scratch, Vertex};
@@ -16,30 +16,30 @@ use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::prefetch::{page_of, prefetch};
 
-/// Vertices whose pages are asked for before the first of these is read: a multiple of [`GROUP`].
+/// Vertices whose pages are requested before the first of these is read: a multiple of [`GROUP`].
 const WINDOW: usize = 2048;
 /// Edges of one cache line.
 const LINE: usize = 16;
-/// Bits that are fetched ahead of the one that is tested.
+/// Number of bits by which the tested bit is prefetched.
 const AHEAD: usize = 16;
 
-/// Draws of one thread, and its buffers; all of it is used again for the next layer.
+/// Draws of one thread, and its buffers, which are reused for the next layer.
 #[derive(Default)]
 pub(super) struct Segment {
     /// For each vertex, the number of its sampled edges.
     pub counts: Vec<u32>,
     /// Source of each sampled edge.
     pub sources: Vec<u32>,
-    /// The ids of the edges, where they are kept.
+    /// The ids of the edges, if they are kept.
     pub edges: Vec<u64>,
     /// The factors of the edges in sums, if they are not all 1.
     pub factors: Vec<f32>,
-    /// One bit a vertex: whether it is in the mixed frontier above, or among the sources here.
+    /// One bit per vertex: whether it is in the mixed frontier above, or among the sources here.
     pub seen: Vec<u64>,
-    /// The first `num_fresh` ones are the sources that set their bit.
+    /// The first `num_fresh` values are the sources that set their bit.
     pub fresh: Vec<u32>,
     pub num_fresh: usize,
-    /// Sources whose bits are set, where `seen` is wanted.
+    /// Number of sources whose bits are set, if `seen` is wanted.
     marked: usize,
     picks: Picks,
     scratch: Scratch,
@@ -47,7 +47,7 @@ pub(super) struct Segment {
 
 impl Segment {
     /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the mixed frontier so far,
-    /// where `seen` and `fresh` are wanted.
+    /// if `seen` and `fresh` are wanted.
     pub(super) fn draw(
         &mut self,
         graph: &Graph<'_>,
@@ -118,7 +118,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Draws and reads the edges of a few vertices; `next` will follow.
+    /// Draws and reads the edges of a few vertices; `next` are prefetched.
     #[inline]
     fn draw_group(
         &mut self,
@@ -129,8 +129,8 @@ impl Segment {
         key: &StreamKey,
         record: &mut impl Record,
     ) -> Result<(), KernelError> {
-        // Translating an address that is new to the processor can take as long as fetching what is there. In a loop
-        // that does nothing else, several are on their way at a time.
+        // Translating an address that is new to the processor can take as long as fetching its data. In a loop that
+        // does nothing else, several translations overlap.
         let mut vertices = [Vertex::default(); GROUP];
         for (&v, vertex) in group.iter().zip(&mut vertices) {
             *vertex = look_up(graph, v)?;
@@ -179,7 +179,7 @@ impl Segment {
                 Kept::All => {
                     let all = start as usize..start as usize + count as usize;
                     match graph.drawn()[all.start..].first_chunk::<LINE>() {
-                        // One line, whatever the number, is copied without a branch.
+                        // A whole line, whatever the number, is copied without a branch.
                         Some(line) if count as usize <= LINE => self.sources[at..][..LINE].copy_from_slice(line),
                         _ => self.sources[at..][..count as usize].copy_from_slice(&graph.drawn()[all.clone()]),
                     }
@@ -208,7 +208,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Sets the bits of the sources that are read, if they are wanted.
+    /// Sets the bits of the sources that were read, if they are wanted.
     #[inline]
     fn mark(&mut self) {
         if self.seen.is_empty() {
@@ -228,7 +228,7 @@ impl Segment {
             let word = &mut seen[source as usize / 64];
             let is_new = *word >> (source % 64) & 1 ^ 1;
             *word |= 1 << (source % 64);
-            // Written in any case, and kept where it is new.
+            // Written in any case, and kept if it is new.
             fresh[found] = source;
             found += is_new as usize;
         }

@@ -1,15 +1,15 @@
-//! The in-edges of some vertices, in the memory of a GPU that has no room for those of all.
+//! The in-edges of some vertices, in the memory of a GPU that has no room for all in-edges.
 //!
-//! Returns: what a [`DeviceGraph`](super::DeviceGraph) reads: the vertices' sources one after another, ascending by vertex, and
-//! where those of each begin. Input: the graph on the host, and a bit for each vertex.
-//! Idea: a vertex is found by its rank among the chosen ones, which is a count in a word of 16 bytes for 64 vertices and the bits before
-//! its own. All these words take a quarter of a byte a vertex, which stays in the second-level cache of a GPU up to some 100 million
-//! vertices; a chosen vertex then costs what it costs in a whole graph, one read of a pair and one of each source.
-//! Cost: the host copies the sources together, pieces on all threads, and waits for each to be sent. On the GPU a quarter of a byte for
-//! every vertex of the graph, 8 bytes for a chosen one, 4 for each of its in-edges.
+//! Returns: the arrays that a [`DeviceGraph`](super::DeviceGraph) reads: the vertices' sources one after another,
+//! ascending by vertex, and the start of each vertex's sources. Input: the graph on the host, and a bit for each vertex.
+//! Idea: a vertex is found by its rank among the chosen ones, which is a count in a word of 16 bytes for 64 vertices and the bits
+//! before its own. All these words take a quarter of a byte per vertex, which stays in the second-level cache of a GPU up to some
+//! 100 million vertices; a chosen vertex then costs the same as in a whole graph, one read of a pair and one of each source.
+//! Cost: the host collects the sources, in pieces on all threads, and waits for each to be sent. On the GPU a quarter of a byte
+//! for every vertex of the graph, 8 bytes for a chosen one, 4 for each of its in-edges.
 //!
-//! Why not a word for each vertex that says where its sources are: 8 bytes for vertices that are not chosen, which with the graph split
-//! among 8 GPUs are most, and a read beside the one for the degree.
+//! Why not a word for each vertex with the start of its sources: 8 bytes for vertices that are not chosen, which are
+//! most if the graph is split among 8 GPUs, and a read in addition to the one for the degree.
 
 use rayon::prelude::*;
 
@@ -17,15 +17,15 @@ use super::Graph;
 use crate::cuda::{DeviceBuffer, Gpu, GpuError};
 use crate::error::KernelError;
 
-/// Sources that one thread copies together at a time.
+/// Number of sources that one thread collects at a time.
 const PIECE: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
 /// The in-edges of some vertices on a GPU.
 #[derive(Debug)]
 pub struct DeviceSubgraph {
-    /// For each 64 vertices a bit each, and how many are chosen before them.
+    /// For each 64 vertices, a bit each and the number of chosen vertices before them.
     pub(super) held: DeviceBuffer<u64>,
-    /// First of each chosen vertex, and the number of all at the end.
+    /// First edge of each chosen vertex, and the number of all at the end.
     pub(super) indptr: DeviceBuffer<u64>,
     pub(super) indices: DeviceBuffer<u32>,
     pub(super) num_vertices: usize,
@@ -33,7 +33,7 @@ pub struct DeviceSubgraph {
 }
 
 impl DeviceSubgraph {
-    /// Copies the in-edges of those vertices of `graph` whose bits of `chosen`, 64 vertices a word, are 1. Returns when they are there.
+    /// Copies the in-edges of the vertices of `graph` whose bits in `chosen`, 64 vertices per word, are 1. Returns when they have arrived.
     ///
     /// # Errors
     /// [`KernelError::Length`] unless there is a bit for each vertex; [`KernelError::Topology`] and [`KernelError::TooManyEdges`] for a
@@ -56,7 +56,7 @@ impl DeviceSubgraph {
         Ok(Self { held, indptr, indices, num_vertices: graph.num_vertices(), num_edges: graph.num_edges() })
     }
 
-    /// Bytes that it takes on the GPU: of `num_vertices` vertices `chosen` with `edges` in-edges.
+    /// Bytes that it takes on the GPU, with `chosen` of `num_vertices` vertices, which have `edges` in-edges.
     pub fn bytes(num_vertices: u64, chosen: u64, edges: u64) -> u64 {
         16 * num_vertices.div_ceil(64) + 8 * (chosen + 1) + 4 * edges
     }
@@ -66,18 +66,18 @@ impl DeviceSubgraph {
         Self::bytes(self.num_vertices as u64, self.num_chosen() as u64, self.num_chosen_edges() as u64)
     }
 
-    /// How many vertices were chosen.
+    /// Number of chosen vertices.
     pub fn num_chosen(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// How many in-edges they have.
+    /// Number of their in-edges.
     pub fn num_chosen_edges(&self) -> usize {
         self.indices.len()
     }
 }
 
-/// Each word of `chosen`, and how many bits of those before it are 1.
+/// Each word of `chosen`, and the number of 1 bits in the words before it.
 fn ranked(chosen: &[u64]) -> Vec<u64> {
     let mut before = 0;
     let with_rank = |&word: &u64| {
@@ -127,7 +127,7 @@ impl Copied {
         self.indptr.last().map_or(0, |&total| total as usize)
     }
 
-    /// The sources at places `from` to `to`.
+    /// The sources at positions `from` to `to`.
     fn piece(&self, graph: &Graph<'_>, from: usize, to: usize) -> Vec<u32> {
         let mut piece = Vec::with_capacity(to - from);
         let mut at = self.indptr.partition_point(|&start| start <= from as u64) - 1;

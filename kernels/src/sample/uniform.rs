@@ -1,12 +1,12 @@
-//! Every in-edge equally likely.
+//! Draws in which every in-edge is equally likely.
 //!
 //! Returns: ascending offsets of the edges drawn. Input: a vertex of fewer than 2^32 in-edges.
-//! Idea: Floyd's algorithm needs one draw a pick, whatever the degree, and a set of the picks so far. Up to 16 picks of
-//! up to 64 edges that set is one word, which holds the picks in order as well; of up to 1024, sixteen words, and the
-//! picks are ordered by counting for each the smaller ones, which takes no branches; of more, where a pick that repeats
-//! is rare, the same count tells whether one does. With AVX-512, random words are made, and sets of one word filled, for eight vertices
-//! side by side. Shorter vectors are filled by four blocks of words of one vertex, which is faster there. Beyond 16 picks the earlier ones
-//! are searched, beyond 64 in a hash table.
+//! Idea: Floyd's algorithm needs one draw per pick, whatever the degree, and a set of the picks so far. For up to 16
+//! picks of up to 64 edges that set is one word, which also gives the picks in order; of up to 1024, sixteen words, and
+//! the picks are ordered by counting the smaller ones for each, without branches; of more, where a repeated pick is
+//! rare, the same count shows whether there is one. With AVX-512, random words are made, and sets of one word filled,
+//! for eight vertices side by side. Shorter vectors are filled by four blocks of words of one vertex, which is faster
+//! there. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
 //! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
 //! Cost: O(picks) for the usual fanouts.
 
@@ -19,11 +19,11 @@ use crate::machine::has_avx512;
 use crate::philox::{BLOCKS, Draws, StreamKey};
 use crate::simd::vectorised;
 
-/// Below this, searching the picks so far beats any set.
+/// Up to this many picks, searching them is faster than any set.
 const SCAN_UP_TO: usize = 64;
-/// In-edges up to which lanes that hold no pick can be told from those that do.
+/// Most in-edges at which lanes without a pick can be distinguished from lanes with one.
 const MOST: u32 = i32::MAX as u32 - LANES as u32;
-/// Vertices that are drawn for side by side.
+/// Vertices for which edges are drawn side by side.
 const SIDE_BY_SIDE: usize = 8;
 const _: () = assert!(GROUP.is_multiple_of(SIDE_BY_SIDE));
 /// Words of the set of up to 1024 edges.
@@ -91,7 +91,7 @@ impl DrawVertex for Uniform<'_> {
     }
 }
 
-/// A vertex to draw for, and its place among those of its group.
+/// A vertex to draw for, and its place in its group.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     id: u32,
@@ -113,14 +113,14 @@ fn draw_side_by_side(
         #[inline(always)]
         || {
             let count = fanout as usize;
-            // Those of one word, and the others.
+            // The vertices whose set is one word, and the others.
             let (mut few, mut many) = ([Lane::default(); GROUP], [Lane::default(); GROUP]);
             let (mut num_few, mut num_many) = (0, 0);
             for (vertex, kept) in vertices.iter().zip(kept) {
                 let n = vertex.degree;
                 let lane = Lane { id: vertex.id, n, start: vertex.start, place: num_few + num_many };
                 *kept = if n <= fanout { Kept::All } else { Kept::Picked(fanout) };
-                // Written in any case, and kept where it is to be drawn for.
+                // Written in any case, and kept if it needs a draw.
                 few[num_few] = lane;
                 many[num_many] = lane;
                 num_few += usize::from(n > fanout && n <= u64::BITS);
@@ -133,7 +133,7 @@ fn draw_side_by_side(
                 let (mut sets, mut last) = ([0u64; SIDE_BY_SIDE], lowest(lanes, count));
                 for drawn in &drawn[..count] {
                     for lane in 0..SIDE_BY_SIDE {
-                        // All ones where the pick repeats.
+                        // All ones if the pick repeats.
                         let repeats = 0u64.wrapping_sub(sets[lane] >> (drawn[lane] & 63) & 1);
                         let pick = drawn[lane] ^ ((drawn[lane] ^ last[lane]) & repeats);
                         sets[lane] |= 1 << (pick & 63);
@@ -188,7 +188,7 @@ fn draw_lanes(lanes: &[Lane; SIDE_BY_SIDE], count: usize, key: &StreamKey, drawn
     }
 }
 
-/// An integer in `0..n` from a word, as [`Draws::below`] has it.
+/// An integer in `0..n` from a word, like [`Draws::below`].
 #[inline(always)]
 fn below(word: u32, n: u32) -> u32 {
     ((u64::from(word) * u64::from(n)) >> 32) as u32
@@ -214,7 +214,7 @@ pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut I
     settle(drawn, n, picks.places(count));
 }
 
-/// Writes the members of a set, as many as there are places.
+/// Writes the members of a set, as many as `picks` has places.
 #[inline(always)]
 fn write_set(mut set: u64, places: &mut [u32]) {
     for place in places {
@@ -223,7 +223,7 @@ fn write_set(mut set: u64, places: &mut [u32]) {
     }
 }
 
-/// Writes to `picks` what `drawn` has as many of, ascending; the last candidates take the places of those that repeat.
+/// Writes the picks of `drawn` to `picks`, ascending; a repeated pick is replaced by its last candidate.
 #[inline(always)]
 fn settle(mut drawn: [u32; LANES], n: u32, picks: &mut [u32]) {
     let lowest = n - picks.len() as u32;
@@ -240,7 +240,7 @@ fn settle(mut drawn: [u32; LANES], n: u32, picks: &mut [u32]) {
         }
     }
     let mut smaller = count_smaller(&drawn);
-    // Of two that are equal, neither is smaller.
+    // Of two equal picks, neither is smaller.
     if smaller.iter().sum::<i32>() < (LANES * (LANES - 1) / 2) as i32 {
         for (i, last) in (0..picks.len()).zip(lowest..) {
             if drawn[..i].contains(&drawn[i]) {
@@ -254,7 +254,7 @@ fn settle(mut drawn: [u32; LANES], n: u32, picks: &mut [u32]) {
     }
 }
 
-/// How many of `lanes`, numbers below 2^31, are smaller than each.
+/// For each of `lanes`, numbers below 2^31, how many lanes are smaller.
 #[inline(always)]
 fn count_smaller(lanes: &[u32; LANES]) -> [i32; LANES] {
     let mut smaller = [0; LANES];
@@ -266,7 +266,7 @@ fn count_smaller(lanes: &[u32; LANES]) -> [i32; LANES] {
     smaller
 }
 
-/// [`floyd`] for many picks, or for more edges than lanes can tell apart.
+/// [`floyd`] for many picks, or for more edges than lanes can distinguish.
 fn floyd_many(n: u32, key: &StreamKey, id: u32, seen: &mut IdMap, picks: &mut [u32]) {
     let mut draws = Draws::new(key, id);
     let candidates = n - picks.len() as u32..n;
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
     use crate::philox::Stream;
 
-    /// Both ways of drawing for a group, of which a processor takes one, pick the same in-edges.
+    /// Both methods of drawing for a group, one of which a processor uses, pick the same in-edges.
     #[test]
     fn vertices_side_by_side_have_the_same_picks_as_one_after_another() {
         let degrees = [0, 1, 4, 15, 16, 17, 40, 63, 64, 65, 300, 1023, 1024, 1025, 5000, 70_000];

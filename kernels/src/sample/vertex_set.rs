@@ -39,8 +39,8 @@ impl VertexSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The set and every vertex of `graph` that has an in-neighbour in it. Cost: at most one look at each edge, fewer the more vertices
-    /// have one early in their lists.
+    /// The set and every vertex of `graph` that has an in-neighbour in it. Cost: at most one look at each edge, fewer
+    /// if vertices have such in-neighbours early in their lists.
     pub fn with_targets(&self, graph: &Graph<'_>) -> Self {
         let reaches = |v: usize| {
             let list = &graph.indices[graph.indptr[v] as usize..graph.indptr[v + 1] as usize];

@@ -2,10 +2,10 @@
 //!
 //! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative.
 //! An edge of weight 0 is never drawn.
-//! Idea: each candidate gets an exponentially distributed time with its weight as rate, from a word of its own, and the first ones win.
-//! That is the same as drawing one after another, each time in proportion to the weights that are left. All arithmetic is in integers
-//! and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every machine gets the same
-//! bits.
+//! Idea: each candidate gets an exponentially distributed time with its weight as rate, from a word of its own, and the
+//! first ones win. That equals drawing one after another, each time in proportion to the remaining weights. All
+//! arithmetic is in integers and in additions, products and quotients of floats in a fixed order (the logarithm is a
+//! series), so every machine gets the same bits.
 //!
 //! Correction: how likely an edge is among the drawn ones is a sum over all orders. But given the times of all others it is simple:
 //! an edge of weight w is drawn if its time is before the first one that loses, τ, so with probability p = 1 − e^(−w τ). With k of d
@@ -31,7 +31,7 @@ use crate::simd::exp_m1_below_zero;
 pub(super) struct Weighted<'a> {
     pub to_draw: Draw<'a>,
     pub weights: &'a [f32],
-    /// Whether to tell what corrects sums.
+    /// Whether to return the factors that correct sums.
     pub corrects: bool,
 }
 
@@ -54,7 +54,7 @@ impl Weighted<'_> {
         Ok(count)
     }
 
-    /// The `fanout` first times.
+    /// Picks the `fanout` candidates with the earliest times.
     fn race(
         &self,
         vertex: Vertex,
@@ -67,12 +67,12 @@ impl Weighted<'_> {
         let mut words = Words::new(key, vertex.id);
         let count = self.candidates(vertex, |offset, weight| {
             let time = exponential(words.get(u64::from(offset))) / weight;
-            // Positive floats are ordered as their bits are; of equal times the first edge's is the earlier.
+            // Positive floats are ordered like their bits; of equal times the first edge's counts as earlier.
             keys.push(u64::from(time.to_bits()) << 32 | u64::from(offset));
         })?;
         let kept = count.min(fanout);
         if count > fanout {
-            // The first that loses, behind all that win.
+            // The earliest loser, after all winners.
             keys.select_nth_unstable(fanout as usize);
         }
         let places = picks.places(kept as usize);
@@ -91,7 +91,7 @@ impl Weighted<'_> {
         Ok(kept)
     }
 
-    /// Tells that the next `count` edges count once, if anything is to be told.
+    /// Appends the factor 1 for the next `count` edges, if factors are returned.
     fn count_once(&self, count: u32, factors: &mut Vec<f32>) {
         let count = if self.corrects { count as usize } else { 0 };
         factors.resize(factors.len() + count, 1.0);
@@ -127,8 +127,8 @@ impl DrawVertex for Weighted<'_> {
     }
 }
 
-/// Words of one vertex's sequence by number, however many. Those beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) are
-/// of further sequences, whose seeds come from [`Stream::Pages`].
+/// Words of one vertex's sequence by number, without limit. Words beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) come
+/// from further sequences, whose seeds come from [`Stream::Pages`].
 struct Words<'a> {
     key: &'a StreamKey,
     item: u32,

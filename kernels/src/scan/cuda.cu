@@ -1,18 +1,18 @@
-// Exclusive sums of one list or two: every number becomes the sum of those before it. Chunks are summed, the sums are summed up by one block,
-// and every chunk is summed up from there. Sums of chunks have 64 bits, so that the caller learns of an overflow.
+// Exclusive sums of one list or two: replaces every number by the sum of those before it. Chunks are summed, the sums are summed by
+// one block, and every chunk is summed again from there. Sums of chunks have 64 bits, so that the caller can detect an overflow.
 #include "device.cuh"
 
 #define THREADS 256
-// Numbers of a thread, which lie beside each other.
+// Numbers per thread, which are adjacent.
 #define ITEMS 8
 
 // A list of `len` values, and room for their sum.
 struct Scan {
     u32 *values;
     u64 len;
-    // One for each block, where there are several.
+    // One for each block, if there are several.
     u64 *sums;
-    // Where the sum goes too, or null.
+    // A second destination of the sum, or null.
     u64 *total;
     u64 blocks;
     u64 unused[3];
@@ -39,7 +39,7 @@ __device__ __forceinline__ Items load(const u32 *values, u64 from, u64 len) {
     return items;
 }
 
-// One sum for each chunk of THREADS * ITEMS.
+// Computes one sum for each chunk of THREADS * ITEMS.
 KERNEL_ENTRY void scan_sums(const Scan one, const Scan other) {
     const Scan scan = blockIdx.x < one.blocks ? one : other;
     const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;
@@ -52,7 +52,7 @@ KERNEL_ENTRY void scan_sums(const Scan one, const Scan other) {
 }
 KERNEL(scan_sums)
 
-// The sums themselves, by one block for each list.
+// Sums these sums, by one block for each list.
 KERNEL_ENTRY void scan_of_sums(const Scan one, const Scan other) {
     const Scan scan = blockIdx.x == 0 ? one : other;
     u64 before = 0;
@@ -66,7 +66,7 @@ KERNEL_ENTRY void scan_of_sums(const Scan one, const Scan other) {
 }
 KERNEL(scan_of_sums)
 
-// `values` has one more than `len`, which becomes the sum of all.
+// `values` has one more element than `len`, which becomes the sum of all.
 KERNEL_ENTRY void scan_write(const Scan one, const Scan other) {
     const Scan scan = blockIdx.x < one.blocks ? one : other;
     const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;

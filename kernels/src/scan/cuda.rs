@@ -1,8 +1,8 @@
 //! Exclusive sums on a GPU.
 //!
-//! Returns: positions, in place of the counts. Input: up to 2^42 counts. Cost: three launches that read the counts twice and
-//! write them once; one launch for up to 2048. Two lists take the launches of one. Why not one pass that looks back at the blocks before it: it saves a third of
-//! the traffic of what is small beside sampling, and needs blocks that wait for each other.
+//! Returns: positions, in place of the counts. Input: up to 2^42 counts. Cost: three launches that read the counts twice and write
+//! them once; one launch for up to 2048. Two lists share the launches of one. Why not one pass that looks back at the blocks before
+//! it: that saves a third of the traffic, which is small compared with sampling, and needs blocks that wait for each other.
 
 use crate::cuda::{Argument, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -17,8 +17,8 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Every one of `values` but the last becomes the sum of those before it, and the last becomes the sum of all others, as
-/// does `total`, whose 64 bits show an overflow.
+/// Replaces every one of `values` except the last by the sum of those before it, and the last by the sum of all others,
+/// which `total` gets too; its 64 bits show an overflow.
 pub(crate) fn sum_before(
     gpu: &Gpu,
     values: &mut DeviceSliceMut<'_, u32>,
@@ -34,7 +34,7 @@ pub(crate) fn sum_before(
     sums_before(gpu, [(values, total)])
 }
 
-/// As [`sum_before`], of one or two lists in the same launches, each with the address of its total, or 0.
+/// Like [`sum_before`], for one or two lists in the same launches, each with the address of its total, or 0.
 pub(crate) fn sums_before<const N: usize>(
     gpu: &Gpu,
     lists: [(&DeviceSliceMut<'_, u32>, u64); N],
@@ -74,7 +74,7 @@ mod tests {
         {
             let gpu = Gpu::under_test(order);
             let key = StreamKey::new(1, Stream::Generate);
-            // Sums beyond 32 bits, from time to time.
+            // Sums that sometimes exceed 32 bits.
             let most = if len.is_multiple_of(2) { 20 } else { 1 << 30 };
             let mut values: Vec<u32> = (0..len).map(|i| key.block(i, 0)[0] % most).collect();
             let sums = values.iter().scan(0u64, |sum, &value| Some(std::mem::replace(sum, *sum + u64::from(value))));

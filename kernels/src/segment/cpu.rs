@@ -1,12 +1,12 @@
-//! Softmax on the host, of one segment.
+//! Softmax on the host, for one segment.
 
-/// The softmax of each of `dim` columns, in place.
+/// Computes the softmax of each of `dim` columns, in place.
 #[inline(always)]
 pub(crate) fn softmax(values: &mut [f32], dim: usize) {
     for column in 0..dim {
         let len = values.len();
         let of_column = || (column..len).step_by(dim);
-        // Subtracting the largest changes nothing but the range.
+        // Subtracting the largest only changes the range.
         let largest = of_column().fold(f32::NEG_INFINITY, |largest, at| largest.max(values[at]));
         let mut total = 0f32;
         for at in of_column() {
@@ -27,7 +27,7 @@ pub(crate) fn kept(weight: f32, keep: f32) -> f32 {
     if weight < 0.0 { 0.0 } else { keep * weight }
 }
 
-/// From the gradient of what dropout [left](kept) of the weights to that of what they are the softmax of, in place.
+/// Turns the gradient of the weights after [dropout](kept) into the gradient of the softmax's input, in place.
 #[inline(always)]
 pub(crate) fn softmax_backward(weights: &[f32], gradient: &mut [f32], dim: usize, keep: f32) {
     for column in 0..dim {

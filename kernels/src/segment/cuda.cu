@@ -1,15 +1,15 @@
 // Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention and the dropout of its
 // weights, or without.
 //
-// A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row, so
-// memory is read as it lies; the lanes of one column pass their sums around.
+// A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row,
+// so memory is read contiguously; the lanes of one column exchange their sums.
 #include "device.cuh"
 #include "rows.cuh"
 
 constexpr u32 BLOCK = 256, BIG_BLOCK = 512;
 
-// Where the values of segments are: rows `indptr[s]` to `indptr[s + 1]` of `columns` values; with `own` one more for each segment,
-// before its others.
+// The values of segments: rows `indptr[s]` to `indptr[s + 1]` of `columns` values; with `own` one more for each
+// segment, before its others.
 struct Segments {
     const u32 *indptr;
     u64 count;
@@ -18,7 +18,7 @@ struct Segments {
     u64 unused_too[2];
 };
 
-// What scores are made of; none are if there is no `from_source`. Row s of `from_target` belongs to segment s.
+// Terms of scores; there are none if `from_source` is null. Row s of `from_target` belongs to segment s.
 struct Scores {
     const u32 *sources;
     const float *from_source, *from_target;
@@ -37,15 +37,15 @@ struct Scores {
 // Lanes that share a segment.
 struct Team {
     u32 rank, size;
-    // Columns that lanes are dealt, a power of 2 up to a warp.
+    // Columns that lanes share out, a power of 2 up to a warp.
     u32 columns;
-    // Of a block; a warp needs none.
+    // Shared memory of a block; a warp needs none.
     float *shared;
 };
 
 static __device__ __forceinline__ float larger(float a, float b) { return a < b ? b : a; }
 
-// The largest value, or the sum, among the lanes of each column.
+// The largest value, or the sum, over the lanes of each column.
 template <bool MAX> static __device__ __forceinline__ float over_team(const Team &team, float value) {
     for (u32 offset = WARP / 2; offset >= team.columns; offset /= 2) {
         const float other = __shfl_xor_sync(FULL, value, offset);
@@ -61,7 +61,7 @@ template <bool MAX> static __device__ __forceinline__ float over_team(const Team
     return value;
 }
 
-// Where a segment's values are, in rows.
+// The rows of a segment's values.
 struct Range {
     u64 edges, first, count;
 };
@@ -77,11 +77,11 @@ static __device__ __forceinline__ u64 source_of(const Segments &segments, const 
     return i == 0 ? segment : scores.sources[range.edges + i - 1];
 }
 
-// Which weights of one segment dropout takes: weight n as feature n of the mask that the host's RowMask has for `vertex`.
+// The weights of one segment that dropout drops: weight n is dropped like feature n of the host's RowMask for `vertex`.
 struct Mask {
     const Key &key;
     u32 vertex, threshold;
-    // The words that the last weight asked for took.
+    // The block of the words that the last weight used.
     u64 block;
     Words words;
 
@@ -93,7 +93,7 @@ struct Mask {
     }
 };
 
-// With DROPS a weight gets a minus sign where dropout takes it.
+// With DROPS a dropped weight gets a minus sign.
 template <bool DROPS>
 static __device__ __forceinline__ void softmax(const Segments &segments, const Scores &scores, const Team &team, u64 segment, Mask &mask, float *values) {
     const Range range = range_of(segments, segment);
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
             }
             largest = larger(largest, value);
         }
-        // Subtracting the largest changes nothing but the range.
+        // Subtracting the largest only changes the range.
         largest = over_team<true>(team, largest);
         float total = 0;
         for (u64 i = slot; i < range.count; i += slots) {
@@ -130,8 +130,8 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
     }
 }
 
-// From the gradient of what dropout left of the weights to that of what they are the softmax of: of the sums that scores are made
-// of, if there are scores, with their totals.
+// Turns the gradient of the weights after dropout into the gradient of the softmax's input; with scores, into that of
+// the sums that the scores are made of, with their totals.
 static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *weights, float keep, float *gradient, float *totals) {
     const Range range = range_of(segments, segment);
     const u32 columns = segments.columns, slots = team.size / team.columns;

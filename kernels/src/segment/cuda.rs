@@ -1,8 +1,8 @@
 //! Softmax over segments on a GPU, with the scores and the dropout of attention or without.
 //!
-//! Returns what the host does, up to rounding: the lanes of a warp have a segment's rows, a block's those of a segment of more than
-//! 512. Cost: three passes over the values, which lie in the nearest cache after the first where segments are short; the
-//! host does not wait.
+//! Returns the host's results, up to rounding: the lanes of a warp share a segment's rows; a block shares a segment of
+//! more than 512 rows. Cost: three passes over the values, which are in the nearest cache after the first if segments
+//! are short; the host does not wait.
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::dropout::RowMask;
@@ -40,11 +40,11 @@ impl ScoreParts<'_> {
 pub(crate) struct SegmentSoftmax<'a> {
     pub segments: &'a DeviceSegments,
     pub columns: usize,
-    /// Whether each segment has a row more, before its others.
+    /// Whether each segment has an additional row, before its others.
     pub own: bool,
-    /// Makes the values, instead of what is there.
+    /// If given, the values are computed from these instead of being read.
     pub scores: Option<ScoreParts<'a>>,
-    /// Vertices of the segments, rate and key: what is dropped gets a minus sign.
+    /// Vertices of the segments, rate and key of dropout: a dropped value gets a minus sign.
     pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
@@ -63,7 +63,7 @@ impl SegmentSoftmax<'_> {
         self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
     }
 
-    /// `gradient` is that of what dropout left of the weights. `totals` gets the sum over each segment, if there are scores.
+    /// Turns the gradient of the weights after dropout into that of the softmax's input; with scores, `totals` gets each segment's sum.
     pub(crate) fn backward(
         &self,
         gpu: &Gpu,

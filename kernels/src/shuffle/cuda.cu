@@ -1,4 +1,4 @@
-// What a shuffle needs to know, from where rows are to where they are needed.
+// The index of a shuffle: sources and destinations of rows.
 #include "device.cuh"
 #include "table.cuh"
 
@@ -10,9 +10,9 @@ KERNEL_ENTRY void shuffle_select(const u32 *values, u64 len, const u32 *position
 }
 KERNEL(shuffle_select)
 
-// Where each mixed row comes from, and what the rows are that are read: those of the `*rows` vertices `ids` of the local frontier, then
-// those of the `others` vertices `needed` of other ranks. `order` are the mixed rows of the latter, then those of this rank's own vertices;
-// `slots` are those of the own ones in the table, and of those that other ranks asked for, whose rows become `asked_rows`.
+// Computes the source of each mixed row, and the rows to read: first of the `*rows` vertices `ids` of the local frontier, then
+// of the `others` vertices `needed` of other ranks. `order` lists the mixed rows of the latter, then of this rank's own vertices;
+// `slots` are the table's slots of the own vertices, then of the vertices that other ranks asked for, whose rows become `asked_rows`.
 KERNEL_ENTRY void shuffle_index(const u32 *slots, u64 own, u64 asked, TABLE, const u64 *rows_at, const u32 *ids, const u32 *order,
                                 const u32 *needed, u64 others, u32 *source, u32 *asked_rows, u32 *read) {
     TABLE_OF(table);

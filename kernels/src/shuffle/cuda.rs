@@ -2,9 +2,9 @@
 //!
 //! Returns: [`DeviceSplit`], with the vertices that other ranks are asked for, then [`DeviceShuffle`], the next local
 //! frontier with the index of the exchange. Idea: the mixed frontier is grouped by owner before the host knows its
-//! length, so that the host waits once for all numbers of the layer. This rank's own vertices, and those that others
-//! ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
-//! written by the one item that knows it. Cost: a few numbers a vertex; ten launches, and a copy for each other rank.
+//! length, so that the host waits once for all numbers of the layer. This rank's own vertices, and the vertices that
+//! others ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
+//! written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a copy for each other rank.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -21,7 +21,7 @@ fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
 }
 
-/// Item `i` of the result is `values[positions[i]]`, `u32::MAX` where there is none.
+/// Item `i` of the result is `values[positions[i]]`, or `u32::MAX` if that does not exist.
 ///
 /// # Errors
 /// [`GpuError::OutOfMemory`]; errors of the GPU.
@@ -40,9 +40,9 @@ pub fn select_on_device(
 /// The mixed frontier of a layer by owner.
 #[derive(Debug)]
 pub struct DeviceSplit {
-    /// How many vertices each rank owns.
+    /// Number of vertices that each rank owns.
     pub counts: Vec<usize>,
-    /// Positions in the mixed frontier, those of other ranks' vertices by rank, then those of own ones, and the vertices there.
+    /// Positions in the mixed frontier: other ranks' vertices by rank, then own vertices; `ids` are the vertices there.
     order: DeviceBuffer<u32>,
     ids: DeviceBuffer<u32>,
     others: usize,
@@ -51,20 +51,20 @@ pub struct DeviceSplit {
 /// The next local frontier and the index of the exchange that brings its rows to the layer above.
 #[derive(Debug)]
 pub struct DeviceShuffle {
-    /// The vertices whose rows the layer above reads: the local frontier, then those of other ranks. The length is a bound until that
-    /// of the local frontier is known.
+    /// The vertices whose rows the layer above reads: the local frontier, then the needed vertices of other ranks. The
+    /// length is a bound until the length of the local frontier is known.
     pub read: DeviceBuffer<u32>,
-    /// For each vertex of the mixed frontier, its row among these.
+    /// For each vertex of the mixed frontier, its row in `read`.
     pub source: DeviceBuffer<u32>,
     /// The rows that other ranks asked for.
     pub asked: DeviceBuffer<u32>,
 }
 
 impl DeviceSplit {
-    /// `ids` split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
+    /// Splits `ids` by owner, a rank in `0..ranks`; this one is `me`. Waits once.
     ///
     /// # Errors
-    /// [`KernelError::Owner`] for the first vertex whose owner is no rank, [`KernelError::VertexOutOfRange`] for one that has none.
+    /// [`KernelError::Owner`] for the first vertex whose owner is not a rank, [`KernelError::VertexOutOfRange`] for one without an owner.
     pub fn new(
         gpu: &Gpu,
         ids: DeviceSlice<'_, u32>,
@@ -92,7 +92,7 @@ impl DeviceSplit {
     /// The vertices that other ranks own, by rank.
     ///
     /// # Errors
-    /// None: the list is as long.
+    /// None: the list is long enough.
     pub fn needed(&self) -> Result<DeviceSlice<'_, u32>, GpuError> {
         self.ids.slice().part(0, self.others)
     }
@@ -101,7 +101,7 @@ impl DeviceSplit {
         self.ids.slice().part(self.others, self.ids.len())
     }
 
-    /// The index where this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
+    /// The index if this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
     ///
     /// # Errors
     /// [`KernelError::TooManyItems`]; errors of the GPU.
@@ -114,7 +114,7 @@ impl DeviceSplit {
         Ok((index, words.to_vec()?[1] as usize))
     }
 
-    /// The index, from the `slots` of own vertices and of those that are asked for, and the numbering of the local frontier.
+    /// Builds the index, from the `slots` of own and asked vertices, and the numbering of the local frontier.
     fn index(
         &self,
         gpu: &Gpu,
@@ -156,11 +156,11 @@ impl DeviceSampler {
         Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
     }
 
-    /// Goes on with the next local frontier: the own vertices of `split`, then those that this rank is `asked` for and that are not among
-    /// them. The host does not wait; it knows how many there are once the next layers are finished.
+    /// Continues with the next local frontier: the own vertices of `split`, then the vertices that this rank is `asked`
+    /// for and that are not among them. The host does not wait; it learns their number when the next layers are finished.
     ///
     /// # Errors
-    /// As [`DeviceSplit::shuffle`].
+    /// Errors of [`DeviceSplit::shuffle`].
     pub fn go_on_with(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::philox::{Stream, StreamKey};
 
-    /// Each step of the host's shuffle, of random frontiers of which ranks ask for some vertices that this one has and some that it has not.
+    /// Each step of the host's shuffle, for random frontiers; ranks ask for some vertices that this one has and some that it has not.
     #[test]
     fn differential_indices_of_the_host() {
         let cases = [(1, 0, 0), (2, 0, 0), (3, 1, 900), (2, 900, 0), (4, 700, 1300), (5, 3, 2)];
@@ -223,7 +223,7 @@ mod tests {
                 source[at as usize] = row;
             }
             assert_eq!(found.source.to_vec().unwrap(), source, "case {case}");
-            // Of a list by itself.
+            // Splits a list by itself.
             let list = gpu.upload(mixed).unwrap();
             let split = DeviceSplit::new(&gpu, list.slice(), owners, [me, ranks]).unwrap();
             let (alone, rows) = split.shuffle(&gpu, asked_there.slice()).unwrap();

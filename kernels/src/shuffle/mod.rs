@@ -1,6 +1,6 @@
 //! The index of a shuffle on a GPU: which rows go to which rank, forwards and backwards.
 //!
-//! Contract: what `gsplit_trainer::Exchange` makes on the host, to the bit.
+//! Contract: the result of `gsplit_trainer::Exchange` on the host, to the bit.
 
 pub(crate) mod cuda;
 

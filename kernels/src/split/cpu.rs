@@ -12,7 +12,7 @@ use crate::error::KernelError;
 /// Groups the positions of `ids` by `owner`, a function from vertex to rank in `0..ranks`.
 ///
 /// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is no rank; [`KernelError::TooManyItems`].
+/// [`KernelError::Owner`] for the first vertex whose owner is not a rank; [`KernelError::TooManyItems`].
 pub fn split_by_owner(ids: &[u32], ranks: usize, owner: impl Fn(u32) -> usize + Sync) -> Result<Split, KernelError> {
     if u32::try_from(ids.len()).is_err() {
         return Err(KernelError::TooManyItems { what: "vertices to split by owner", got: ids.len() });

@@ -1,6 +1,6 @@
-// A stable counting sort by owner. A warp goes through a stretch of the vertices, 32 at a time: it first counts how many each
-// rank owns, and when these counts have been summed up, over the stretches of one rank after those of the rank before, it goes
-// through them again and puts each vertex's position into its place. Nobody else touches a stretch's counts.
+// A stable counting sort by owner. A warp goes through a stretch of the vertices, 32 at a time: it first counts the
+// vertices of each rank. These counts are summed up by rank, then by stretch; then the warp goes through the vertices
+// again and puts each vertex's position into its place. No other warp touches a stretch's counts.
 #include "device.cuh"
 
 #define OUT_OF_RANGE 1
@@ -11,7 +11,7 @@ struct Owner {
     bool known;
 };
 
-// Without `owners`, vertices are dealt to the ranks in turn.
+// Without `owners`, the ranks own the vertices in turn.
 __device__ __forceinline__ Owner owner_of(const u32 *ids, u64 at, u64 len, const u16 *owners, u64 num_vertices, u32 ranks, u64 *status) {
     if (at >= len) return {0xFFFFFFFFu, false};
     const u32 vertex = ids[at];
@@ -24,7 +24,7 @@ __device__ __forceinline__ Owner owner_of(const u32 *ids, u64 at, u64 len, const
     return {rank, rank < ranks};
 }
 
-// Where a rank's vertices come: by rank, but those of `last` behind all others.
+// The group of a rank's vertices: by rank, except that `last` comes after all others.
 __device__ __forceinline__ u32 group_of(u32 rank, u32 last, u32 ranks) {
     return rank < last ? rank : rank == last ? ranks - 1 : rank - 1;
 }
@@ -32,7 +32,7 @@ __device__ __forceinline__ u32 group_of(u32 rank, u32 last, u32 ranks) {
 #define VERTICES const u32 *ids, const u64 *len_at, const u16 *owners, u64 num_vertices, u32 ranks, u32 last, u32 stretch, u64 stretches
 #define OWNER(at) owner_of(ids, at, len, owners, num_vertices, ranks, status)
 
-// For each group of vertices, how many are in each stretch.
+// Counts the vertices of each group in each stretch.
 KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
     const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;
@@ -41,7 +41,7 @@ KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
     for (u64 from = mine * stretch; from < min(len, (mine + 1) * stretch); from += WARP) {
         const Owner owner = OWNER(from + lane_id());
         const u32 peers = __match_any_sync(FULL, owner.rank);
-        // The first lane of an owner counts all.
+        // The first lane of an owner counts for all its lanes.
         if (owner.known && __ffs(peers) - 1 == (int)lane_id()) {
             counts[group_of(owner.rank, last, ranks) * stretches + mine] += __popc(peers);
         }
@@ -50,7 +50,7 @@ KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
 }
 KERNEL(split_count)
 
-// `next` holds the counts, summed up. `starts` becomes where each group begins, and the end.
+// `next` holds the summed counts. `starts` gets the start of each group, and the end.
 KERNEL_ENTRY void split_place(VERTICES, u64 *status, u32 *next, u32 *order, u32 *grouped, u32 *starts) {
     const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;

@@ -1,8 +1,8 @@
 //! Splitting on a GPU.
 //!
-//! Returns: what the host's [`Split`](super::Split) has, but the vertices of one rank behind all others'. Input: fewer than 2^32 ids, whose
-//! number is on the GPU, and the owner of every vertex. Idea: a counting sort in which each warp has a stretch of the ids and counts of its own. Cost: two reads of the ids
-//! and of their owners, which are at random places; 4 bytes for each rank and stretch. The host does not wait.
+//! Returns: the host's [`Split`](super::Split), but with the vertices of one rank after all others'. Input: fewer than 2^32 ids, whose number
+//! is on the GPU, and the owner of every vertex. Idea: a counting sort in which each warp has a stretch of the ids and its own counts. Cost:
+//! two reads of the ids and of their owners, which are at random places; 4 bytes for each rank and stretch. The host does not wait.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -11,7 +11,7 @@ use crate::scan::cuda::sum_before;
 pub(crate) static MODULE: Module = Module { name: "split", source: include_str!("cuda.cu") };
 
 const THREADS: u32 = 256;
-/// Ids of a warp; more where there are so many ranks that their counts would take more than the ids.
+/// Ids per warp; more if there are enough ranks that their counts would take more memory than the ids.
 const STRETCH: usize = 512;
 
 fn kernel(name: &'static str) -> Kernel {
@@ -28,7 +28,7 @@ pub enum DeviceOwners<'a> {
 }
 
 impl<'a> DeviceOwners<'a> {
-    /// Address of their ranks, if they are listed, and the number of vertices.
+    /// Address of the owners, if they are listed, and the number of vertices.
     fn listed(self) -> (u64, usize) {
         match self {
             Self::Map(owners) => (owners.address(), owners.len()),
@@ -40,31 +40,31 @@ impl<'a> DeviceOwners<'a> {
 /// Vertices to be grouped by owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByOwner<'a> {
-    /// Up to so many.
+    /// The vertices, and room for more.
     pub ids: DeviceSlice<'a, u32>,
     /// Address of their number.
     pub len: u64,
     pub owners: DeviceOwners<'a>,
     pub ranks: usize,
-    /// The rank whose vertices come behind those of all other ranks.
+    /// The rank whose vertices come after all others.
     pub last: usize,
-    /// Address of a word that is zero, for the code of what went wrong.
+    /// Address of a word that is zero, for the error code.
     pub status: u64,
 }
 
 /// Vertices by owner. The lengths are bounds.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Positions in the list.
+    /// Positions in `ids`.
     pub order: DeviceBuffer<u32>,
-    /// The vertices there.
+    /// The vertices at these positions.
     pub ids: DeviceBuffer<u32>,
-    /// Starts of the groups: those of each rank but `last`, then of `last`, then the end.
+    /// Starts of the groups: of each rank except `last`, then of `last`, then the end.
     pub starts: DeviceBuffer<u32>,
 }
 
 impl ByOwner<'_> {
-    /// Groups them.
+    /// Groups the vertices.
     pub(crate) fn group(&self, gpu: &Gpu) -> Result<Groups, GpuError> {
         let Self { ids, len, owners, ranks, last, status } = *self;
         if last >= ranks || ranks > u32::MAX as usize {
@@ -91,7 +91,7 @@ impl ByOwner<'_> {
     }
 }
 
-/// The number of vertices of each rank, from where the groups start.
+/// The number of vertices of each rank, given the starts of the groups.
 pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
     let mut counts: Vec<usize> = starts.windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect();
     if let Some(of_last) = counts.pop() {
@@ -100,10 +100,10 @@ pub(crate) fn counts(starts: &[u32], last: usize) -> Vec<usize> {
     counts
 }
 
-/// Checks `ids`, where `status` is the code of what went wrong.
+/// Checks `ids`; `status` is the address of the error code.
 ///
 /// # Errors
-/// [`KernelError::Owner`] for the first vertex whose owner is no rank, [`KernelError::VertexOutOfRange`] for one that has none.
+/// [`KernelError::Owner`] for the first vertex whose owner is not a rank, [`KernelError::VertexOutOfRange`] for one without an owner.
 pub(crate) fn check(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
@@ -116,7 +116,7 @@ pub(crate) fn check(
     }
 }
 
-/// Reads `status`, the code that the kernels have set.
+/// Reads `status`, the error code that the kernels have set.
 fn reported(
     gpu: &Gpu,
     ids: DeviceSlice<'_, u32>,
@@ -139,11 +139,11 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
     use crate::{Split, split_by_owner};
 
-    /// The split of `ids` by `owners`, with those of rank `last` moved back to where the host has them; what went wrong.
+    /// Splits `ids` by `owners`, and moves the vertices of rank `last` back to where the host has them; or the error.
     fn split(gpu: &Gpu, ids: &[u32], owners: DeviceOwners<'_>, [ranks, last]: [usize; 2]) -> Result<Split, GpuError> {
         let words = gpu.upload(&[ids.len() as u64, 0])?;
         let at = words.slice().address();
-        // Room for more than there are.
+        // Room for more ids than there are.
         let on_gpu = gpu.upload(&[ids, &[u32::MAX; 700]].concat())?;
         let waits = gpu.counts().waits;
         let by_owner = ByOwner { ids: on_gpu.slice(), len: at, owners, ranks, last, status: at + 8 };

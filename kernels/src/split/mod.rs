@@ -1,6 +1,6 @@
 //! Vertices of a batch grouped by the rank that owns them.
 //!
-//! Contract, on every device: a stable sort by owner, so that what a rank is sent keeps the sender's order.
+//! Contract, on every device: a stable sort by owner, so that each rank receives its vertices in the sender's order.
 
 mod cpu;
 pub(crate) mod cuda;
@@ -11,9 +11,9 @@ pub use cuda::DeviceOwners;
 /// Positions of a list of vertices, grouped by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
-    /// How many vertices each rank owns.
+    /// Number of vertices that each rank owns.
     pub counts: Vec<usize>,
-    /// Positions in the list: first those of rank 0 in their order, then those of rank 1, and so on.
+    /// Positions in the list: first the positions of rank 0 in their order, then of rank 1, and so on.
     pub order: Vec<u32>,
 }
 

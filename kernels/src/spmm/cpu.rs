@@ -1,9 +1,9 @@
 //! Sums and means of rows on the host.
 //!
-//! Returns: one row a target; backwards, one row a source or one value an edge. Input: checked [`HostEdges`], matrices of
-//! matching sizes. Idea: forwards a task owns a range of targets, backwards a range of sources with the edges grouped by
-//! source, so nothing is scattered and nothing is atomic; ranges have equal numbers of edges. Rows are fetched a few
-//! edges ahead. Cost: one read of a row for each edge, one write of each output row.
+//! Returns: one row per target; backwards, one row per source or one value per edge. Input: checked [`HostEdges`],
+//! matrices of matching sizes. Idea: forwards a task owns a range of targets, backwards a range of sources with the
+//! edges grouped by source, so nothing is scattered and nothing is atomic; ranges have equal numbers of edges. Rows are
+//! prefetched a few edges ahead. Cost: one read of a row for each edge, one write of each output row.
 
 use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
@@ -15,7 +15,7 @@ use crate::simd::{Prefetch, ahead, dot, vectorised};
 pub enum Reduce {
     /// Their sum.
     Sum,
-    /// Their sum over the number of edges, weighted or not.
+    /// Their sum divided by the number of edges, weighted or not.
     Mean,
 }
 
@@ -38,7 +38,7 @@ impl Aggregation<'_> {
     /// where the tests do not optimise the crate that calls it.
     ///
     /// # Errors
-    /// As [`Aggregation::forward`].
+    /// Errors of [`Aggregation::forward`].
     ///
     /// # Panics
     /// If `rows` does not have a row for each source.
@@ -51,12 +51,12 @@ impl Aggregation<'_> {
         )
     }
 
-    /// Row `t` of `out` (targets × [`Aggregation::out_dim`]) becomes the aggregate of `rows(source)` over the edges into
-    /// `t`, widened to `f32`. `rows` gives row `source`, `dim` values wherever they lie.
+    /// Sets row `t` of `out` (targets × [`Aggregation::out_dim`]) to the aggregate of `rows(source)` over the edges
+    /// into `t`, widened to `f32`. `rows` returns row `source`, `dim` values in any memory.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own.
     ///
     /// # Panics
     /// If `rows` gives a row that is not `dim` wide.
@@ -98,11 +98,11 @@ impl Aggregation<'_> {
         Ok(())
     }
 
-    /// Row `s` of `out` (sources × `dim`) becomes the gradient of source row `s`, where `gradient` (targets ×
-    /// [`Aggregation::out_dim`]) is that of the output.
+    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
+    /// [`Aggregation::out_dim`]) is the gradient of the output.
     ///
     /// # Errors
-    /// As [`Aggregation::forward`].
+    /// Errors of [`Aggregation::forward`].
     pub fn backward(&self, gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
@@ -137,11 +137,11 @@ impl Aggregation<'_> {
         Ok(())
     }
 
-    /// `out[e]` becomes the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
-    /// over the number of edges for the mean.
+    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
+    /// divided by the number of edges for the mean.
     ///
     /// # Errors
-    /// As [`Aggregation::forward`].
+    /// Errors of [`Aggregation::forward`].
     pub fn weights_backward(
         &self,
         rows: &[f32],

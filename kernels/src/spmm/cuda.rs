@@ -1,11 +1,11 @@
 //! Sums, means and maxima of rows over edges on a GPU.
 //!
-//! Returns and takes what the functions for the host do, in memory of the device. Idea: `rows.cuh`; each column of a row is
-//! summed in the order of its edges, so that results are the host's bit for bit, but for rows of more than 512 edges,
-//! which are summed in pieces. Rows of bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written:
-//! half the bytes. A load takes 16 bytes of a row where its width and address are multiples of that; in rows of 16-bit values of which only
-//! four are aligned (100 columns, for example) a thread still sums eight columns, by two loads. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
-//! one write of each output row; the host does not wait.
+//! Inputs and results are those of the functions for the host, in memory of the device. Idea: `rows.cuh`; each column of a row is
+//! summed in the order of its edges, so that results are the host's bit for bit, except for rows of more than 512 edges, which are
+//! summed in pieces. Rows of bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written: half the bytes.
+//! A load takes 16 bytes of a row where its width and address are multiples of that; in rows of 16-bit values of which only four are
+//! aligned (100 columns, for example) a thread still sums eight columns, by two loads. Backwards the edges are grouped by source
+//! (once), so nothing is scattered. Cost: one read of a row for each edge, one write of each output row; the host does not wait.
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::edges::DeviceEdges;
@@ -27,8 +27,8 @@ pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!(
 pub enum DeviceRows<'a, T> {
     /// The rows of the sources, one after the other.
     Matrix(DeviceSlice<'a, T>),
-    /// The row of the table at the position of each source, as if it were gathered: values are multiplied by the scale of the row, and
-    /// rounded to the type of the output.
+    /// The row of the table at the position of each source, as if it were gathered: values are multiplied by the scale
+    /// of the row, and rounded to the type of the output.
     At(DeviceTable<'a, T>, DeviceSlice<'a, u32>),
 }
 
@@ -38,7 +38,7 @@ impl<'a, T> From<DeviceSlice<'a, T>> for DeviceRows<'a, T> {
     }
 }
 
-/// An aggregation over a layer's edges on a GPU: as [`Aggregation`](super::Aggregation).
+/// An aggregation over a layer's edges on a GPU: like [`Aggregation`](super::Aggregation).
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAggregation<'a> {
     /// The edges.
@@ -52,12 +52,12 @@ pub struct DeviceAggregation<'a> {
 }
 
 impl DeviceAggregation<'_> {
-    /// Row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) becomes the aggregate of the rows of the sources of the edges
-    /// into `t`, widened to `f32` and, as a whole, rounded to the type of `out`. A row that is not there counts as NaNs.
+    /// Sets row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) to the aggregate of the rows of the sources of
+    /// the edges into `t`, widened to `f32`; the result is rounded to the type of `out`. A missing row counts as NaNs.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own; errors of the GPU.
+    /// [`KernelError::Length`] if a buffer has the wrong length, [`KernelError::RowOutOfRange`] if a target has no row
+    /// of its own; errors of the GPU.
     pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -82,11 +82,11 @@ impl DeviceAggregation<'_> {
         sum.launch(gpu, out, [stride, self.own_dim(dim)])
     }
 
-    /// Row `s` of `out` (sources × `dim`) becomes the gradient of source row `s`, where `gradient` (targets ×
-    /// [`DeviceAggregation::out_dim`]) is that of the output.
+    /// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets ×
+    /// [`DeviceAggregation::out_dim`]) is the gradient of the output.
     ///
     /// # Errors
-    /// As [`DeviceAggregation::forward`].
+    /// Errors of [`DeviceAggregation::forward`].
     pub fn backward<T: DeviceRow, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -97,11 +97,11 @@ impl DeviceAggregation<'_> {
         self.backward_of(gpu, gradient, None, dim, out)
     }
 
-    /// As [`DeviceAggregation::backward`] where ReLU made the source rows, `rows`, and dropout multiplied those that it kept by `keep`:
-    /// `out` becomes the gradient of the input of ReLU.
+    /// Like [`DeviceAggregation::backward`], if `rows`, the source rows, are the output of ReLU and of dropout, which
+    /// multiplied the kept values by `keep`: sets `out` to the gradient of the input of ReLU.
     ///
     /// # Errors
-    /// As [`DeviceAggregation::forward`].
+    /// Errors of [`DeviceAggregation::forward`].
     pub fn backward_through_relu<T: DeviceRow, O: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -139,11 +139,11 @@ impl DeviceAggregation<'_> {
         sum.launch(gpu, out, [dim, 0])
     }
 
-    /// `out[e]` becomes the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
-    /// over the number of edges for the mean.
+    /// Sets `out[e]` to the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
+    /// divided by the number of edges for the mean.
     ///
     /// # Errors
-    /// As [`DeviceAggregation::forward`].
+    /// Errors of [`DeviceAggregation::forward`].
     pub fn weights_backward(
         &self,
         gpu: &Gpu,
@@ -191,7 +191,7 @@ impl DeviceAggregation<'_> {
     }
 }
 
-/// `rows` as the kernel takes them, of which there are `sources`.
+/// `rows`, one for each of `sources` sources, as the kernel takes them.
 fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<RowTable, KernelError> {
     match rows {
         DeviceRows::Matrix(values) => {
@@ -216,7 +216,7 @@ pub(crate) fn products_of<T: DeviceRow>() -> Kernel {
     Kernel { module: &MODULE, name: T::of(["end_products_f32", "end_products_bf16", "end_products_f16"]) }
 }
 
-/// Products of what is at both ends of each edge, a number for each head: `Ends` of `rows.cuh`.
+/// Products of the rows at both ends of each edge, a number for each head: `Ends` of `rows.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndProducts<'a> {
     pub edges: &'a DeviceEdges,
@@ -228,8 +228,8 @@ pub(crate) struct EndProducts<'a> {
 }
 
 impl EndProducts<'_> {
-    /// Runs `kernel`, whose arguments are `Ends` and `rest`; `aligned` are the addresses, and bytes, that decide whether it may load
-    /// four values at once.
+    /// Runs `kernel`, whose arguments are `Ends` and `rest`; `aligned` are the addresses, with bytes per value, that
+    /// decide whether it may load four values at once.
     pub(crate) fn launch(
         &self,
         gpu: &Gpu,
@@ -258,10 +258,10 @@ impl EndProducts<'_> {
     }
 }
 
-/// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima are of the rows' type: each is a value of a row.
+/// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima have the rows' type: each is a value of a row.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
+/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn aggregate_max_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
@@ -286,7 +286,7 @@ pub fn aggregate_max_on_device<T: DeviceRow>(
 /// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded once to the gradient's type.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length; errors of the GPU.
+/// [`KernelError::Length`] if a buffer has the wrong length; errors of the GPU.
 pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,

@@ -1,4 +1,4 @@
-// Maxima of rows over edges, and their gradients: the first of equals, and any NaN; of the type of the rows, since each is a value of one.
+// Maxima of rows over edges, and their gradients: the first of equal values, and any NaN; in the type of the rows.
 #include "device.cuh"
 #include "rows.cuh"
 

@@ -8,14 +8,14 @@ use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::simd::{Prefetch, ahead, vectorised};
 
-/// The edge of a maximum of no values.
+/// The edge of a maximum over no values.
 const NONE: u32 = u32::MAX;
 
-/// Row `t` of `out` (targets × `dim`) becomes the maxima over the rows of `t`'s sources, zeros without edges; row `t` of
-/// `picked`, of the same size, the edges they came from.
+/// Sets row `t` of `out` (targets × `dim`) to the maxima over the rows of `t`'s sources, zeros without edges; and row
+/// `t` of `picked`, of the same size, to the edges they came from.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn aggregate_max(
     edges: &HostEdges,
     rows: &[f32],
@@ -54,7 +54,7 @@ pub fn aggregate_max(
     Ok(())
 }
 
-/// Replaces what is smaller than in the row of `edge`.
+/// Replaces the values that are smaller than in the row of `edge`.
 #[inline(always)]
 fn raise(best: &mut [f32], picked: &mut [u32], row: &[f32], edge: u32) {
     for ((best, from), &value) in best.iter_mut().zip(picked).zip(row) {
@@ -64,11 +64,11 @@ fn raise(best: &mut [f32], picked: &mut [u32], row: &[f32], edge: u32) {
     }
 }
 
-/// Row `s` of `out` (sources × `dim`) becomes the gradient of source row `s`, where `gradient` (targets × `dim`) is that of
-/// the maxima and `picked` what [`aggregate_max`] said.
+/// Sets row `s` of `out` (sources × `dim`) to the gradient of source row `s`. `gradient` (targets × `dim`) is the
+/// gradient of the maxima, `picked` the edges that [`aggregate_max`] returned.
 ///
 /// # Errors
-/// [`KernelError::Length`] if a buffer has not the right length.
+/// [`KernelError::Length`] if a buffer has the wrong length.
 pub fn aggregate_max_backward(
     edges: &HostEdges,
     picked: &[u32],

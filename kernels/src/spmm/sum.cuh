@@ -1,11 +1,11 @@
-// Weighted sums of rows over edges, from rows of any stored type to rows of f32, bf16 or f16. Each file that includes this has the kernels
-// of some types: a run needs few of them, and they take long to compile.
+// Weighted sums of rows over edges, from rows of any stored type to rows of f32, bf16 or f16. Each file that includes
+// this has the kernels of some types: a run needs few of them, and they take long to compile.
 #include "device.cuh"
 #include "rows.cuh"
 
-// Rows of `stride` values, of which those from `offset` on count. Where there are `positions`, row i is row positions[i] of the table, and
-// its values count as they would if they were gathered: multiplied by the row's scale, and rounded to the type of rows. No values at all
-// count as ones.
+// Rows of `stride` values; columns from `offset` on count. If there are `positions`, row i is row positions[i] of the
+// table, and its values count as if they were gathered: multiplied by the row's scale, and rounded to the type of rows.
+// Without values, all values count as ones.
 struct Table {
     const void *values;
     u64 rows;
@@ -14,13 +14,13 @@ struct Table {
     u64 count, stride, offset, dim;
 };
 
-// Part of a row's own row in its sum.
+// Part of a target's own row in its sum.
 constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
 
-// Factors of an edge's row: a weight for each edge and head, and with `mean` one over the target's edges. With
-// self-loops a weight of the target's own row comes before the weights of its edges. `edges` has the edge of each place. With `keep`
-// weights come from attention, after dropout. `relu` are rows of the output's shape and type that ReLU made, and dropout that multiplied
-// with `relu_keep`: sums by source, their gradients, become those of what ReLU was given.
+// Factors of an edge's row: a weight for each edge and head, and with `mean` one over the number of the target's edges. With
+// self-loops the weight of the target's own row precedes the weights of its edges. `edges` has the edge of each place. With
+// `keep` weights come from attention, after dropout. `relu` are rows of the output's shape and type, the output of ReLU and
+// of dropout, which multiplied by `relu_keep`: sums by source, their gradients, then become gradients of the input of ReLU.
 struct Factors {
     const float *weights;
     const u32 *edges, *indptr;
@@ -46,14 +46,14 @@ template <typename T, int W> struct Raw {
     }
 };
 
-// From rows of T, summed in f32, to rows of O: W columns of a row at once, PART of them to a load or store. Rows of a multiple of PART
-// columns may end within a chunk. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+// Sums rows of T in f32 to rows of O: W columns of a row at once, PART of them per load or store. Rows of a multiple of
+// PART columns may end within a chunk. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
 template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> struct Sum {
     typedef Chunk<W> Acc;
     struct Found {
         u32 position, edge;
     };
-    // As stored: widened values of 16 bits would take twice the registers while their loads are under way.
+    // In the stored type: widened 16-bit values would take twice the registers while their loads are under way.
     struct Term {
         Raw<T, W> values;
         float scale, factor;
@@ -81,14 +81,14 @@ template <typename T, typename O, int W, int PART, bool BY_SOURCE, bool PLAIN> s
         scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
     }
 
-    // Where the table has row `i`; beyond its end if nowhere.
+    // The table's position of row `i`; beyond its end if there is none.
     __device__ __forceinline__ u32 place_of(u32 i) const {
         if (PLAIN || !table.positions) return i;
         return i < table.count ? table.positions[i] : ~0u;
     }
 
-    // Loads W columns of the row at a place, from a column of the table's rows on, for `value_of`. The term's factor becomes NaN if there is
-    // no row.
+    // Loads W columns of the row at a position, from a column of the table's rows on, for `value_of`. The term's factor
+    // becomes NaN if there is no such row.
     __device__ __forceinline__ void fetch(Term &term, u64 at, u64 column) const {
         if (!PLAIN && !table.values) return;
         if (at >= table.rows) {

@@ -1,7 +1,7 @@
 //! The kernel behind every weighted sum of rows over edges on a GPU: its arguments, and its launch.
 //!
-//! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they differ in
-//! where factors and rows are found.
+//! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they
+//! differ in the sources of factors and rows.
 
 use bytemuck::Pod;
 
@@ -11,7 +11,7 @@ use crate::gather::{DeviceRow, values_at_once};
 
 use super::cuda::{MODULE, NARROW};
 
-/// Place of the rows. The address of an array that is missing is 0; without values a row is ones.
+/// Location of the rows. The address of a missing array is 0; without values a row is ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowTable {
     pub values: u64,
@@ -21,7 +21,7 @@ pub(crate) struct RowTable {
     /// Positions in the table of `count` rows, if they are not its rows in order.
     pub positions: u64,
     pub count: usize,
-    /// Values from one row to the next, and before those that count.
+    /// Distance between rows, and the first column that counts, in values.
     pub stride: usize,
     pub offset: usize,
 }
@@ -39,16 +39,16 @@ impl RowTable {
     }
 }
 
-/// Part of a row's own row in its sum, as in `cuda.cu`.
+/// Part of a target's own row in its sum, as in `cuda.cu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Own {
     #[default]
     Nothing,
     /// The first of its edges.
     SelfLoop,
-    /// It stands before the sum; backwards the sum starts from its gradient.
+    /// It comes before the sum; backwards the sum starts from its gradient.
     Beside,
-    /// The sum is added to what is in the output.
+    /// The sum is added to the output's present values.
     Onto,
 }
 
@@ -57,26 +57,26 @@ pub(crate) enum Own {
 pub(crate) struct Factors {
     /// A value for each edge and head.
     pub weights: u64,
-    /// Rows that have one of their own, if any do.
+    /// Number of rows with a weight of their own, if any.
     pub num_own: usize,
-    /// No heads count as one.
+    /// Number of heads; 0 counts as one.
     pub heads: usize,
     pub own: Own,
     /// Whether to divide by the number of the target's edges.
     pub mean: bool,
-    /// Factor of weights that come from attention, of which those below zero are dropped; else 0.
+    /// Factor of weights that come from attention, where negative ones are dropped; else 0.
     pub keep: f32,
-    /// Address of rows that ReLU made, and the factor of the dropout after it, where sums by source are to become the gradient of the
-    /// input of ReLU.
+    /// Address of the output rows of ReLU, and the factor of the dropout after it, if sums by source are to become the
+    /// gradient of the input of ReLU.
     pub relu: Option<(u64, f32)>,
 }
 
 /// Edges that are summed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Over<'a> {
-    /// The rows' own, with the position of each one's row, or that of the edge itself.
+    /// The targets' edges, with the position of each one's row, or that of the edge itself.
     Targets(&'a DeviceSegments, Option<DeviceSlice<'a, u32>>),
-    /// Edges by their sources, with where the targets' edges start.
+    /// Edges by their sources, with the starts of the targets' edges.
     Sources(&'a DeviceBySource, DeviceSlice<'a, u32>),
 }
 
@@ -107,7 +107,7 @@ impl SumRows<'_> {
         let heads = factors.heads.max(1);
         let head_dim = dim / heads;
         let value_bytes = if table.value_bytes == 0 { size_of::<f32>() } else { table.value_bytes };
-        // Columns of a chunk, which has one head. Rows of a multiple of four 16-bit values alone are loaded in parts of that many.
+        // Columns of a chunk, which has one head. 16-bit rows whose width is a multiple of four but not of eight are loaded in fours.
         let wide = if value_bytes < size_of::<f32>() { 8 } else { 4 };
         let columns = [dim, table.stride, table.offset, stride, offset];
         let (relu, relu_keep) = factors.relu.unwrap_or_default();

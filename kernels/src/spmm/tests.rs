@@ -27,7 +27,7 @@ pub fn edges(seed: u32, targets: usize, sources: usize, degree: u32, hub: u32) -
 /// A type of hidden rows on a GPU.
 pub trait Rounded: DeviceRow + Widen {
     fn round(value: f32) -> Self;
-    /// Bits that tell it from all others. Those of a NaN are the conversion's own affair.
+    /// Bits that distinguish it from all others. The bits of a NaN may differ between conversions.
     fn bits(self) -> u32;
 }
 
@@ -67,7 +67,7 @@ pub fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
 }
 
-/// Relative to the largest value.
+/// Asserts equality up to rounding, relative to the largest value.
 pub fn assert_close(found: &[f32], expected: &[f64], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1e-3, |largest: f64, value| largest.max(value.abs()));
@@ -76,7 +76,7 @@ pub fn assert_close(found: &[f32], expected: &[f64], what: &str) {
     }
 }
 
-/// Runs `body` on 1, 2, 4 and 8 threads and returns what all of them found.
+/// Runs `body` on 1, 2, 4 and 8 threads and returns the result, which must be the same.
 pub fn on_any_threads<T: PartialEq + std::fmt::Debug + Send>(body: impl Fn() -> T + Sync) -> T {
     let mut results = [1, 2, 4, 8].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -112,7 +112,7 @@ fn kinds() -> Vec<(Reduce, bool, bool)> {
     pairs.flat_map(|(reduce, weighted)| both.map(|own| (reduce, weighted, own))).collect()
 }
 
-/// The definition.
+/// The aggregation by its definition.
 fn naive(op: &Aggregation<'_>, rows: &[f64], weights: Option<&[f64]>, dim: usize) -> Vec<f64> {
     let mut out = Vec::new();
     for target in 0..op.edges.num_targets() {
@@ -162,7 +162,7 @@ fn oracle_forward_is_the_definition_on_any_threads() {
     });
 }
 
-/// Linear in rows and in weights, so a difference of any size is exact but for rounding.
+/// Linear in rows and in weights, so a difference of any size is exact except for rounding.
 #[test]
 fn oracle_gradients_are_the_finite_differences_of_the_definition() {
     for_each_case(|name, op, rows, dim| {

@@ -2,7 +2,7 @@
 //!
 //! Returns: distinct ids in order of first occurrence, and positions. Input: ids that take at most 2^32 - 1 distinct
 //! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
-//! Cost: one table look-up an id; memory for the distinct ids. Sequential: ranks run beside each other.
+//! Cost: one table look-up per id; memory for the distinct ids. Sequential: ranks run in parallel.
 
 use crate::id_map::IdMap;
 

@@ -1,9 +1,9 @@
 // Numbers ids in order of first occurrence: every id is noted in a table at the positions where it occurs, and the smallest
-// one stays. Who finds its own position there is the first; the firsts are counted, and take the next numbers.
+// one stays. An item that finds its own position there is the first; these are counted, and take the next numbers.
 #include "device.cuh"
 #include "table.cuh"
 
-// Items at positions after those of the ids that have a number, `*known` of them, or none.
+// Items at positions after the ids that have a number, `*known` of them (0 if `known` is null).
 struct Items {
     u32 *slots;
     u64 count;
@@ -12,7 +12,7 @@ struct Items {
 #define ITEMS u32 *slots, const u64 *rows, u64 width
 #define ITEMS_OF(name, known) const Items name = {slots, rows ? *rows * width : width, (u32)(known ? *known : 0)}
 
-// Ids that have a number: id `i` is number `i`. `*len` becomes how many there are.
+// Registers ids that have a number: id `i` has number `i`. `*len` gets their number.
 KERNEL_ENTRY void number_known(const u32 *from, u64 count, u32 *ids, u64 *len, u64 limit, TABLE, u64 *status) {
     TABLE_OF(table);
     const u64 i = thread_id();
@@ -25,7 +25,7 @@ KERNEL_ENTRY void number_known(const u32 *from, u64 count, u32 *ids, u64 *len, u
 }
 KERNEL(number_known)
 
-// The same, in another table.
+// Registers the ids in another table.
 KERNEL_ENTRY void number_again(const u32 *ids, const u64 *len, u64 limit, TABLE) {
     TABLE_OF(table);
     const u64 i = thread_id();
@@ -44,7 +44,7 @@ KERNEL_ENTRY void number_note(const u32 *one, u64 ones, const u32 *other, u64 ot
 }
 KERNEL(number_note)
 
-// For 32 items each, who is the first of its id, and how many are.
+// Per 32 items, a mask of the items that are the first of their id, and their number.
 KERNEL_ENTRY void number_first(ITEMS, const u64 *known, TABLE, u32 *firsts, u32 *counts, u64 words) {
     TABLE_OF(table);
     ITEMS_OF(items, known);
@@ -59,7 +59,7 @@ KERNEL_ENTRY void number_first(ITEMS, const u64 *known, TABLE, u32 *firsts, u32 
 }
 KERNEL(number_first)
 
-// The firsts, `*added` of them, take the next numbers. `*len` becomes how many there are then.
+// The first items, `*added` of them, take the next numbers. `*len` gets the new total.
 KERNEL_ENTRY void number_place(ITEMS, const u64 *known, TABLE, const u32 *firsts, const u32 *before, u32 *ids, const u64 *added, u64 *len) {
     TABLE_OF(table);
     ITEMS_OF(items, known);

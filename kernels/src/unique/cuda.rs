@@ -1,13 +1,13 @@
 //! Relabelling on a GPU.
 //!
 //! Returns: the same numbers as on the host, whatever the order of threads. Input: fewer than 2^32 - 1 ids.
-//! Idea: a table keeps the smallest position at which each id occurs. An item that finds its own position there is its id's
-//! first; the firsts, counted up, are the numbering, which replaces the positions in the table, and every item looks up its
-//! own.
+//! Idea: a table keeps the smallest position at which each id occurs. An item that finds its own position there is its
+//! id's first; counting the firsts gives the numbers, which replace the positions in the table, and every item looks up
+//! its own.
 //! Cost: for each item an atomic maximum and three look-ups in the table, which for graphs of up to some ten million
-//! vertices stays in the second-level cache. The table has a word for each vertex while that takes up to [`DIRECT_BYTES`],
-//! and is a hash table of the mini-batch's size beyond. How many ids there are is known on the GPU alone: the host knows a bound, and
-//! waits for nothing.
+//! vertices stays in the second-level cache. The table has a word for each vertex while that takes up to
+//! [`DIRECT_BYTES`], and is a hash table of the mini-batch's size beyond. Only the GPU knows the number of ids: the
+//! host knows a bound, and does not wait.
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -16,7 +16,7 @@ use crate::scan::cuda::sums_before;
 pub(crate) static MODULE: Module = Module { name: "unique", source: include_str!("cuda.cu") };
 
 const THREADS: u32 = 256;
-/// Up to here, a table has a word for each vertex of the graph.
+/// Up to this size, a table has a word for each vertex of the graph.
 const DIRECT_BYTES: usize = 1 << 30;
 
 fn kernel(name: &'static str) -> Kernel {
@@ -28,7 +28,7 @@ fn kernel(name: &'static str) -> Kernel {
 pub(crate) enum DeviceIdMap {
     /// A word for each id.
     Direct(DeviceBuffer<u32>),
-    /// Ids and positions, at most half full; a power of two of them.
+    /// Ids and positions, at most half full; their number is a power of two.
     Hash(DeviceBuffer<u64>),
 }
 
@@ -41,10 +41,10 @@ impl DeviceIdMap {
     }
 }
 
-/// Items to be numbered: slots of the table, noted at the positions after the present ids'.
+/// Items to be numbered: slots of the table, noted at the positions after those of the present ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
-    /// `u32::MAX` where there is none.
+    /// Slots of the items; `u32::MAX` for missing items.
     pub slots: DeviceSlice<'a, u32>,
     /// Address of the number of rows, of `width` items each; without it there is one row.
     pub rows: Option<u64>,
@@ -57,24 +57,24 @@ impl Items<'_> {
     }
 }
 
-/// Numbers ids from 0 as they come, in order of first occurrence; the numbers of a mixed frontier stay from layer to layer.
+/// Numbers ids from 0, in order of first occurrence; the numbers of a mixed frontier stay from layer to layer.
 #[derive(Debug)]
 pub(crate) struct DeviceNumbering {
     gpu: Gpu,
     pub table: DeviceIdMap,
-    /// Ids by number; room for more than there are.
+    /// Ids by number; has room for more.
     ids: DeviceBuffer<u32>,
     /// Address of the number of ids.
     len: u64,
-    /// No more ids than this.
+    /// Upper bound of the number of ids.
     most: usize,
-    /// Nor will there ever be more than this, whatever is noted.
+    /// Upper bound of the number of ids at any time.
     cap: usize,
     /// The most room that was needed for ids so far.
     usual: usize,
     /// Ids are below this.
     limit: usize,
-    /// The table may hold what is no id of this numbering.
+    /// Whether the table may hold ids that have no number here.
     spoilt: bool,
     direct_bytes: usize,
 }
@@ -95,7 +95,7 @@ impl DeviceNumbering {
         })
     }
 
-    /// Begins again, with ids below `limit`, of which `first` come at first.
+    /// Begins again, with ids below `limit`, `first` of which are added first.
     pub(crate) fn restart(&mut self, limit: usize, first: usize) -> Result<(), GpuError> {
         self.forget()?;
         (self.limit, self.cap) = (limit, limit.saturating_add(first));
@@ -106,7 +106,7 @@ impl DeviceNumbering {
     fn forget(&mut self) -> Result<(), GpuError> {
         let (most, spoilt) = (std::mem::take(&mut self.most), std::mem::take(&mut self.spoilt));
         match &mut self.table {
-            // A whole sweep costs as much as a few scattered words.
+            // Zeroing the whole table costs as much as zeroing a few scattered words.
             DeviceIdMap::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
             DeviceIdMap::Direct(words) => {
                 let limit = (self.limit as u64).into();
@@ -118,7 +118,7 @@ impl DeviceNumbering {
         }
     }
 
-    /// The table is swept before the next restart, unless [`DeviceNumbering::settle`] comes first.
+    /// Marks the table to be cleared before the next restart, unless [`DeviceNumbering::settle`] comes first.
     pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
     }
@@ -129,7 +129,7 @@ impl DeviceNumbering {
         if most >= u32::MAX as usize {
             return Err(KernelError::TooManyItems { what: "ids to number", got: most }.into());
         }
-        // More than `limit` only where some of the ids are none, or there twice, which is found out later.
+        // This exceeds `limit` only if some ids are invalid or repeated, which is detected later.
         let ids = most.min(self.cap);
         if self.ids.len() < ids {
             self.usual = self.usual.max(ids + ids / 4);
@@ -155,8 +155,8 @@ impl DeviceNumbering {
         self.gpu.launch(kernel("number_again"), Shape::per_item(self.most, THREADS), &arguments)
     }
 
-    /// After a restart: the ids are `ids`. The word at `len` becomes their number; what they may not be is reported to `status`, but for
-    /// those that are there twice.
+    /// Sets the ids to `ids` after a restart. The word at `len` gets their number; invalid ids are reported to
+    /// `status`, except repeated ones.
     pub(crate) fn know(&mut self, ids: DeviceSlice<'_, u32>, [len, status]: [u64; 2]) -> Result<(), GpuError> {
         let from: [Argument; 2] = [ids.into(), (ids.len() as u64).into()];
         let to: [Argument; 3] = [(&self.ids).into(), len.into(), (self.limit as u64).into()];
@@ -166,7 +166,7 @@ impl DeviceNumbering {
         Ok(())
     }
 
-    /// Notes the ids of both lists, one behind the other: their slots. What they may not be is reported to `status`, and has none.
+    /// Notes the ids of both lists, one after the other, and returns their slots. Invalid ids are reported to `status`, and get no slot.
     fn note(&mut self, lists: [DeviceSlice<'_, u32>; 2], status: u64) -> Result<DeviceBuffer<u32>, GpuError> {
         self.spoil();
         let slots = self.gpu.alloc(lists[0].len() + lists[1].len())?;
@@ -177,8 +177,8 @@ impl DeviceNumbering {
         Ok(slots)
     }
 
-    /// Numbers `items`. The words at `new` and `len` become the number of new ids and that of all. In the same launches each of `also` but
-    /// the last becomes the sum of those before it, and the last that of all, as does the word beside.
+    /// Numbers `items`. The words at `new` and `len` get the number of new ids and of all. The same launches replace each element
+    /// of `also`, except the last, by the sum of those before it; the last, and the word at the address, get the sum of all.
     pub(crate) fn number(
         &mut self,
         items: &Items<'_>,
@@ -189,7 +189,7 @@ impl DeviceNumbering {
         let words = room.div_ceil(32);
         let (firsts, mut before) = (gpu.alloc::<u32>(words)?, gpu.alloc::<u32>(words + 1)?);
         let found: [Argument; 2] = [(&firsts).into(), (&before).into()];
-        // Where none are known, nothing was written there yet.
+        // If none are known, `len` was not written yet.
         let known = if self.most == 0 { 0 } else { self.len };
         let shared = [&items.arguments()[..], &[known.into()], &self.table.arguments(), &found].concat();
         let arguments = [&shared[..], &[(words as u64).into()]].concat();
@@ -204,8 +204,8 @@ impl DeviceNumbering {
         Ok(())
     }
 
-    /// After a restart: the ids are those of both lists, each once. The words become the number of new ids, which all are, that of all, and
-    /// what they may not be. Returns their slots.
+    /// Sets the ids to those of both lists, each once, after a restart. The words get the number of new ids (all of
+    /// them), the total, and the error code of invalid ids. Returns their slots.
     pub(crate) fn start_with(
         &mut self,
         lists: [DeviceSlice<'_, u32>; 2],
@@ -217,24 +217,24 @@ impl DeviceNumbering {
         Ok(slots)
     }
 
-    /// Slots that were numbered become numbers.
+    /// Replaces numbered slots by numbers.
     pub(crate) fn look_up(&self, items: &Items<'_>) -> Result<(), GpuError> {
         let arguments = [&items.arguments()[..], &self.table.arguments()].concat();
         self.gpu.launch(kernel("number_all"), Shape::per_item(items.slots.len(), THREADS), &arguments)
     }
 
-    /// There are `len` ids, and the table holds all of them and no others.
+    /// States that there are `len` ids, and that the table holds exactly these.
     pub(crate) fn settle(&mut self, len: usize) {
         self.most = len;
         self.spoilt = false;
     }
 
-    /// Address of the number of ids, once there may be some.
+    /// Address of the number of ids, if there may be any.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// No more ids than this; as many, once that is [settled](DeviceNumbering::settle).
+    /// Upper bound of the number of ids; exact once it is [settled](DeviceNumbering::settle).
     pub(crate) fn most(&self) -> usize {
         self.most
     }
@@ -244,7 +244,7 @@ impl DeviceNumbering {
         self.ids.slice().part(0, self.most).unwrap_or(self.ids.slice())
     }
 
-    /// The ids, by number, which are forgotten.
+    /// Takes the ids, by number, and forgets them.
     pub(crate) fn take_ids(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         let len = self.most;
         self.forget()?;
@@ -253,7 +253,7 @@ impl DeviceNumbering {
         Ok(ids)
     }
 
-    /// Tables of a word for each id only up to so many bytes. No result depends on it.
+    /// Limits tables with a word for each id to `bytes`. No result depends on it.
     #[cfg(test)]
     pub(crate) fn direct_up_to(&mut self, bytes: usize) {
         self.direct_bytes = bytes;
@@ -288,7 +288,7 @@ mod tests {
         {
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), len);
-            // The last ids that there are, too.
+            // Includes the largest ids.
             let mut ids = || (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect::<Vec<u32>>();
             let (one, other) = (ids(), [ids(), vec![u32::MAX, 0]].concat());
             assert!(unique(&gpu, [&one, &other]) == crate::unique(&[&one, &other]), "{len} ids below {range}");

@@ -1,11 +1,11 @@
 //! Work of cooperative mini-batches (`--parallelism cooperative`, GraNNDis).
 //!
 //! Returns: work of a mini-batch. Input: a partition map, and the groups of its parts: each of its servers is one (GraNNDis), or all parts
-//! are one (full-graph training that is split over all servers). Idea: a group reads what its seeds reach ([`Expansion`]), and its ranks
-//! share that by the map. A layer computes what the layers above need, and takes all edges among
-//! what is read. Once a layer reads no more than it computes, those below do the same.
-//! Cost: for each mini-batch, a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; some
-//! ten bytes a vertex.
+//! are one (full-graph training that is split over all servers). Idea: a group reads everything that its seeds reach
+//! ([`Expansion`]), and the map divides this between its ranks. A layer computes the vertices that the layers above
+//! need, and takes all edges between the vertices that are read. Once a layer reads no more than it computes, the
+//! layers below do the same. Cost: for each mini-batch, one pass per layer until then over the edges of the vertices
+//! that a group reads, for every 64 ranks of a group; some ten bytes per vertex.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -60,7 +60,7 @@ pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> 
                 fanout: made.fanout,
             };
             let seeds: Vec<u32> = items.iter().copied().filter(|&v| group.owns(v)).collect();
-            // Nothing lies beyond the only group.
+            // Nothing is outside the only group.
             let beyond = made.groups > 1;
             let reach = beyond.then(|| group.reach(graph, &seeds, &Expansion::key(made.seed, batch)));
             let reads = |v: u32| reach.as_ref().is_none_or(|reach| reach.reads(v));
@@ -81,7 +81,7 @@ fn sources<'a>((graph, reads): Read<'a>, v: u32) -> impl Iterator<Item = u32> + 
     graph.indices[edges.start as usize..edges.end as usize].iter().copied().filter(move |&u| reads(u))
 }
 
-/// Adds what the ranks of a group do that `read` so much for `seeds`.
+/// Adds the work of the ranks of a group that read the rows `read` for `seeds`.
 fn add_group(counts: &mut Counts, read: Read<'_>, seeds: Vec<u32>, owners: &[u16], layout: Layout) {
     let ranks = layout.parts() as usize;
     let mut edges = vec![0u64; ranks];
@@ -112,7 +112,7 @@ fn add_group(counts: &mut Counts, read: Read<'_>, seeds: Vec<u32>, owners: &[u16
     counts.most_edges = counts.most_edges.max(edges.into_iter().max().unwrap_or(0));
 }
 
-/// Adds the sources of `frontier` to it. Returns the rows that ranks read from others, and those of them that lie on other servers.
+/// Adds the sources of `frontier` to it. Returns the rows that ranks read from others, and how many of these are on other servers.
 fn add_below(frontier: &mut Vec<u32>, read: Read<'_>, owners: &[u16], layout: Layout) -> [u64; 2] {
     let (mut exchanged, mut abroad) = (0, 0);
     let mut readers: Vec<AtomicU64> = (0..owners.len()).map(|_| AtomicU64::new(0)).collect();

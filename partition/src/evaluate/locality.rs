@@ -1,7 +1,7 @@
 //! Data parallelism where each rank draws the rows that it keeps more often (Song and Jiang, section 4).
 //!
 //! Returns: work of a mini-batch, where its rows come from, and the factor that a run settles at. Input: the rows that each rank keeps.
-//! Idea: the micro-batches of all ranks are sampled one by one, as `gsplit train --draw locality` samples them, with a factor that follows
+//! Idea: the micro-batches of all ranks are sampled one by one, like `gsplit train --draw locality` samples them, with a factor that follows
 //! from the portion of rows that were moved: from 1 until it grows no more.
 //! Cost: sampling, once for each rank and factor; two bits a vertex and layer for each rank.
 
@@ -22,7 +22,7 @@ pub struct Local {
     pub work: Work,
     /// Portions of the loaded rows that the rank itself keeps, that another rank keeps, and that none does.
     pub sources: [f64; 3],
-    /// How many times more often a rank draws what it keeps.
+    /// Factor by which a rank draws the rows that it keeps more often.
     pub factor: f64,
 }
 
@@ -74,7 +74,7 @@ pub fn locality(
 }
 
 impl Counts {
-    /// Adds what a rank does that samples `batch` alone.
+    /// Adds the work of a rank that samples `batch` by itself.
     fn add_alone(&mut self, batch: &MiniBatch) {
         let mut edges = 0;
         for (sums, layer) in self.layers.iter_mut().zip(&batch.layers) {

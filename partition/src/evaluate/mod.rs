@@ -10,8 +10,8 @@
 //!
 //! Returns: an [`Evaluation`], for every map and for a random partition with as many parts. Input: maps and presample of the
 //! dataset, which has a training split.
-//! Idea: a vertex's draws depend on (seed, epoch, step, layer, vertex) and on no rank, so the union of the ranks' samples is
-//! the sample of one rank alone: each mini-batch is sampled once, and every edge and row attributed to the ranks that the
+//! Idea: a vertex's draws depend on (seed, epoch, step, layer, vertex) and not on the rank, so the union of the ranks' samples
+//! is the sample of a single rank: each mini-batch is sampled once, and every edge and row attributed to the ranks that the
 //! map, or data parallelism, gives it to. All counts are integers of one mini-batch, put in order before anything is
 //! averaged: the same for any number of threads.
 //! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).

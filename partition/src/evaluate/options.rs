@@ -56,7 +56,7 @@ pub struct Setting {
 impl Options {
     /// The options completed from `presample`.
     ///
-    /// Fails when there is none and fanouts or batch size are left out, and when the presample's are damaged.
+    /// Fails if there is no presample and fanouts or batch size are left out, and if the presample's are damaged.
     pub fn setting(&self, presample: Option<&Presample>) -> Result<Setting> {
         let config = presample.map(|presample| &presample.meta().config);
         let missing = |option: &str| {
@@ -107,7 +107,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Whether `presample` sampled mini-batches of this kind, so that it tells what to expect.
+    /// Whether `presample` sampled mini-batches of this kind, so that its expectations apply.
     pub fn is_of(&self, presample: &Presample) -> bool {
         let config = &presample.meta().config;
         let (fanouts, draw_by) = (self.fanouts.to_string(), &self.draw_by);

@@ -1,4 +1,4 @@
-//! The mini-batch that one rank alone would sample: what all ranks sample together.
+//! The mini-batch that a single rank would sample, which is also the union of the samples of all ranks.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Draw, EdgeIds, Graph, Near, SampledCsc, Sampler};
@@ -39,7 +39,7 @@ pub(super) struct MiniBatch {
 }
 
 impl MiniBatch {
-    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`, what is `near` more often.
+    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`, preferring vertices that are `near`.
     pub fn sample(
         sampler: &mut Sampler,
         graph: &Graph<'_>,

@@ -149,7 +149,7 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
     let candidates: Vec<MeasuredMap<'_>> = parts
         .iter()
         .map(|&parts| {
-            // As many servers as the least prime factor: one part a server of a prime number of them.
+            // The number of servers is the least prime factor: one part per server if the number of parts is prime.
             let servers = (2..=parts).find(|&servers| parts % servers == 0).unwrap_or(1);
             let layout = Layout::new(parts, servers);
             MeasuredMap { key: None, layout, assignment: random_assignment(n, parts, 3).into() }

@@ -1,12 +1,12 @@
 //! Work of all ranks together on a mini-batch, where they may do some of it several times.
 //!
-//! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed over the ranks; and what the busiest rank
-//! has of them. Idea: a vertex draws the same in-edges on every
-//! rank, as in `gsplit train`, so what a rank computes is what its seeds reach in the mini-batch. Every vertex carries the set of
-//! ranks that have it, as bits of a word, 64 ranks at a time, and passes it on to its sampled in-neighbours; where the layer is
-//! split its owner alone keeps it, and sends its row to the others. Draws of each rank's own, as in DGL, have the same expectation: a
-//! micro-batch alone cannot tell the two apart.
-//! Cost: O(edges) for every 64 ranks; 16 bytes a vertex.
+//! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed over the ranks; and
+//! the busiest rank's share of them. Idea: a vertex draws the same in-edges on every rank, as in `gsplit train`, so a
+//! rank computes everything that its seeds reach in the mini-batch. Every vertex carries the set of ranks that have it,
+//! as bits of a word, 64 ranks at a time, and passes it on to its sampled in-neighbours; where the layer is split only
+//! its owner keeps it, and sends its row to the others. If each rank draws its own in-edges, as in DGL, the expectation
+//! is the same: a single micro-batch cannot show the difference. Cost: O(edges) for every 64 ranks; 16 bytes per
+//! vertex.
 
 use super::sample::MiniBatch;
 use crate::Layout;
@@ -16,7 +16,7 @@ use crate::Layout;
 pub(super) enum Sharing<'a> {
     /// Each has an equal share of the seeds and computes all they need: data parallelism.
     Equal,
-    /// Each has the seeds that it owns by this map, and the lowest layers, so many, read rows from their owners
+    /// Each rank has the seeds that it owns by this map, and this number of lowest layers reads rows from their owners
     /// (`--split-layers`).
     Owned(&'a [u16], usize),
 }
@@ -86,7 +86,7 @@ pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> 
             }
         }
         for (depth, (layer, sums)) in batch.layers.iter().zip(&mut counts.layers).enumerate() {
-            // What a vertex is given at this layer it computes at the next one only.
+            // A vertex that joins at this layer is only computed at the next one.
             let mut below = having.clone();
             below.resize(layer.mixed.len(), 0);
             for (i, &ranks) in having.iter().enumerate() {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 /// Largest weight there is.
 const MAX: u32 = 31 << 14;
 
-/// Weight that each byte stands for.
+/// Weight represented by each byte.
 const DECODED: [u32; 256] = decoded();
 
 const fn decoded() -> [u32; 256] {
@@ -22,7 +22,7 @@ const fn decoded() -> [u32; 256] {
     values
 }
 
-/// The weight that a byte stands for.
+/// The weight represented by a byte.
 #[inline]
 pub(super) fn decode(byte: u8) -> u32 {
     DECODED[byte as usize]
@@ -40,7 +40,7 @@ fn encode(weight: u32) -> u8 {
     ((shift << 4) + rounded).min(255) as u8
 }
 
-/// Counters by edge, and what they are multiplied with.
+/// Counters by edge, and their factor.
 pub(super) struct EdgeCounts<'a> {
     counts: &'a [u32],
     scale: f64,
@@ -60,7 +60,7 @@ impl<'a> EdgeCounts<'a> {
         self.counts[edge]
     }
 
-    /// The weight, as a byte, of a pair whose edges were counted so often.
+    /// The weight, as a byte, of a pair whose edges have this count.
     #[inline]
     pub fn weigh(&self, count: u64) -> u8 {
         encode(1 + (count as f64 * self.scale) as u32)

@@ -1,15 +1,15 @@
-//! Clusters of vertices that belong together: what one step of coarsening contracts.
+//! Clusters of vertices that belong together; one step of coarsening contracts them.
 //!
 //! Returns a label for each vertex, below the number of vertices; vertices of one label are one cluster. No cluster weighs
 //! more than the limit unless it is one vertex. With a partition to respect, no cluster reaches over two parts.
 //! Idea: size-constrained label propagation (Meyerhenke, Sanders, Schulz, "Partitioning complex networks via
-//! size-constrained clustering", 2014): every vertex joins the cluster that it has most arc weight to and that has room,
-//! some rounds long. Then vertices that are still alone and want into the same full cluster are put together, as two-hop
-//! matching does (LaSalle et al., 2015): otherwise the leaves of a hub would never shrink.
+//! size-constrained clustering", 2014): in some rounds, every vertex joins the cluster with room to which it has most
+//! arc weight. Then single vertices that want to join the same full cluster are put together, like in two-hop matching
+//! (LaSalle et al., 2015): otherwise the leaves of a hub would never shrink.
 //! Every thread count gives the same clusters: vertices are handled in batches, whose members all see the state before
 //! the batch and then join in order. A batch takes short runs of vertices, with gaps, because neighbours in the input's
 //! order are often neighbours in the graph, and two that move at once may swap.
-//! Cost: O(m) a round, parallel but for the joining, O(n); 8 bytes a vertex, 12 on a small level, and 4
+//! Cost: O(m) per round, parallel except for joining, which is O(n); 8 bytes per vertex, 12 on a small level, and 4
 //! for each constraint.
 
 use rayon::prelude::*;
@@ -127,7 +127,7 @@ impl<G: Graph> Clustering<'_, G> {
         moved
     }
 
-    /// The cluster that `v` would rather be in, as things stand: its own where there is none better.
+    /// The cluster that `v` prefers at the moment: its own unless another is better.
     fn choose(&self, state: &Clusters, v: u32, seed: u64, by_label: &mut InRuns<LabelWeights>) -> u32 {
         let own = state.labels[v as usize];
         self.gather(state, v, by_label);
@@ -177,7 +177,7 @@ impl<G: Graph> Clustering<'_, G> {
         if from == to {
             return false;
         }
-        // Whoever was there may have moved meanwhile, perhaps to the cluster of `v`: two that swap are still apart.
+        // The other vertex may have moved meanwhile, perhaps to the cluster of `v`: two that swap are still apart.
         let left = self.small && state.labels[to as usize] != to;
         let empty = left && self.load(state, to).iter().all(|&load| load == 0);
         if empty || !self.fits(state, v, to) {
@@ -226,7 +226,7 @@ impl<G: Graph> Clustering<'_, G> {
         }
     }
 
-    /// Joins `v` to a cluster that it may have no neighbour in, if both lie in the same part.
+    /// Joins `v` to a cluster in which it may have no neighbour, if both are in the same part.
     fn joins_same(&self, state: &mut Clusters, v: u32, label: u32) -> bool {
         // The label of a cluster of one is its vertex's own, or that of a vertex in the same part.
         let same = self.within.is_none_or(|parts| parts[label as usize] == parts[v as usize]);

@@ -1,15 +1,15 @@
 //! Contraction: every cluster becomes a vertex of the next coarser graph.
 //!
 //! Returns the coarse graph, its vertex weights, and the coarse vertex of each vertex. A coarse pair weighs the sum of the
-//! arcs between its clusters; what lies inside a cluster is gone. Vertices without a neighbour have no coarse vertex
+//! arcs between its clusters; arcs inside a cluster disappear. Vertices without a neighbour have no coarse vertex
 //! ([`NONE`]): they cost no cut wherever they go. Coarse vertices are numbered by their clusters' labels.
 //! Idea: one pass; each task sums the arcs of a run of clusters in a table and appends them to a segment of its own.
-//! Where the coarse graph would have more arcs than it may, pairs are sampled, with a probability in proportion to their
-//! weight up to a threshold, which sampled pairs below it then weigh: any cut is expected to be what it was (edge
+//! Where the coarse graph would exceed its limit of arcs, pairs are sampled, with a probability in proportion to their
+//! weight up to a threshold, and sampled pairs below it get that weight: the expectation of every cut is unchanged (edge
 //! sparsification as in Goranci et al., and for partitioning Gottesbüren et al., "Linear-time multilevel graph
 //! partitioning via edge sparsification", 2025). So a graph without clusters cannot fill the memory.
 //! A graph that memory does not hold is read in order instead ([`in_order`](super::in_order)).
-//! Cost: O(m), parallel; 8 bytes an arc of the coarse graph, and 12 a vertex.
+//! Cost: O(m), parallel; 8 bytes per arc of the coarse graph, and 12 per vertex.
 
 use rayon::prelude::*;
 
@@ -137,7 +137,7 @@ pub(super) fn sample(cluster: u32, (other, weight): (u32, u32), (threshold, seed
     kept.then_some((other, weight.max(threshold)))
 }
 
-/// The least threshold that leaves about `max_arcs` of a graph of so many clusters, of which these are some rows.
+/// The least threshold that leaves about `max_arcs` arcs of a graph with this number of clusters, estimated from some of its rows.
 pub(super) fn threshold(probes: &[Segment], clusters: usize, max_arcs: u64) -> u32 {
     let (mut counts, mut rows) = (vec![0u64; MAX_THRESHOLD + 1], 0);
     for segment in probes {

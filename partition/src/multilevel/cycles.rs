@@ -24,7 +24,7 @@ use crate::{Layout, VertexWeights};
 pub(super) struct Effort {
     /// Rounds of clustering on each level.
     cluster_rounds: usize,
-    /// Coarsening ends at this many vertices a part, and bundles are cut where a level has them, but for small parts.
+    /// Vertices per part at which coarsening ends, and at which bundles are cut once a level has them, unless parts are small.
     coarsest_per_part: usize,
     /// Rounds of label propagation refinement on each level.
     pub refine_rounds: usize,
@@ -103,11 +103,11 @@ pub(super) const LEAST_SHRINKAGE: f64 = 0.95;
 /// A cluster may weigh this many times ε of a part. Larger clusters make fewer levels and find more of what belongs
 /// together; smaller ones are easier to balance.
 const CLUSTER_SHARE: f64 = 2.0;
-/// The same on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
+/// The same factor on small levels, whose further levels cost little: the cut of com-DBLP is 1 % smaller.
 const SMALL_CLUSTER_SHARE: f64 = 1.0;
-/// Share of ε that may be used above the finest level, of a graph that is neither thin nor refined by Jet, which passes through full parts.
-/// What is left lets the finest level make its moves, which are the most valuable: on an R-MAT graph with counters that alone lowers the cut
-/// by 2 %.
+/// Share of ε that may be used above the finest level of a graph, unless it is thin or refined by Jet, which passes
+/// through full parts. The rest lets the finest level make its moves, which are the most valuable: on an R-MAT graph
+/// with counters this by itself lowers the cut by 2 %.
 const COARSE_EPSILON: f64 = 0.15;
 
 /// Most arcs of a coarse graph that is made of one of `arcs`, where there is room.
@@ -120,7 +120,7 @@ pub(super) fn is_thin<G: Graph>(graph: &G) -> bool {
     graph.num_arcs() <= THIN_ARCS * graph.num_vertices() as u64
 }
 
-/// Whether so many parts of the graph are small.
+/// Whether the parts are small when the graph is cut into this number.
 pub(super) fn are_small<G: Graph>(graph: &G, parts: u32) -> bool {
     graph.num_vertices() < SMALL_PART * parts as usize
 }
@@ -142,7 +142,7 @@ pub(super) struct Cycles<'a> {
 }
 
 impl<'a> Cycles<'a> {
-    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and one cycle at least.
+    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and at least one cycle.
     pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights, start: Option<&[u16]>) -> Vec<u16> {
         let cycles = self.effort.cycles;
         match start {
@@ -214,7 +214,7 @@ impl<'a> Cycles<'a> {
         let mut within = within.map(<[u16]>::to_vec);
         loop {
             let seed = scramble(self.seed ^ scramble(cycle << 32 | levels.len() as u64));
-            // The next takes half of what the others leave, so that there is always room for one more.
+            // The next takes half of the rest, so that there is always room for one more.
             let held = levels.iter().map(|level| level.graph.num_arcs()).sum::<u64>();
             let max_arcs = self.max_arcs.saturating_sub(held) / 2;
             let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
@@ -346,7 +346,7 @@ impl<'a> Cycles<'a> {
         parts
     }
 
-    /// Cuts the bundles of a layout into those of the next, and refines; the layout that `parts` has then.
+    /// Cuts the bundles of a layout into the bundles of the next, and refines; returns the new layout of `parts`.
     fn unbundle<G: Graph>(
         &self,
         (graph, weights): (&G, &VertexWeights),
@@ -370,7 +370,7 @@ impl<'a> Cycles<'a> {
         self.progress.stage(name, Some(vertices as u64), Unit::Items("vertices"))
     }
 
-    /// Makes `parts` of `layout` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
+    /// Makes `parts` of `layout` balanced and its cut small, by single moves; moves that lower the cut fill no part above 1 + `epsilon`.
     fn refine<G: Graph>(
         &self,
         graph: &G,
@@ -419,12 +419,12 @@ impl<'a> Cycles<'a> {
     }
 }
 
-/// The parts of the coarsest level, whose clusters lie in one part each.
+/// The parts of the coarsest level, each of whose clusters is within one part.
 fn carry_down_all(parts: &[u16], levels: &[Level]) -> Vec<u16> {
     levels.iter().fold(parts.to_vec(), |parts, level| carry_down(&parts, level))
 }
 
-/// The parts of the coarser graph, whose clusters lie in one part each.
+/// The parts of the coarser graph, each of whose clusters is within one part.
 fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
     let mut coarse = vec![0; level.weights.len()];
     for (&of, &part) in level.coarse_of.iter().zip(parts).filter(|&(&of, _)| of != NONE) {
@@ -433,7 +433,7 @@ fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
     coarse
 }
 
-/// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
+/// The parts of the finer graph, which weighs `weights`; vertices without a coarse vertex are spread.
 pub(super) fn carry_up(layout: Layout<'_>, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
     let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
     let mut parts: Vec<u16> = coarse_of.par_iter().with_min_len(4096).map(part).collect();

@@ -132,7 +132,7 @@ impl<'a, G: Graph> Fm<'a, G> {
         // The most that an entry of each vertex promises: one that promises enough is put right when it is taken.
         let mut promised = vec![i64::MIN; self.parts.len()];
         queue.iter().for_each(|entry| promised[entry.vertex() as usize] = entry.gain());
-        // Those that wait for room in each part.
+        // The vertices that wait for room in each part.
         let mut waiting = vec![BinaryHeap::new(); self.loads.num_parts()];
         let patience = LEAST_PATIENCE.max(self.parts.len() / PATIENCE);
         let (mut log, mut best, mut sum, mut best_sum) = (Vec::new(), 0, 0, 0);
@@ -190,7 +190,7 @@ impl<'a, G: Graph> Fm<'a, G> {
         BinaryHeap::from(moves.collect::<Vec<_>>())
     }
 
-    /// Queues some of those that wait for room in `part`, which a vertex has left.
+    /// Queues some of the vertices that wait for room in `part`, which a vertex has left.
     fn let_in(&self, part: u16, waiting: &mut BinaryHeap<Entry>, queue: &mut BinaryHeap<Entry>) {
         let mut left = LET_IN;
         while left > 0
@@ -247,13 +247,13 @@ impl<'a, G: Graph> Fm<'a, G> {
         if own == from { self.best(u, |_| true) } else { Some((self.gain(u, to), to)) }
     }
 
-    /// Moves `v`, and tells of each neighbour.
+    /// Moves `v`, and reports each neighbour.
     fn shift(&mut self, v: u32, to: u16, mut tell: impl FnMut(&Self, u32)) {
         let from = std::mem::replace(&mut self.parts[v as usize], to);
         self.loads.move_weight(from, to, self.weights.of(v));
         let graph = self.graph;
         graph.for_each(v, |u, weight| {
-            // First what goes, so that there is a slot for what comes.
+            // Remove first, so that there is a slot to insert.
             self.ties.subtract(u, from, weight);
             self.ties.add(u, to, weight);
             tell(self, u);

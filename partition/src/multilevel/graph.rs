@@ -28,7 +28,7 @@ pub(super) trait Graph: Sync + Neighbours {
         false
     }
 
-    /// Begins to fetch `values[u]` for every neighbour u of `v`, a vertex that will be looked at soon.
+    /// Prefetches `values[u]` for every neighbour u of `v`, a vertex that will be processed soon.
     #[inline]
     fn fetch_ahead<T>(&self, v: u32, values: &[T]) {
         if (v as usize) < self.num_vertices() && self.degree(v) <= LONGEST_AHEAD {
@@ -40,7 +40,7 @@ pub(super) trait Graph: Sync + Neighbours {
 /// A level below the finest: rows of (neighbour, weight), in segments that tasks filled side by side.
 #[derive(Debug, Default)]
 pub(super) struct Coarse {
-    /// Rows of a segment, but for the last: 2 to this power.
+    /// Rows per segment (except the last): 2 to this power.
     rows_log2: u32,
     segments: Vec<Segment>,
     num_vertices: usize,

@@ -1,7 +1,7 @@
-//! Contraction of a graph that memory does not hold: its rows are read in the order of the vertices.
+//! Contraction of a graph that does not fit into memory: its rows are read in the order of the vertices.
 //!
 //! Returns the coarse graph, as [`contract`](super::contract::contract) does: the same pairs and weights, where none is sampled.
-//! Idea: the members of a cluster lie anywhere, and a page fault for each would read more than the graph. So all vertices are passed
+//! Idea: the members of a cluster are scattered, and a page fault for each would read more than the graph. So all vertices are passed
 //! in order, once for some segments of the coarse graph at a time: arcs from these segments' clusters are scattered into rows, which are
 //! sorted and summed.
 //! Cost: a pass over the graph for every `max_arcs` arcs that it has, and one to probe; 8 bytes an arc of these, and 8 a cluster.

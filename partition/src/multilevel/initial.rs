@@ -1,10 +1,10 @@
 //! The first parts: recursive bisection of the coarsest graph.
 //!
-//! Returns a part for each vertex, roughly balanced; what is left is for refinement to even out.
+//! Returns a part for each vertex, roughly balanced; refinement evens out the rest.
 //! Idea: a graph is halved, and each half again, until there are enough parts. To halve it, it is coarsened to a few dozen
 //! vertices; one side is grown from a vertex, always by the neighbour that adds least to the cut (greedy graph growing,
 //! Karypis and Kumar, 1998), several times, each refined by FM; the best is carried back up, refined by FM on every level.
-//! Cost: O(m log n) a bisection, sequential but for the two halves.
+//! Cost: O(m log n) per bisection, sequential except for the two halves.
 //! Why not METIS on the coarsest graph: with its cuts, the best of four, the final cuts of eleven real graphs in 4 and 8 parts
 //! were 3 % larger on average, and it runs one call at a time.
 
@@ -31,7 +31,7 @@ const ROUNDS: usize = 3;
 const CLUSTERS: u64 = 24;
 /// Sides that are grown on the coarsest graph of a first cut ...
 pub(super) const TRIES: u64 = 16;
-/// ... and of a bundle: there are many, and refinement puts right what one of them lacks.
+/// ... and of a bundle: there are many, and refinement fixes the weak ones.
 pub(super) const TRIES_OF_BUNDLE: u64 = 8;
 /// Passes of FM on a level.
 const PASSES: usize = 3;
@@ -74,7 +74,7 @@ impl Halving<'_> {
         sides
     }
 
-    /// The ε of this cut, which leaves as much to each of those that follow.
+    /// The ε of this cut, chosen so that the following cuts get as much each.
     fn epsilon(self, weights: &VertexWeights) -> f64 {
         let room =
             |(&total, &capacity): (&u64, &u64)| capacity as f64 * f64::from(self.layout.last()) / total.max(1) as f64;
@@ -91,7 +91,7 @@ pub(super) struct Members {
     pub local: Vec<u32>,
 }
 
-/// The vertices of each of so many parts.
+/// The vertices of each part.
 pub(super) fn members(parts: &[u16], num_parts: u32) -> Members {
     let mut of_part = vec![Vec::new(); num_parts as usize];
     let place = |(v, &part): (u32, &u16)| {
@@ -124,7 +124,7 @@ impl Members {
     }
 }
 
-/// Cuts the bundles of a layout into those of the next, each alone, as `halving` cuts all.
+/// Cuts the bundles of a layout into the bundles of the next, each separately, as `halving` cuts all.
 pub(super) fn unbundle<G: Graph>(
     (graph, weights): (&G, &VertexWeights),
     parts: &mut [u16],

@@ -3,11 +3,11 @@
 //!
 //! Input as for label propagation. The result has less excess over the capacities, or as much and no larger cut; no vertex leaves its
 //! server.
-//! Idea: every vertex looks at the part that pulls it most, of the others, whatever room that has. Those that lose little by going there
-//! are candidates. Each is looked at again as though the candidates that gain more had gone, and goes if it gains then. Overloaded parts
-//! hand on those vertices that cost least. What has gone by its own choice stays for one round. So whole regions change sides, where single
-//! moves end at a full part: the core of a social network gathers in one or two parts: soc-Slashdot0902 in 4 is cut 43 % less.
-//! Every number of threads gives the same result. Cost: O(arcs of what is near a move) a round, and O(n); [`BYTES`] a vertex.
+//! Idea: every vertex considers the other part that pulls it most, even if that is full. Vertices that lose little by moving there are
+//! candidates. Each is evaluated again as if the candidates with a larger gain had moved, and moves if it gains then. Overloaded parts
+//! give away the vertices that cost least. A vertex that has moved by its own choice stays for one round. So whole regions change
+//! sides, where single moves end at a full part: the core of a social network gathers in one or two parts: soc-Slashdot0902 in 4 is cut
+//! 43 % less. The result does not depend on the number of threads. Cost: O(arcs near a move) per round, and O(n); [`BYTES`] per vertex.
 
 use rayon::prelude::*;
 
@@ -163,7 +163,7 @@ impl<'a, G: Graph> Jet<'a, G> {
         self.mark(v);
     }
 
-    /// Marks what a move of `v` changes the pulls of.
+    /// Marks the vertices whose pulls change by a move of `v`.
     fn mark(&mut self, v: u32) {
         self.stale[v as usize] = true;
         self.graph.for_each(v, |u, _| self.stale[u as usize] = true);

@@ -1,7 +1,7 @@
 //! Arrays that are written once, in order, and read from then on: in memory, or in a file where they do not fit.
 //!
-//! The file has no name, so nothing is left of it however the process ends. It lies in the dataset's folder: a folder for temporary
-//! files is often in memory. The system keeps of it what it has room for, as of the mapped graph.
+//! The file has no name, so nothing is left of it however the process ends. It is in the dataset's folder: a folder for
+//! temporary files is often in memory. The system caches as much of it as there is room for, as for the mapped graph.
 
 use std::fs::File;
 use std::io::Write;

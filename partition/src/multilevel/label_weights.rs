@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct LabelWeights {
     /// Label and sum; a slot is taken where its label is not [`FREE`].
     slots: Vec<(u32, u32)>,
-    /// Slots in use, less one: a power of two that suits what is counted now, so that small counts stay in the cache.
+    /// Slots in use, less one: a power of two that fits the current counts, so that small counts stay in the cache.
     mask: usize,
     /// Sums of all labels.
     array: Vec<u32>,

@@ -5,12 +5,12 @@
 //! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; that
 //! one is cut by recursive bisection, several times, the best is kept; then the parts are carried back up, and refined on
 //! every level (Hendrickson and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). Where there are many parts
-//! the coarsest graph is cut into 16 bundles of them, and each bundle alone as soon as a level has the vertices for it (Gottesbüren et al.,
+//! the coarsest graph is cut into 16 bundles of them, and each bundle separately once a level has the vertices for it (Gottesbüren et al.,
 //! "Deep multilevel graph partitioning", 2021). With quality
 //! `high` every level is refined by Jet too, and the whole is repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
 //! second with clusters that respect the servers.
-//! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
-//! vertex, a byte an arc with counts, 4 an edge that has no edge the other way, and the coarser graphs; less where that does
+//! The finest graph is read from the mapped topology. Cost: O(m) per round of clustering or refinement, parallel; about 25 bytes
+//! per vertex, one per arc with counts, 4 per edge without an edge the other way, and the coarser graphs; less if that does
 //! not fit ([`Room`]). The same seed gives the same parts, for any number of threads, where there is room.
 
 mod arc_weights;
@@ -62,7 +62,7 @@ impl Partitioner for Multilevel {
         let room = Room::of(problem, progress)?;
         let graph = Undirected::new(problem.topology, problem.edge_counts, room.at_work, room.folder)?;
         let layout = match problem.layout() {
-            // One part on each server: what is cut between parts is cut between servers.
+            // With one part per server, the cut between parts is the cut between servers.
             layout if layout.per_server() == 1 => layout.on_one_server(),
             layout => layout,
         };

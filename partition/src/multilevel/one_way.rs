@@ -34,8 +34,8 @@ pub(super) struct OneWayEdges {
 }
 
 impl OneWayEdges {
-    /// Turns the one-way edges of `topology` round, in about `memory` bytes beside what is kept. What is kept lies in a file in `folder` if that
-    /// is given.
+    /// Reverses the one-way edges of `topology`, in about `memory` bytes besides the result, which is in a file in
+    /// `folder` if that is given.
     pub fn turn(
         topology: &Topology,
         counts: Option<&EdgeCounts<'_>>,
@@ -118,7 +118,7 @@ struct Turned {
 }
 
 impl Turning<'_> {
-    /// The rows of all sources of the range, which have at most so many out-edges each, in order.
+    /// The rows of all sources of the range, which have at most this number of out-edges each, in order.
     fn rows(&self, degrees: &[u32]) -> Vec<Turned> {
         let (ends, mut edges) = self.scatter(degrees);
         let mut tasks = Vec::with_capacity(ends.len() / ROWS_PER_TASK + 1);

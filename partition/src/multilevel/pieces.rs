@@ -1,9 +1,9 @@
-//! Pieces of parts that lie apart: each that fits goes to a part that it touches.
+//! Disconnected pieces of parts: each that fits is moved to a part that it touches.
 //!
 //! Input as for label propagation; the cut falls with every move, no part grows beyond its capacity, no vertex leaves its server.
 //! Idea: a piece has no arc to the rest of its part, so it costs nothing to take it away, and whatever part it goes to gains its
 //! arcs. Single moves do not see that where each vertex is tied to its piece. The heaviest piece of a part stays
-//! (METIS's EliminateComponents). Cost: O(m), and the arcs of what moves.
+//! (METIS's EliminateComponents). Cost: O(m), and the arcs of the moved vertices.
 
 use std::collections::BTreeMap;
 

@@ -2,10 +2,10 @@
 //!
 //! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no vertex leaves its server, and the cut
 //! never grows.
-//! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves. Who might
-//! is found in parallel, batch by batch; then each of these is looked at again, in order, with the parts as they are by
-//! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
-//! only neighbours of what moved are looked at. Cost: O(m) the first round; 1 byte a vertex.
+//! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves.
+//! Candidates are found in parallel, batch by batch; then each is checked again, in order, with the parts at that
+//! moment. So every move is a true gain, and the result does not depend on the number of threads. From the second round
+//! on, only neighbours of moved vertices are checked. Cost: O(m) in the first round; 1 byte per vertex.
 
 use std::sync::{Mutex, PoisonError};
 

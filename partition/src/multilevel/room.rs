@@ -1,9 +1,9 @@
-//! Memory of the multilevel scheme: what lies in it, what in a file, and how large coarse graphs may be.
+//! Memory of the multilevel scheme: which arrays are in memory or in a file, and how large coarse graphs may be.
 //!
-//! Where all fits, arrays of the finest level lie in memory and coarse graphs are as large as they become. Else the arrays lie in a
-//! file, which is read in order, and coarse graphs are sampled until they fit; the cut may then be a little larger. Input: what
-//! `--memory` leaves, by default four fifths of what is free. The mapped graph and counters do not count: the system keeps of them
-//! what it can.
+//! If everything fits, arrays of the finest level are in memory and coarse graphs have any size. Otherwise the arrays are in a file,
+//! which is read in order, and coarse graphs are sampled until they fit; the cut may then be a little larger. Input: the memory that
+//! `--memory` leaves, by default four fifths of the free memory. The mapped graph and counters do not count: the system caches as much of
+//! them as it can.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl<'a> Room<'a> {
         Self::within(problem, held, budget, progress)
     }
 
-    /// The same for a process that has `held` of `budget` bytes.
+    /// The same for a process that already holds `held` of `budget` bytes.
     fn within(problem: &Problem<'a>, held: u64, budget: u64, progress: &dyn Progress) -> Result<Self> {
         let left = budget.saturating_sub(held);
         let (n, m) = (problem.topology.num_vertices() as u64, problem.topology.num_edges() as u64);

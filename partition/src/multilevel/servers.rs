@@ -1,10 +1,10 @@
 //! Parts on several servers: cut for the servers first, then within each.
 //!
-//! Returns a part for each vertex; part p lies on server p / (parts of a server).
-//! Idea: the scheme runs for the servers alone, and then once more for all parts, with clusters and moves that stay on
+//! Returns a part for each vertex; part p is on server p / (parts per server).
+//! Idea: the scheme runs first only for the servers, and then once more for all parts, with clusters and moves that stay on
 //! their server, as a V-cycle's stay in their part. So the second run reads the same finest graph, and no server's part of
 //! it is copied; only the coarsest graph is taken apart, to cut each server's own. Each run may use the square
-//! root of 1 + ε, so that what a server has too much of does not keep its parts from 1 + ε.
+//! root of 1 + ε, so that a server above its target does not keep its parts from 1 + ε.
 //! Cost: twice that of one server.
 //! Why not one run for all parts, and then servers made of the parts that belong together: of com-DBLP and ogbn-arxiv in
 //! eight parts the best two servers have a cut between them that is 9 to 16 % larger (unit and pre-sampled weights), and the

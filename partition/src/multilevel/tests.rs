@@ -47,7 +47,7 @@ fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
         let counts: Vec<u32> = graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
         let counts = (scale > 0).then_some(&counts[..]);
         let found = arcs(&finest(topology, counts));
-        // The same a few edges at a time, in a file.
+        // The same with a few edges at a time, in a file.
         let filed = Undirected::new(topology, counts, 64, Some(dataset.path())).unwrap();
         assert_eq!(arcs(&filed), found, "{}", graph.name);
 
@@ -174,7 +174,7 @@ fn jet_gathers_a_core_that_single_moves_leave_torn() {
                 PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(Weights::Unit), parts) };
             partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
         };
-        // The core and as many leaves as fit lie in part 0: what is cut is the edges of the other leaves.
+        // The core and as many leaves as fit are in part 0: the cut consists of the edges of the other leaves.
         let room = (1.03 * f64::from(n / parts)) as u32;
         let assignment: Vec<u16> = (0..n).map(|v| if v < room { 0 } else { 1 + (v % 3) as u16 }).collect();
         let gathered = cut(&finest(dataset.topology(), None), &assignment);
@@ -205,7 +205,7 @@ fn jet_keeps_every_vertex_on_its_server_and_relieves_full_parts() {
     }
 }
 
-/// Cycles of the default effort that hold so many arcs at most.
+/// Cycles of the default effort that hold at most this number of arcs.
 fn cycles(layout: Layout<'static>, max_arcs: u64) -> Cycles<'static> {
     let effort = Effort::of(Quality::Default);
     let (thin, small_parts) = (false, false);
@@ -407,7 +407,7 @@ fn bundles_become_all_parts_whatever_their_number_and_targets() {
         let report = partition(&dataset, None, &wanted, &NoProgress).unwrap().report;
         assert_eq!(report.part_sizes.len(), parts as usize);
         assert!(report.imbalance <= 1.031, "{parts} parts, {:?}: {}", wanted.targets, report.imbalance);
-        // A square of so many vertices has a border of about as many.
+        // A square of this number of vertices has a border of about as many.
         let border = 2.0 * (f64::from(side * side * parts)).sqrt();
         assert!((report.cut as f64) < 1.4 * border, "{parts} parts: cut {}", report.cut);
     }

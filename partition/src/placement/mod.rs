@@ -2,7 +2,7 @@
 //!
 //! Returns, for caches of any size, the expected row loads that are served from the reader's own cache, from a peer's and
 //! from the host, for each rule of [`PlacementRule`]; and the rows of each device by one of them, to be stored with
-//! `gsplit_store::Placement::save`. Input: a presample's `input` counter, and a partition, which tells owners and devices.
+//! `gsplit_store::Placement::save`. Input: a presample's `input` counter, and a partition, which gives owners and devices.
 //!
 //! ```text
 //! demand (who loads which row, how often) ──▶ curve (cache size → local, peer, host)
@@ -12,7 +12,7 @@
 //! **Cost model** (Song & Jiang): reading a row costs 0 from the own cache, alpha from a peer's, 1 from the host. With
 //! alpha ≥ 1 no device reads from a peer. The unit is the load of one row from the host.
 //!
-//! **What the predictions assume.** λ(v) = `input[v]` / batches is the probability that a global mini-batch loads the row of v,
+//! **Assumptions of the predictions.** λ(v) = `input[v]` / batches is the probability that a global mini-batch loads the row of v,
 //! as pre-sampled: training is to use the same fanouts, batch size and split. Caches are filled before training and do not
 //! change. Rows are ranked by the counts that also predict their loads, so that few pre-sampled mini-batches predict a little
 //! more hits than there will be.

@@ -68,10 +68,10 @@ pub struct PlaceOptions {
     /// Cost of reading a row from a peer, where reading it from the host costs 1 [default: 0.3]
     #[arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
     pub alpha: Option<f64>,
-    /// Bytes a second that a device reads from host memory, as 25GB; with --peer-bandwidth, in place of --alpha
+    /// Bytes per second that a device reads from host memory, e.g. 25GB; with --peer-bandwidth, replaces --alpha
     #[arg(long, value_name = "BYTES", requires = "peer_bandwidth")]
     pub host_bandwidth: Option<Bandwidth>,
-    /// Bytes a second that a device reads from its peers, as 300GB
+    /// Bytes per second that a device reads from its peers, e.g. 300GB
     #[arg(long, value_name = "BYTES", requires = "host_bandwidth")]
     pub peer_bandwidth: Option<Bandwidth>,
 }
@@ -104,7 +104,7 @@ impl PlaceOptions {
         }
     }
 
-    /// The key under which the result is stored unless the user names one, as `optimised-split-4GiB-metis-presampled-k4`.
+    /// The key under which the result is stored unless the user names one, e.g. `optimised-split-4GiB-metis-presampled-k4`.
     pub fn default_key(&self, partition: &str) -> String {
         let cache = self.cache.to_string().replace('%', "pct");
         let key = format!("{}-{}-{cache}", self.placement.name(), self.parallelism);

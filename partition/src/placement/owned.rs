@@ -1,6 +1,6 @@
 //! Choice of the rows to cache when only its owner loads a row (split parallelism).
 //!
-//! Returns how many of each part's hottest rows lie on their own device, and how many behind those on other devices. Input:
+//! Returns how many of each part's hottest rows are on their own device, and how many of the next ones on other devices. Input:
 //! each part's rows by falling loads, devices with room for C rows each, alpha.
 //!
 //! Idea: a row on its own device saves its loads, on another device (1 − alpha) times that, and nothing with alpha ≥ 1. Of
@@ -58,7 +58,7 @@ impl Candidates<'_> {
             }
             saved(low)
         };
-        // What a candidate saves is a counter at home, or a counter with the discount.
+        // A candidate saves its counter at home, or its discounted counter elsewhere.
         largest(&|count| f64::from(count)).max(largest(&|count| self.discount * f64::from(count)))
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn choose(parts: &[Ranking], capacity: usize, alpha: f64) -> Taken {
     let threshold = candidates.threshold(slots);
     let (mut home, mut away) = unzip(&|saved| saved > threshold);
     let (most_home, most_away) = unzip(&|saved| saved >= threshold);
-    // Among those that save exactly the threshold, rows at home come first: they cost the peers nothing.
+    // Among rows that save exactly the threshold, rows at home come first: they cost the peers nothing.
     let mut left = slots - home.iter().chain(&away).sum::<usize>();
     for (taken, most) in home.iter_mut().zip(most_home).chain(away.iter_mut().zip(most_away)) {
         let more = (most - *taken).min(left);

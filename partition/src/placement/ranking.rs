@@ -1,7 +1,7 @@
 //! Rows by falling expected loads, as runs of rows that are loaded equally often.
 //!
 //! There are at most as many runs as there are different counters, which are far fewer than rows: the sum over any first
-//! rows, and how many rows are loaded at least so often, take a binary search, and no array as long as the rows is kept.
+//! rows, and the number of rows loaded at least a given number of times, take a binary search, and no array of all rows is kept.
 
 /// How often each row is loaded, hottest first.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The rows that each device holds, by the rule that was chosen, and what they serve.
+//! The rows that each device holds by the chosen rule, and the loads that they serve.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ fn place_copies(demand: &Demand<'_>, capacity: usize, alpha: f64, criterion: Cri
     copies.deal(demand.order(), demand.all(), criterion)
 }
 
-/// Each part's hottest rows at home, those that follow on the devices with room, so that each of them serves its peers alike.
+/// Each part's hottest rows at home, the next ones on the devices with room, so that each device serves its peers equally.
 fn place_owned(demand: &Demand<'_>, capacity: usize, alpha: f64) -> CachedRows {
     let taken = owned::choose(demand.parts(), capacity, alpha);
     let mut own: Vec<Vec<u32>> = taken.home.iter().map(|&rows| Vec::with_capacity(rows)).collect();
@@ -63,7 +63,7 @@ fn place_owned(demand: &Demand<'_>, capacity: usize, alpha: f64) -> CachedRows {
 }
 
 /// The row loads of each device to be expected in a global mini-batch when the devices hold `rows`, counted row by row. Fails
-/// on rows that are no placement: see [`CachedRows::homes`].
+/// on rows that are not a placement: see [`CachedRows::homes`].
 pub fn expected_loads(demand: &Demand<'_>, rows: &CachedRows, alpha: f64) -> Result<Vec<RowLoads>> {
     let homes = rows.homes(demand.num_rows())?;
     let devices = demand.devices();

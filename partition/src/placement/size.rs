@@ -17,9 +17,9 @@ pub fn row_bytes(dataset: &Dataset) -> Result<u64> {
 /// The cache of one device: bytes, or a share of all feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CacheSize {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many percent of all feature rows.
+    /// A percentage of all feature rows.
     Percent(f64),
 }
 
@@ -68,7 +68,7 @@ impl FromStr for Bandwidth {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let bytes = parse_bytes(text.strip_suffix("/s").unwrap_or(text));
-        bytes.map(Self).ok_or_else(|| "expected the bytes of a second, such as 25GB or 900MiB".into())
+        bytes.map(Self).ok_or_else(|| "expected bytes per second, such as 25GB or 900MiB".into())
     }
 }
 

@@ -214,7 +214,7 @@ fn more_memory_never_costs_and_nothing_beats_the_optimised_placement() {
                         let what = format!("{}: {rule:?} {parallelism:?} {alpha} {}", case.name, pair[1].rows);
                         let [before, after] = [&pair[0].loads[i], &pair[1].loads[i]];
                         let hits = |loads: &RowLoads| loads.local + loads.peer;
-                        // Algorithm 1 is no optimum, so that more memory may mislead it.
+                        // Algorithm 1 is not optimal, so more memory may mislead it.
                         if rule != PlacementRule::SongJiang {
                             assert!(cost(after, alpha.min(1.0)) <= cost(before, alpha.min(1.0)) + slack, "{what}");
                         }

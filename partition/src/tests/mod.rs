@@ -99,7 +99,7 @@ impl Fixture {
     }
 }
 
-/// Stores what these options made, in place of what is there.
+/// Stores the result of these options, replacing an existing one.
 pub(crate) fn save(
     dataset: &Dataset,
     key: &str,
@@ -111,7 +111,7 @@ pub(crate) fn save(
     PartitionMap::save(dataset, key, presample, config, report, &made.assignment, &made.cache_order, true).unwrap()
 }
 
-/// Result of `run` on so many threads.
+/// Result of `run` on this number of threads.
 pub(crate) fn on_threads<R: Send>(threads: usize, run: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run)
 }

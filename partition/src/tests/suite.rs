@@ -7,7 +7,7 @@ use gsplit_store::{Dataset, NoProgress, Notes, Pieces, Presample};
 use super::{Fixture, communities, graphs, on_threads, random_graph, save};
 use crate::{Error, Load, Method, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
-/// Options that are the defaults but for these.
+/// The default options except for these.
 pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
     PartitionOptions {
         parts,
@@ -128,7 +128,7 @@ fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
     made
 }
 
-/// Partitions twice, and checks every promise against its definition, but for storing, which takes the disk far longer.
+/// Partitions twice, and checks every promise against its definition, except storing, which takes the disk far longer.
 pub(crate) fn check_made(
     graph: &Fixture,
     dataset: &Dataset,
@@ -158,7 +158,7 @@ pub(crate) fn check_made(
     assert!((report.imbalance - imbalance).abs() < 1e-9, "{what}: {} {imbalance}", report.imbalance);
     match options.partitioner {
         Method::Random => assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{what}: {sizes:?}"),
-        // With one constraint: within ε, or not above what the heaviest vertex forces.
+        // With one constraint: within ε, or not above the limit that the heaviest vertex sets.
         Method::Range if found.len() == 1 => assert!(imbalance <= 1.0 + found[0].1 + 1e-9, "{what}: {imbalance}"),
         method if method.weighs() && found.len() == 1 => {
             let promised = f64::max(1.0 + options.epsilon, 1.0 + found[0].1);
@@ -286,7 +286,7 @@ fn communities_are_found_and_several_constraints_balanced() {
     }
 }
 
-/// DESIGN, invariant 8. Whether one edge crosses is independent of whether another does, so the share of cross edges lies
+/// DESIGN, invariant 8. Whether one edge crosses is independent of whether another does, so the share of cross edges is
 /// within a few standard deviations of (k - 1)/k.
 #[test]
 fn a_random_partition_cuts_k_minus_1_of_k_edges() {

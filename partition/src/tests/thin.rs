@@ -8,7 +8,7 @@ use gsplit_store::NoProgress;
 use super::{Fixture, draws, options};
 use crate::{Method, PartitionOptions, Quality, Weights, partition};
 
-/// A shape, and its least cut into so many parts where that is known.
+/// A shape, and its minimum cut into this number of parts, if known.
 struct Shape {
     graph: Fixture,
     optimum: Option<fn(n: u32, parts: u32) -> u64>,

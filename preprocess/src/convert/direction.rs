@@ -1,7 +1,7 @@
-//! Direction of the edges of a table: whether a pair of vertices stands there once for both directions.
+//! Detects whether each row of an edge table means an edge in both directions.
 //!
-//! A sample of the pairs of vertices, chosen by their hashes, is counted in one pass over the edges: at most 2^20 pairs and as many
-//! vertices are in memory.
+//! One pass over the edges counts a sample of the pairs of vertices, chosen by their hashes: at most 2^20 pairs and
+//! 2^20 vertices are in memory.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,17 +11,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Result;
 use crate::edges::{EdgeSource, for_each_batch};
 
-/// Most pairs, or vertices, that are counted.
+/// Maximum number of pairs, and of vertices, that are counted.
 const MOST: usize = 1 << 20;
-/// Share of the pairs with both directions up to which an edge stands for both.
+/// If at most this share of the pairs has edges in both directions, the edges are undirected.
 const HARDLY_ANY: f64 = 0.05;
-/// Share of the vertices that are sources and targets, of the fewer of both, from which on the ends are of one kind.
+/// If at least this share of the sources or of the targets (of the fewer) are both, source and target ids are of one kind.
 const ONE_KIND: f64 = 0.1;
 
 /// Sample of values, each with two flags.
 struct Sample<T> {
     flags: HashMap<T, u8>,
-    /// One of so many hashes is kept.
+    /// One hash in `every` is kept.
     every: u64,
 }
 
@@ -42,14 +42,14 @@ impl<T: Copy + Eq + Hash> Sample<T> {
         }
     }
 
-    /// How many have the flags of `mask`.
+    /// Number of values that have all flags of `mask`.
     fn count(&self, mask: u8) -> f64 {
         self.flags.values().filter(|&&flags| flags & mask == mask).count() as f64
     }
 }
 
-/// Share of the pairs of vertices with edges in both directions, where hardly any has both though the ends are of one kind: an edge
-/// then stands for both directions.
+/// The share of the pairs of vertices with edges in both directions if it is so small that each edge means both
+/// directions, although sources and targets are of one kind. `None` if the edges are directed.
 pub fn undirected(edges: &dyn EdgeSource) -> Result<Option<f64>> {
     let (mut pairs, mut ends) = (Sample::new(), Sample::new());
     let of_pair = |(u, v): (u64, u64)| xxh3_64([u.to_le_bytes(), v.to_le_bytes()].as_flattened());

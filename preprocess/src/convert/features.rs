@@ -1,4 +1,4 @@
-//! The last stage: feature rows, of the input or generated.
+//! The last stage: feature rows, from the input or generated.
 
 use gsplit_kernels::schedule::HeldOutLinks;
 use gsplit_store::{DatasetWriter, FeatureDtype, Progress, WITHOUT_LINKS};
@@ -54,7 +54,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     Ok(())
 }
 
-/// The links that features of the structure are made without.
+/// Links that are left out of the graph when `generated` features are computed from its structure.
 pub(super) fn held_out(
     generated: GeneratedFeatures,
     options: &ConvertOptions,
@@ -65,7 +65,7 @@ pub(super) fn held_out(
     (matches!(generated, GeneratedFeatures::FastRp { .. }) && held_out.share > 0.0).then_some(held_out)
 }
 
-/// The graph in CSC form without links: 8 bytes a vertex and 4 an edge.
+/// The graph in CSC form without the held-out links. Takes 8 bytes per vertex and 4 per edge.
 fn without(held_out: &HeldOutLinks, indptr: &[u64], indices: &[u32]) -> (Vec<u64>, Vec<u32>) {
     let (mut starts, mut kept) = (vec![0], Vec::with_capacity(indices.len()));
     for (ends, v) in indptr.windows(2).zip(0..) {
@@ -75,10 +75,10 @@ fn without(held_out: &HeldOutLinks, indptr: &[u64], indices: &[u32]) -> (Vec<u64
     (starts, kept)
 }
 
-/// Values that a thread takes at a time.
+/// Values that a thread converts at a time.
 const PER_TASK: usize = 1 << 14;
 
-/// Numbers of type `descr` in single precision.
+/// Converts numbers of type `descr` to single precision.
 fn to_f32(descr: &str, bytes: &[u8], values: &mut Vec<f32>) {
     let size = element_bytes(descr);
     values.resize(bytes.len() / size, 0.0);
@@ -95,14 +95,14 @@ fn to_f32(descr: &str, bytes: &[u8], values: &mut Vec<f32>) {
     });
 }
 
-/// Fails unless every value is finite and stays so as `dtype`; the first is in row `row`.
+/// Fails unless every value is finite, also after conversion to `dtype`. The values start at row `row`.
 fn check(column: &dyn Column, row: u64, values: &[f32], dtype: FeatureDtype) -> Result<()> {
     let largest = match dtype {
         FeatureDtype::F32 | FeatureDtype::I8 => f32::MAX,
         FeatureDtype::F16 => f16::MAX.to_f32(),
         FeatureDtype::Bf16 => bf16::MAX.to_f32(),
     };
-    // What is a little larger may still be rounded down; what is no number is not below anything.
+    // A slightly larger value may still be rounded down, so `check_feature` decides; NaN fails every comparison.
     let fine = |values: &[f32]| values.iter().fold(true, |fine, value| fine & (value.abs() <= largest));
     if values.par_chunks(PER_TASK).all(fine) {
         return Ok(());

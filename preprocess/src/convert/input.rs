@@ -22,7 +22,7 @@ use crate::read::table::choice::IdKind;
 use crate::read::weights::weigh_vertices;
 use crate::{Error, Result, read};
 
-/// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
+/// Refuses options that have no effect on this input. Options that its format never uses were refused before it was opened.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let of_node_table = options.read.node_table.first_given();
     let fill = options.read.node_table.fill;
@@ -33,7 +33,7 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         (
             of_node_table.unwrap_or(""),
             of_node_table.is_some() && raw.node_ids.is_none(),
-            "is for a table of vertices, as --nodes names one",
+            "is for a table of vertices, e.g. one given by --nodes",
         ),
         (
             "--fill",
@@ -45,7 +45,7 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
             "--scale",
             options.read.node_table.scale.is_some_and(|scale| scale != Scale::None)
                 && (raw.features.is_none() || options.features.is_some()),
-            "is for the features of the input, which are not taken or not there",
+            "is for the features of the input, but the input has none, or they are replaced",
         ),
         (
             "--label-kind",
@@ -55,7 +55,7 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         (
             "--directed",
             options.directed && !(is_table && raw.node_ids.is_some()),
-            "is for tables of edges beside one of vertices; others are taken as they are",
+            "is for tables of edges with a table of vertices; other edges keep their direction",
         ),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];
@@ -87,7 +87,7 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
         read.node_table = read.node_table.beside_features();
     }
     read.node_table.draws_splits = options.random_split.is_some_and(|split| !split.is_auto);
-    // gsplit's own exports: the labels that they were made from come back.
+    // gsplit's own exports record the labels that they were made from: those are restored.
     let NodeTableOptions { label_column, label_kind, unlabelled, recipe, .. } = &read.node_table;
     let are_open = label_column.is_none() && label_kind.is_none() && unlabelled.is_none() && recipe.is_none();
     let exported = if are_open && read.nodes.is_none() { ExportedLabels::recorded(path) } else { None };
@@ -128,7 +128,7 @@ fn open_graph(path: &Path, options: &ConvertOptions, progress: &dyn Progress) ->
     Ok((format, raw))
 }
 
-/// `options` for the graph at `path`, completed by its recipe: the order of dates, missing values, and the columns of a table of edges.
+/// `options` for the graph at `path`, completed by the recipe: date order, missing values and the columns of the edge table.
 fn as_trained(path: Option<&Path>, options: &ConvertOptions) -> Result<ConvertOptions> {
     let mut options = options.clone();
     let Some(folder) = &options.read.node_table.recipe else { return Ok(options) };
@@ -151,7 +151,7 @@ fn is_table(format: Format) -> bool {
     matches!(format, Format::Csv | Format::Parquet | Format::Arrow)
 }
 
-/// The treatment of the edges of `raw`: as the recipe says, or the options, or what the edges of a table look like.
+/// How the edges of `raw` are built: as the recipe or the options say, or else as the edges of a table suggest.
 fn build_of(
     path: &Path,
     format: Format,
@@ -190,7 +190,7 @@ pub struct Input {
     pub format: Format,
     /// The opened graph.
     pub raw: Raw,
-    /// The options, with the treatment of its edges that they and a recipe left open.
+    /// The options, completed by the treatment of edges that was detected or that the recipe gives.
     pub options: ConvertOptions,
 }
 
@@ -209,11 +209,11 @@ impl Input {
         Self::built(path, format, raw, options, progress)
     }
 
-    /// Opens `new` rows: their tables, joined to an older dataset where there is one.
+    /// Opens the tables of the `new` rows, and joins them to an older dataset if there is one.
     pub fn of_rows(new: &NewRows<'_>, options: &ConvertOptions, progress: &dyn Progress) -> Result<Self> {
         let mut options = options.clone();
         let nodes = &options.read.nodes.clone().unwrap_or_default();
-        // Vertices without a row are looked for in the dataset first.
+        // Vertices without a row are looked up in the dataset first.
         let missing_rows = options.read.node_table.missing_rows;
         if let Some(older) = &new.older {
             options.read.node_table.missing_rows = None;
@@ -233,7 +233,7 @@ impl Input {
                 Self::built(&path, Format::Csv, raw, options, progress)?
             }
         };
-        // Predictions need no further numbers.
+        // Predictions need no other columns.
         input.raw.columns.clear();
         input.options.read.node_table.missing_rows = missing_rows;
         if let Some(older) = &new.older {
@@ -244,7 +244,7 @@ impl Input {
         Ok(input)
     }
 
-    /// The input of `raw`, with the treatment of its edges.
+    /// The input made from `raw`, with the treatment of its edges decided.
     fn built(
         path: &Path,
         format: Format,
@@ -269,7 +269,7 @@ impl Input {
         Ok(Self { path: path.to_path_buf(), format, raw, options })
     }
 
-    /// Names the input where only the graph as a whole is known to be wrong.
+    /// Adds the path of the input to an error that concerns the graph as a whole.
     pub fn name(&self, error: Error) -> Error {
         match error {
             Error::Graph(problem) => Error::input(&self.path, problem),
@@ -277,7 +277,7 @@ impl Input {
         }
     }
 
-    /// How the dataset came to be, but for what is counted on the way.
+    /// Provenance of the dataset, without the checksums, which are computed during the conversion.
     pub fn provenance(&self, options: &ConvertOptions) -> Result<Provenance> {
         #[derive(Serialize)]
         struct Recorded<'a> {
@@ -286,7 +286,7 @@ impl Input {
             #[serde(flatten)]
             options: &'a ConvertOptions,
         }
-        // The same graph is the same wherever it is named from.
+        // A graph has the same identity from every working directory.
         let input = self.path.canonicalize().map_err(Error::io(&self.path))?;
         let mut options = options.clone();
         if let Some(nodes) = &mut options.read.nodes {
@@ -312,15 +312,15 @@ impl Input {
         })
     }
 
-    /// Identity of the dataset at `out`: all that decides its bytes, as `provenance` says. Where an unfinished run left the same
-    /// identity, that one is returned, so that it is resumed; else the user is told the difference.
+    /// Identity of the dataset at `out`: everything that decides its bytes, as in `provenance`. If an unfinished run
+    /// left the same identity, returns that one, so that the run is resumed; otherwise the user sees the difference.
     pub fn identity(&self, out: &Path, provenance: &mut Provenance, progress: &dyn Progress) -> Result<Value> {
         let left = DatasetWriter::left(out).and_then(|left| serde_json::from_value(left).ok());
         if let Some(left) = left {
             match sources::difference(&self.raw.files, &left, provenance)? {
                 None => return sources::as_identity(&left),
                 Some(difference) => progress.note(&format!(
-                    "note: {}: what an unfinished conversion left is of no use: {difference}",
+                    "note: {}: an unfinished conversion cannot be resumed: {difference}",
                     out.display()
                 )),
             }
@@ -328,12 +328,12 @@ impl Input {
         sources::as_identity(provenance)
     }
 
-    /// The first difference between how `dataset` was made and how `wanted` says, as a clause.
+    /// The first difference between how `dataset` was made and `wanted`, as a clause.
     pub fn difference(&self, dataset: &Dataset, wanted: &mut Provenance) -> Result<Option<String>> {
         sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)
     }
 
-    /// The dataset at `out` if there is one, made as `wanted` says. One that was made otherwise is an error that says how.
+    /// The dataset at `out`, if there is one that was made according to `wanted`. Fails with the difference if it was made otherwise.
     pub fn reusable(&self, out: &Path, wanted: &mut Provenance) -> Result<Option<Dataset>> {
         if !out.join("dataset.json").exists() {
             return Ok(None);

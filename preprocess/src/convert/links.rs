@@ -6,7 +6,7 @@ use crate::csc::IdMap;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
-/// Writes it, with the vertices that the ids became.
+/// Writes the split, with ids replaced by vertices.
 pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
     let Some(links) = &raw.links else { return Ok(()) };
     let (ids, n) = (IdMap::of(writer)?, writer.num_vertices());
@@ -20,7 +20,7 @@ pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress:
                 let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);
                 vertices.push(vertex.ok_or_else(|| {
                     let row = out.len() / width as u64;
-                    Error::input(rows.path(), format!("{}, after row {row}: {id} is no vertex", file.name()))
+                    Error::input(rows.path(), format!("{}, after row {row}: {id} is not a vertex", file.name()))
                 })?);
             }
             Ok(out.push(&vertices)?)
@@ -28,7 +28,7 @@ pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress:
         writer.add_link_file(*file, out)?;
     }
     if links.info.negatives == Some(LinkNegatives::Pairs) && !symmetrised {
-        progress.note("note: these links have no direction, and each edge is there once: OGB adds the reverses, as --symmetrise does");
+        progress.note("note: these links have no direction, and each edge is stored once: OGB adds the reverses; so does --symmetrise");
     }
     Ok(writer.add_links(links.info.clone())?)
 }

@@ -1,9 +1,9 @@
-//! A raw graph becomes a dataset directory.
+//! Converts a raw graph to a dataset directory.
 //!
 //! ```text
 //! reuse, or refuse early ─▶ open the input ─▶ graph (csc) ─▶ nodes (labels, columns, splits) ─▶ features ─▶ finish
 //! ```
-//! Each of `graph`, `nodes` and `features` is a stage: what a killed run finished is taken over by the next.
+//! Each of `graph`, `nodes` and `features` is a stage: a later run reuses the stages that a killed run finished.
 
 mod direction;
 mod features;
@@ -43,7 +43,7 @@ pub use random_split::RandomSplit;
 /// Options of every raw format.
 #[derive(Clone, Debug, Serialize, clap::Args)]
 pub struct ConvertOptions {
-    /// Format of the input [default: found out]
+    /// Format of the input [default: detected]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// How the input is read.
@@ -58,8 +58,8 @@ pub struct ConvertOptions {
     #[arg(long, conflicts_with = "symmetrise")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub directed: bool,
-    /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices without classes) for training, validation
-    /// and test, as 0.6,0.2,0.2; auto draws so where the input has labels and no splits
+    /// Draw splits at random: fractions of the labelled vertices of each class (of all vertices without classes) for
+    /// training, validation and test, e.g. 0.6,0.2,0.2; auto does so only if the input has labels and no splits
     #[arg(long, value_name = "TRAIN,VALID,TEST|auto")]
     pub random_split: Option<RandomSplit>,
     /// Seed of the random split and of generated features
@@ -69,12 +69,12 @@ pub struct ConvertOptions {
     #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
     pub feature_dtype: FeatureDtype,
     /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding of the structure by
-    /// random projections: Chen et al., CIKM 2019), D values a vertex
+    /// random projections: Chen et al., CIKM 2019), D values per vertex
     #[arg(long, value_name = "KIND:D")]
     pub features: Option<GeneratedFeatures>,
-    /// Make fastrp of the graph without the links that train --task link holds out to score by, or their scores would flatter: a share
-    /// of them, its --valid-edges and --test-edges together, and after a comma its --edge-seed [default: 0.15, that of train's
-    /// defaults, with --bipartite; else 0]
+    /// Compute fastrp without the links that train --task link holds out for its scores, which would be too good
+    /// otherwise: the share of links (--valid-edges plus --test-edges), and after a comma its --edge-seed [default:
+    /// 0.15, from train's defaults, with --bipartite; otherwise 0]
     #[arg(long, value_name = "SHARE[,SEED]")]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub held_out_links: Option<HeldOutLinks>,
@@ -104,7 +104,7 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// The budget.
+    /// The memory budget.
     pub fn budget(&self) -> Memory {
         self.read.budget()
     }
@@ -115,13 +115,13 @@ impl ConvertOptions {
 pub enum Outcome {
     /// The dataset was made.
     Converted,
-    /// It was there already, made from the same input with the same options.
+    /// The dataset existed already, made from the same input with the same options.
     Reused,
 }
 
-/// Turns the raw graph at `source` into a dataset at `out`. A dataset there that was made from files of the same content with
-/// the same options is reused; anything else there is refused, unless `force` and it is a dataset, which is then replaced
-/// with all presamples and partitions in it. A run that was killed is taken up again after its last finished stage.
+/// Converts the raw graph at `source` to a dataset at `out`. A dataset at `out` that was made from files of the same
+/// content with the same options is reused. Anything else there is refused, unless it is a dataset and `force` is set:
+/// then it is replaced, with all its presamples and partitions. A killed run is resumed after its last finished stage.
 pub fn convert(
     source: &Path,
     out: &Path,
@@ -133,7 +133,7 @@ pub fn convert(
     converted.map_err(|error| explained(error, source, &options.read))
 }
 
-/// As [`convert`], with errors that do not explain that tables are exchanged.
+/// Like [`convert`], but errors do not explain that two tables may be exchanged.
 fn convert_as_given(
     source: &Path,
     out: &Path,
@@ -149,12 +149,12 @@ fn convert_as_given(
         staging::tidy(&dataset_target(out));
         return Ok((dataset, Outcome::Reused));
     }
-    // What stands in the way of writing is better known before hours of reading.
+    // Fail on an unwritable output before hours of reading.
     dataset_target(out).check(force)?;
     let identity = input.identity(out, &mut provenance, progress)?;
     let mut writer = DatasetWriter::resume(out, force, &identity)?;
     progress.resume(writer.decisions());
-    // What a killed run finished is on the disk already.
+    // The stages that a killed run finished need no more space.
     plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
     match write(&input, options, &mut writer, &mut provenance, progress) {
         Ok(()) => {
@@ -162,7 +162,7 @@ fn convert_as_given(
             Ok((writer.finish(provenance)?, Outcome::Converted))
         }
         Err(error) => {
-            // Stages of what is refused are of no use: another input, or other options, begin anew.
+            // The stages of a refused input cannot be reused: another input, or other options, start anew.
             if matches!(error, Error::Input { .. } | Error::NoRow { .. } | Error::Graph(_) | Error::Option(_)) {
                 writer.discard();
             }
@@ -171,8 +171,8 @@ fn convert_as_given(
     }
 }
 
-/// The first difference between the dataset at `out` and the one that [`convert`] would make of `source`, as a clause. `None` where there is
-/// none, and where no dataset is.
+/// The first difference between the dataset at `out` and the one that [`convert`] would make of `source`, as a clause.
+/// `None` if they do not differ or there is no dataset at `out`.
 pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<Option<String>> {
     if !out.join("dataset.json").exists() {
         return Ok(None);
@@ -182,7 +182,7 @@ pub fn outdated(source: &Path, out: &Path, options: &ConvertOptions) -> Result<O
     input.difference(&Dataset::open(out)?, &mut provenance)
 }
 
-/// Keeps the decisions that are shown.
+/// Shows decisions and keeps them.
 struct Decisions<'a> {
     shown: &'a dyn Progress,
     lines: Mutex<Vec<String>>,
@@ -193,8 +193,8 @@ impl Decisions<'_> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Goes on after the decisions of the run that is resumed. It made those about the opening of the input too, as this one has
-    /// just done again.
+    /// Continues the list of decisions of the run that is resumed. It includes the decisions of opening the input,
+    /// which this run has just repeated.
     fn resume(&self, decisions: &[String]) {
         if !decisions.is_empty() {
             *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = decisions.to_vec();
@@ -214,14 +214,14 @@ impl Progress for Decisions<'_> {
     fn decide(&self, line: &str) {
         self.shown.note(line);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        // A resumed run may decide again.
+        // A resumed run may repeat a decision.
         if !lines.iter().any(|known| known == line) {
             lines.push(line.into());
         }
     }
 }
 
-/// The stages of a conversion that `writer` has not done yet.
+/// Runs the stages of a conversion that `writer` has not completed yet.
 fn write(
     input: &Input,
     options: &ConvertOptions,
@@ -250,7 +250,7 @@ fn write(
     Ok(())
 }
 
-/// Ends `stage` with the decisions until then.
+/// Completes `stage`, with the decisions made so far.
 fn complete(stage: &str, writer: &mut DatasetWriter, progress: &Decisions<'_>) -> Result<()> {
     writer.decide(progress.lines());
     Ok(writer.complete(stage)?)
@@ -277,7 +277,7 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
         return Err(Error::Graph("no edges and no vertices: expected at least one edge; was the file cut?".into()));
     }
     if built.edges_read == 0 {
-        progress.note("note: no edges in the input: all vertices are alone");
+        progress.note("note: the input has no edges: no vertex has a neighbour");
     }
     let facts = writer.facts_mut();
     facts.extend(raw.facts.clone());

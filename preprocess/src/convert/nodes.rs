@@ -1,4 +1,4 @@
-//! The second stage: labels, further columns and splits of the vertices, and the split of links.
+//! The second stage: labels, other columns and splits of the vertices, and the split of links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::{Error, Result};
 /// Name of the stage in the journal.
 pub const STAGE: &str = "nodes";
 
-/// Writes them.
+/// Writes the node columns and the splits.
 pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer, &options.read.node_table)?;
     order.say(progress);
     let rows = OrderedRows { order: &order, n, taken_over: raw.rows_taken_over, scratch: &scratch, progress };
     let mut labelled = None;
-    // Vertices to infer on need neither.
+    // Vertices for inference need neither labels nor splits.
     let is_new = options.read.node_table.recipe.is_some();
     match &raw.labels {
         Some(column) if raw.label_shape == Some(LabelShape::Number) => {
@@ -32,7 +32,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         Some(column) if column.width() == 1 && !matches!(raw.label_shape, Some(LabelShape::Classes(_))) => {
             let takes_unseen = options.read.node_table.unseen == Some(Unseen::Other);
             let labels = class_of_each(column.as_ref(), raw.label_shape, takes_unseen, &rows)?;
-            // Vertices to infer on need not be of every class.
+            // Vertices for inference need not include every class.
             if !is_new {
                 note_empty_classes(&labels, raw.class_names.as_deref(), progress);
             }
@@ -41,7 +41,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         Some(column) => match one_hot(column.as_ref(), raw.label_shape, &rows)? {
             Some(labels) => {
                 if raw.label_shape.is_none() {
-                    progress.decide("labels: each row has a single one: a class a vertex");
+                    progress.decide("labels: each row contains a single 1: one class per vertex");
                 }
                 labelled = Some(labels);
             }
@@ -101,18 +101,18 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
             }
         }
         None if raw.links.is_some() => {
-            progress.note("note: splits are of links, for train --task link; presample needs some of vertices: pass --random-split");
+            progress.note("note: splits are of links, for train --task link; presample needs splits of vertices: pass --random-split");
         }
         None => {}
     }
     super::links::write(raw, options.build.symmetrise, writer, progress)
 }
 
-/// How rows are read.
+/// Reads rows of columns in the order of the vertices.
 struct OrderedRows<'a> {
     order: &'a RowOrder,
     n: u64,
-    /// Vertices that are taken over from a dataset, without labels.
+    /// Number of vertices copied from a dataset, without labels.
     taken_over: u64,
     scratch: &'a Path,
     progress: &'a dyn Progress,
@@ -124,8 +124,8 @@ impl OrderedRows<'_> {
     }
 }
 
-/// The class of each vertex, -1 for unlabelled: 4 bytes a vertex. A class that `shape` does not have is refused, or `takes_unseen`:
-/// then it counts as unlabelled.
+/// The class of each vertex, -1 if unlabelled: 4 bytes per vertex. A class that `shape` does not have is refused, or
+/// counts as unlabelled if `takes_unseen`.
 fn class_of_each(
     column: &dyn Column,
     shape: Option<LabelShape>,
@@ -158,7 +158,7 @@ fn class_of_each(
     Ok(labels)
 }
 
-/// Counts the vertices without a label.
+/// Reports the number of vertices without a label.
 fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) {
     writer.facts_mut().insert("unlabelled".into(), unlabelled);
     if unlabelled > rows.taken_over {
@@ -167,7 +167,7 @@ fn note_unlabelled(unlabelled: u64, rows: &OrderedRows<'_>, writer: &mut Dataset
     }
 }
 
-/// Notes the classes up to the largest that no vertex has: a model gets an output for each.
+/// Notes classes below the largest that no vertex has: a model still gets an output for each.
 fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn Progress) {
     let there: BTreeSet<usize> = labels.iter().filter_map(|&label| usize::try_from(label).ok()).collect();
     let count = names.map_or(0, <[String]>::len).max(there.last().map_or(0, |last| last + 1));
@@ -177,12 +177,12 @@ fn note_empty_classes(labels: &[i32], names: Option<&[String]>, progress: &dyn P
         let name = names.and_then(|names| names.get(first)).map_or(first.to_string(), |name| format!("`{name}`"));
         let have = if empty == 1 { "has" } else { "have" };
         progress.note(&format!(
-            "note: labels: {empty} of {count} classes {have} no vertex, as class {name}: class numbers with gaps make outputs that nothing trains"
+            "note: labels: {empty} of {count} classes {have} no vertex, e.g. class {name}: gaps in class numbers make outputs that are never trained"
         ));
     }
 }
 
-/// Notes the classes that are missing from one of the `splits` that were drawn.
+/// Notes the classes that are missing from one of the drawn `splits`.
 fn note_rare_classes(labels: &[i32], names: Option<&[String]>, splits: &[Vec<u32>; 3], progress: &dyn Progress) {
     let mut counts: BTreeMap<i32, [usize; 4]> = BTreeMap::new();
     labels.iter().filter(|&&label| label >= 0).for_each(|&label| counts.entry(label).or_default()[3] += 1);
@@ -198,10 +198,10 @@ fn note_rare_classes(labels: &[i32], names: Option<&[String]>, splits: &[Vec<u32
     progress.note(&format!("note: splits: class {name} has {vertices} {of} and none in the {split} split{others}"));
 }
 
-/// Writes a number to learn of each vertex. Returns whether each has one, as 0 or -1: 8 bytes a vertex.
+/// Writes one number per vertex as its label. Returns 0 for each vertex that has a number and -1 for the others: 8 bytes per vertex.
 fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
     if column.width() > 1 {
-        return Err(column.error(0, 0, "--label-kind number: expected one number a vertex"));
+        return Err(column.error(0, 0, "--label-kind number: expected one number per vertex"));
     }
     let mut labels: Vec<f32> = Vec::new();
     rows.read(column, &mut |bytes| {
@@ -223,8 +223,8 @@ fn write_numbers(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut Datas
     Ok(labels.iter().map(|label| if label.is_nan() { -1 } else { 0 }).collect())
 }
 
-/// The class of each vertex, where every row of `column` is all zeros but for a single one; where `shape` says that a vertex has one
-/// class, a row of zeros is unlabelled. `None`: the rows are sets of classes.
+/// The class of each vertex, if every row of `column` is all zeros except a single one. If `shape` says that a vertex
+/// has one class, a row of zeros is unlabelled. `None`: the rows are sets of classes.
 fn one_hot(column: &dyn Column, shape: Option<LabelShape>, rows: &OrderedRows<'_>) -> Result<Option<Vec<i32>>> {
     let width = column.width();
     let is_class = match shape {
@@ -251,14 +251,14 @@ fn one_hot(column: &dyn Column, shape: Option<LabelShape>, rows: &OrderedRows<'_
                 at = 0;
             }
         }
-        // The rest need not be read.
+        // Stop reading: the rest does not matter.
         if is_one_hot { Ok(()) } else { Err(Error::Graph("labels of several classes".into())) }
     });
-    // The writer of sets of classes reports what else is wrong.
+    // If the rows are sets of classes, their writer reports any other error.
     if is_one_hot || is_class { read.map(|()| Some(labels)) } else { Ok(None) }
 }
 
-/// Refuses rows of another width than a recipe has classes.
+/// Refuses rows whose width is not the number of `classes` of the recipe.
 fn expect_width(column: &dyn Column, classes: u32) -> Result<()> {
     if column.width() == classes as usize {
         return Ok(());
@@ -268,7 +268,7 @@ fn expect_width(column: &dyn Column, classes: u32) -> Result<()> {
     Err(Error::input(column.path(), format!("{}: {problem}", column.name())))
 }
 
-/// Writes a set of classes a vertex: bit c of its row.
+/// Writes a set of classes per vertex: bit c of its row.
 fn write_multi_labels(
     column: &dyn Column,
     shape: Option<LabelShape>,
@@ -310,7 +310,7 @@ fn write_multi_labels(
     Ok(writer.add_multi_labels(out)?)
 }
 
-/// A problem with splits, which come with the vertices at `nodes` where that is named, else with the graph.
+/// Adds a path to an error about splits: `nodes` if there is one, as the splits come with the vertices; otherwise the graph.
 fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
     match (error, nodes) {
         (Error::Graph(problem), Some(path)) => Error::input(path, problem),
@@ -318,7 +318,7 @@ fn in_nodes(error: Error, nodes: Option<&Path>) -> Error {
     }
 }
 
-/// The vertices of splits by the ids of the input. Splits may not overlap.
+/// The vertices of the splits, which are given by ids of the input. Splits may not overlap.
 fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]> {
     let mut owner: Vec<Option<Split>> = vec![None; n as usize];
     let mut found: [Vec<u32>; 3] = Default::default();
@@ -327,7 +327,7 @@ fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]
             let vertex = ids.find(id);
             let name = split.name();
             let vertex = vertex.ok_or_else(|| {
-                Error::Graph(format!("the {name} split names {}, which is no vertex", ids.unknown(id)))
+                Error::Graph(format!("the {name} split names {}, which is not a vertex", ids.unknown(id)))
             })?;
             match owner[vertex as usize].replace(split) {
                 None => vertices.push(vertex),
@@ -335,7 +335,7 @@ fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]
                     let other = other.name();
                     let id = ids.original(vertex);
                     let problem = match other == name {
-                        true => format!("the {name} split lists vertex {id} twice: each may be once"),
+                        true => format!("the {name} split lists vertex {id} twice: expected each once"),
                         false => format!("vertex {id} is in the {other} split and in {name}: splits must not overlap"),
                     };
                     return Err(Error::Graph(problem));

@@ -1,4 +1,4 @@
-//! Plan of a conversion, told before it begins: memory, disk and time (`--plan`).
+//! Plan of a conversion, printed before it begins: memory, disk and time (`--plan`).
 //!
 //! Memory and disk follow from the sizes of the input, which are estimated where no header states them; times from rates
 //! measured on one machine, so they are orders of magnitude. A conversion that the disk cannot hold is refused before
@@ -23,11 +23,11 @@ use crate::read::raw::plausible;
 
 use crate::{Error, Result, disk};
 
-/// Bytes of input that a thread parses in a second, about.
+/// Approximate number of input bytes that a thread parses per second.
 const PARSED: f64 = 400e6;
-/// Edges that a thread sorts in a second, about.
+/// Approximate number of edges that a thread sorts per second.
 const SORTED: f64 = 40e6;
-/// Bytes that a disk takes or gives in a second, about.
+/// Approximate number of bytes that a disk reads or writes per second.
 const DISK: f64 = 500e6;
 
 /// One stage of a conversion.
@@ -39,11 +39,11 @@ pub struct PlannedStage {
     pub name: &'static str,
     /// Peak memory, in bytes.
     pub memory: u64,
-    /// Bytes written that stay.
+    /// Bytes written that are kept.
     pub output: u64,
-    /// Bytes written that are removed again.
+    /// Bytes written that are deleted again.
     pub scratch: u64,
-    /// Seconds, about.
+    /// Approximate time in seconds.
     pub seconds: f64,
 }
 
@@ -52,17 +52,17 @@ pub struct PlannedStage {
 pub struct Plan {
     /// Name of the format.
     pub format: String,
-    /// Number of vertices, about.
+    /// Approximate number of vertices.
     pub num_vertices: u64,
-    /// Number of edges, about, before duplicates are merged.
+    /// Approximate number of edges, before duplicates are merged.
     pub num_edges: u64,
     /// The budget, in bytes.
     pub memory_budget: u64,
-    /// Bytes of mapped files that are resident at most, the program's own among them. They are the page cache's, and in no budget.
+    /// Maximum resident bytes of mapped files, including the program itself. They belong to the page cache and to no budget.
     pub mapped: u64,
     /// The stages, in order.
     pub stages: Vec<PlannedStage>,
-    /// Bytes free where the output goes.
+    /// Bytes free on the disk of the output.
     pub disk_free: u64,
     /// The folder on that disk.
     pub disk: PathBuf,
@@ -80,15 +80,15 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let mut estimate = raw.edges.estimate()?;
     match raw.ids.num_vertices() {
         Some(n) => estimate.vertices = n,
-        // Ids may be any numbers; vertices are the two ends of an edge, or rows.
+        // Ids may be any numbers; each vertex is one of the two ends of an edge, or a row.
         None if raw.ids == Ids::Sparse => estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2)),
         None => {}
     }
-    // Edges are estimated, but not so badly.
+    // The number of edges is an estimate, but not wrong by a factor of 4.
     if raw.node_ids.is_none() && plausible(estimate.vertices, estimate.edges.saturating_mul(4)).is_err() {
         plausible(estimate.vertices, estimate.edges).map_err(|problem| input.name(Error::Graph(problem)))?;
     }
-    // Headers may claim anything; what is beyond these is refused when the edges are read.
+    // Headers may claim anything; larger graphs are refused when the edges are read.
     estimate.vertices = estimate.vertices.min(1 << 33);
     estimate.edges = estimate.edges.min(1 << 48);
     let n = estimate.vertices;
@@ -101,13 +101,13 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let node_bytes = n.saturating_mul(row);
     let with_rows = !columns.is_empty() || raw.node_ids.is_some();
     let with_splits = raw.splits.is_some() || options.random_split.is_some();
-    // The order of a table's rows, classes, and owners of splits; and the ids, where any are looked up.
+    // The order of a table's rows, classes, and owners of splits; also the ids, if any are looked up.
     let per_vertex = if with_rows || with_splits { 10 } else { 0 };
     let table = if raw.ids == Ids::Sparse && (raw.node_ids.is_some() || raw.splits.is_some()) { 25 } else { 0 };
     let nodes = PlannedStage {
         key: super::nodes::STAGE,
         name: "labels, columns, splits",
-        // A row is read as a whole, and turned into what is written.
+        // A row is read as a whole, and converted to the written form.
         memory: resident() + (per_vertex + table) * n + 8 * widest,
         output: node_bytes,
         scratch: 0,
@@ -165,10 +165,10 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         _ => 0,
     };
     let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
-    // A batch of rows, as it is stored, and as it is written.
+    // A batch of rows as stored, and as written.
     let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
     let held = match options.features {
-        // Two matrices, the reversed graph, and the one without links; then one of the matrices is written.
+        // Two matrices, the reversed graph, and the graph without held-out links; then one of the matrices is written.
         Some(generated @ GeneratedFeatures::FastRp { .. }) => {
             let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
             let kept = match super::features::held_out(generated, options, input.raw.edges.has_two_kinds()) {
@@ -195,12 +195,12 @@ impl Plan {
         self.stages.iter().map(|stage| stage.memory).max().unwrap_or(0)
     }
 
-    /// Most bytes on disk at one time.
+    /// Maximum number of bytes on disk at one time.
     pub fn disk(&self) -> u64 {
         self.disk_beside(|_| false)
     }
 
-    /// Most bytes on disk at one time beside those of stages that are done.
+    /// Maximum number of bytes on disk at one time, without the files of the stages that are done.
     fn disk_beside(&self, done: impl Fn(&str) -> bool) -> u64 {
         let mut written = 0u64;
         let mut most = 0;
@@ -211,12 +211,12 @@ impl Plan {
         most
     }
 
-    /// Seconds of all stages, about.
+    /// Approximate seconds of all stages.
     pub fn seconds(&self) -> f64 {
         self.stages.iter().map(|stage| stage.seconds).sum()
     }
 
-    /// Fails when the disk or the budget cannot hold what is not `done` yet.
+    /// Fails if the disk or the budget cannot hold the stages that are not `done` yet.
     pub fn check(&self, done: impl Fn(&str) -> bool) -> Result<()> {
         let disk = self.disk_beside(&done);
         if disk > self.disk_free {

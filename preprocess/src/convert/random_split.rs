@@ -1,4 +1,4 @@
-//! Splits that are drawn at random.
+//! Splits drawn at random.
 
 use std::cmp::Reverse;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomSplit {
     fractions: [f64; 3],
-    /// Whether they are drawn only of an input with labels and without splits.
+    /// Whether to draw only if the input has labels and no splits.
     pub is_auto: bool,
 }
 
@@ -21,7 +21,7 @@ impl FromStr for RandomSplit {
         if text == "auto" {
             return Ok(Self { fractions: [0.6, 0.2, 0.2], is_auto: true });
         }
-        let problem = || format!("`{text}`: expected three fractions that sum to at most 1, as 0.6,0.2,0.2, or auto");
+        let problem = || format!("`{text}`: expected three fractions that sum to at most 1, e.g. 0.6,0.2,0.2, or auto");
         let fractions: Vec<f64> = text
             .split(',')
             .map(|part| part.trim().parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction)))
@@ -49,13 +49,13 @@ impl Serialize for RandomSplit {
     }
 }
 
-/// Splits and what is in none.
+/// The three splits, and the vertices in none of them.
 const PILES: usize = 4;
 
 impl RandomSplit {
-    /// Draws the splits, in the order of [`gsplit_store::Split::ALL`], among the vertices whose label is not negative, or among all
-    /// where there are no labels. Each class is divided in the given shares; vertices with one label in common are one class. The same
-    /// for the same seed.
+    /// Draws the splits, in the order of [`gsplit_store::Split::ALL`], among the vertices whose label is not negative,
+    /// or among all vertices if there are no labels. Each class is divided in the given shares; vertices with one label
+    /// in common are one class. The same seed draws the same splits.
     pub fn draw(&self, num_vertices: usize, labels: Option<&[i32]>, seed: u64) -> [Vec<u32>; 3] {
         let class = |v: u32| labels.map_or(0, |labels| labels[v as usize]);
         let candidates: Vec<u32> = (0..num_vertices as u32).filter(|&v| class(v) >= 0).collect();
@@ -76,7 +76,7 @@ impl RandomSplit {
         splits
     }
 
-    /// Sizes of the splits of so many vertices, and of the rest.
+    /// Sizes of the splits of `vertices` vertices, and of the rest.
     fn totals(&self, vertices: usize) -> [usize; PILES] {
         let (mut up_to, mut from) = (0.0, 0);
         let [train, valid, test] = self.fractions.map(|fraction| {
@@ -88,11 +88,11 @@ impl RandomSplit {
     }
 }
 
-/// Divides classes of these `sizes` among piles of these `totals`, which add up to all; the piles but the last are splits.
+/// Divides classes of these `sizes` among piles of these `totals`, which add up to all vertices. All piles except the last are splits.
 ///
-/// Rounds cumulative shares, the last pile first, each of what the piles after it have left: so the totals are exact, and no class is far
-/// from its shares. Then a class gets a vertex in each split, train first, as far as it has vertices and the split has room for every
-/// such class; another class gives one in exchange, the largest first.
+/// Rounds cumulative shares, starting with the last pile; each pile takes its share of the vertices that the previous step left. So the
+/// totals are exact, and no class is far from its shares. Then each class gets a vertex in each split, train first, if it has enough
+/// vertices and the split has room for all such classes; the largest other classes give one vertex each in exchange.
 fn divide(sizes: &[usize], totals: [usize; PILES]) -> Vec<[usize; PILES]> {
     let mut divided = vec![[0; PILES]; sizes.len()];
     let mut left = sizes.to_vec();
@@ -101,7 +101,7 @@ fn divide(sizes: &[usize], totals: [usize; PILES]) -> Vec<[usize; PILES]> {
         let (mut seen, mut given) = (0, 0);
         for (left, piles) in left.iter_mut().zip(&mut divided) {
             seen += *left;
-            // Rounded to the nearest. All vertices of 32 bits, twice and squared, are more than 64.
+            // Rounded to the nearest integer in 128 bits: twice the square of a 32-bit count exceeds 64 bits.
             let [all, seen, total] = [all, seen, totals[pile]].map(|count| count as u128);
             let up_to = (2 * seen * total + all).checked_div(2 * all).unwrap_or(0) as usize;
             piles[pile] = up_to - std::mem::replace(&mut given, up_to);
@@ -192,7 +192,7 @@ mod tests {
             order.into_iter().map(|at| all[at as usize]).collect()
         };
         for seed in 0..5 {
-            // Three of 400.
+            // Three of 400 vertices.
             let found = counts(&labels(&[397, 3]), &split, seed);
             assert_eq!(found, (vec![[239, 79, 79], [1, 1, 1]], [240, 80, 80]), "seed {seed}");
         }
@@ -217,7 +217,7 @@ mod tests {
                 }
             }
         }
-        // A split that is smaller than the number of classes stays as small.
+        // A split smaller than the number of classes keeps its size.
         assert_eq!(counts(&labels(&[50; 20]), &"0.1,0.005,0.005".parse().unwrap(), 0).1, [100, 5, 5]);
         assert!(split.draw(0, None, 0).concat().is_empty());
     }

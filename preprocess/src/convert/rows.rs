@@ -1,7 +1,7 @@
 //! Rows of a node column, in the order of the vertices.
 //!
-//! A column whose rows are in that order already is streamed as it is. A table that lists its vertices in an order of its own
-//! is first written to where its rows belong, in a scratch file, and then read from its start.
+//! A column whose rows are already in that order is streamed directly. If a table lists its vertices in another order,
+//! each row is first written to its place in a scratch file, which is then read from the start.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,23 +23,23 @@ const AT_A_TIME: usize = 1 << 20;
 pub enum RowOrder {
     /// Row v is vertex v.
     Vertices,
-    /// Row i is vertex `vertices[i]`, or left out.
+    /// Row i is vertex `vertices[i]`, or is left out.
     Table {
-        /// Vertex of each row, [`LEFT_OUT`] for those that another row of the vertex stands for.
+        /// Vertex of each row; [`LEFT_OUT`] for rows that another row of the same vertex replaces.
         vertices: Vec<u32>,
         /// Vertices without a row, ascending.
         missing: Vec<u32>,
-        /// Rows of vertices that have another one.
+        /// Number of rows whose vertex has another row.
         repeated: u64,
     },
 }
 
-/// No vertex: its row does not count.
+/// Marks a row that does not count.
 const LEFT_OUT: u32 = u32::MAX;
 
 impl RowOrder {
-    /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. 4 bytes a vertex where a table has
-    /// its own, and an [`IdMap`] meanwhile.
+    /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. Takes 4 bytes per vertex if a
+    /// table has its own order, and an [`IdMap`] while it is computed.
     pub fn of(raw: &Raw, dataset: &DatasetWriter, options: &NodeTableOptions) -> Result<Self> {
         let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
         let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
@@ -49,7 +49,7 @@ impl RowOrder {
             for &id in &batch.sources {
                 vertices.push(ids.find(id).ok_or_else(|| {
                     let place = table.place(vertices.len() as u64);
-                    Error::input(path, format!("{place}: {} is no vertex of the graph", ids.unknown(id)))
+                    Error::input(path, format!("{place}: {} is not a vertex of the graph", ids.unknown(id)))
                 })?);
             }
             Ok(())
@@ -92,7 +92,7 @@ impl RowOrder {
         Ok(if in_order { Self::Vertices } else { Self::Table { vertices, missing, repeated } })
     }
 
-    /// Tells how many rows are left out, and how many are made up.
+    /// Reports how many rows are left out, and how many are added.
     pub fn say(&self, progress: &dyn Progress) {
         let Self::Table { vertices, missing, repeated } = self else { return };
         let (rows, missing) = (vertices.len(), missing.len());
@@ -106,8 +106,8 @@ impl RowOrder {
         }
     }
 
-    /// Hands over the rows of `column` in the order of the vertices, some whole rows at a time. Fails unless there is one
-    /// for each vertex.
+    /// Passes the rows of `column` on in the order of the vertices, several whole rows at a time. Fails unless each
+    /// vertex has one.
     pub fn read(
         &self,
         column: &dyn Column,
@@ -143,7 +143,7 @@ impl RowOrder {
                     let first = count(bytes)? as usize;
                     let vertices = &vertices[first..first + bytes.len() / row_bytes];
                     let mut row = 0;
-                    // Behind the largest number comes no vertex.
+                    // No vertex follows the one with the largest number.
                     for run in vertices.chunk_by(|a, b| a.checked_add(1) == Some(*b) && *b != LEFT_OUT) {
                         if run[0] == LEFT_OUT {
                             row += run.len();
@@ -189,7 +189,7 @@ fn wrong_rows(column: &dyn Column, found: u64, num_vertices: u64) -> Error {
     Error::input(column.path(), problem)
 }
 
-/// Bytes of a row.
+/// Bytes per row.
 pub fn row_bytes(column: &dyn Column) -> usize {
     (column.width() * element_bytes(column.descr())).max(1)
 }

@@ -1,11 +1,11 @@
-//! Whether an input is the one that a dataset was made from.
+//! Checks whether an input is the one that a dataset was made from.
 //!
-//! Each file is recorded with its length, its [`Stamp`](gsplit_store::Stamp) and the checksum of its whole content. Where
-//! length and stamp are as recorded, it is the same and is not read. Where the stamp alone differs, it is read and its
+//! Each file is recorded with its length, its [`Stamp`](gsplit_store::Stamp) and the checksum of its whole content. If
+//! length and stamp are as recorded, the file is the same and is not read. If only the stamp differs, it is read and its
 //! checksum decides: a copy, a `touch` and a move change no content, and another file can have the same length and time.
 //!
-//! The checksums are computed on a thread of its own while the graph is built. It reads the files in order, as the readers
-//! do, so that what fits the memory is read from the disk once.
+//! A separate thread computes the checksums while the graph is built. It reads the files in the readers' order, so that
+//! files that fit in memory are read from the disk once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The identity of a dataset: all that decides its bytes, as its writer records it.
+/// The identity of a dataset: everything that decides its bytes, as its writer records it.
 pub fn as_identity(provenance: &Provenance) -> Result<Value> {
     serde_json::to_value(provenance).map_err(|error| Error::Option(format!("the options cannot be recorded: {error}")))
 }
 
-/// The first difference between how a dataset `was` made and how it would be made `now` from `files`, as a
-/// clause. `None` when there is none: then, and for what precedes a difference, `now` has the checksums.
+/// The first difference between how a dataset `was` made and how it would be made `now` from `files`, as a clause.
+/// `None` if there is none; `now` gets the checksums of all files before the difference.
 pub fn difference(files: &[PathBuf], was: &Provenance, now: &mut Provenance) -> Result<Option<String>> {
     if was.command != now.command {
         return Ok(Some(format!("it was made by `gsplit {}`", was.command)));
@@ -66,7 +66,7 @@ fn other_content(path: &Path, was: &SourceFile, now: &mut SourceFile) -> Result<
     Ok((!same).then(|| format!("{name} has other content than it had, in as many bytes")))
 }
 
-/// Digests those of `files` whose checksum `sources` lacks, beside `work`, which it returns the failure of, if any.
+/// Computes the checksums that `sources` lacks while `work` runs. Returns the error of `work`, or else of reading.
 pub fn digest_beside(
     files: &[PathBuf],
     sources: &mut [SourceFile],

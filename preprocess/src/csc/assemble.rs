@@ -37,7 +37,7 @@ impl Sink {
     }
 }
 
-/// Sorts all buckets and pushes all vertices to `sink`, within `memory` bytes beside the edges that are held already.
+/// Sorts all buckets and pushes all vertices to `sink`, within `memory` bytes in addition to the edges held already.
 pub fn assemble(
     ingested: &Ingested,
     rules: &Rules<'_>,

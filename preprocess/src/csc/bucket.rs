@@ -1,9 +1,9 @@
-//! One bucket of edges becomes the lists of its vertices.
+//! Converts one bucket of edges to the lists of its vertices.
 //!
 //! Returns: [`Lists`], the degrees of the bucket's vertices and their in-neighbours, ascending, with their values.
-//! Idea: a counting sort by target keeps the order of the input; then each list is sorted by source, stably, unless it is
-//! in order already, as it is where the input is sorted; duplicates then lie side by side. Ids are replaced by ranks last,
-//! for that keeps the order.
+//! Idea: a counting sort by target keeps the order of the input; then each list is sorted by source, stably, unless it
+//! is in order already, as for a sorted input; duplicates are then adjacent. Ids are replaced by ranks last, which
+//! keeps the order.
 //! Cost: a few passes over the bucket, which should fit a core's cache.
 
 use std::ops::Range;
@@ -159,8 +159,8 @@ impl Rules<'_> {
         lengths
     }
 
-    /// Moves the list that starts at `start`, in the order that `sorter` found, to `kept`, duplicates merged. Returns the
-    /// new end of what is kept.
+    /// Moves the list that starts at `start`, in the order of `sorter`, to `kept`, and merges duplicates. Returns the
+    /// new end of the kept edges.
     fn keep_with_values(&self, lists: &mut Lists, sorter: &mut ListSorter, start: usize, mut kept: usize) -> usize {
         let width = self.value_bytes;
         let count = sorter.order.len();

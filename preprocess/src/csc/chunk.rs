@@ -1,6 +1,6 @@
 //! The edges of one piece of the input, sorted into buckets of targets.
 //!
-//! Returns: a [`Chunk`] whose edges lie bucket after bucket, in the input's order within a bucket.
+//! Returns: a [`Chunk`] whose edges are ordered by bucket, and within a bucket in the input's order.
 //! Idea: a counting sort by bucket. A bucket is a range of 2^shift target ids, so a target is known by its low bits, 2
 //! bytes, and an edge takes 6 bytes and its values.
 //! Cost: two passes over the piece, which is small enough to stay in a core's cache.
@@ -20,7 +20,7 @@ pub struct Chunk {
     pub ends: Vec<(u32, u32)>,
     /// Source of each edge.
     pub sources: Vec<u32>,
-    /// The low bits of where each leads.
+    /// The low bits of the target of each edge.
     pub targets: Vec<u16>,
     /// The values of each.
     pub values: Vec<u8>,
@@ -50,8 +50,8 @@ impl Bucketer {
         Self { shift, options, value_bytes, first, cursors: Vec::new() }
     }
 
-    /// The edges of `batch`, whose ids are from the first to `largest`, so many below 2^32: as the options want them, with their reverses
-    /// and without self-loops. Also returns the number of self-loops in the batch.
+    /// The edges of `batch`, prepared as the options say, with their reverses and without self-loops. Ids range from
+    /// `first` to `largest`, fewer than 2^32. Also returns the number of self-loops in the batch.
     pub fn sort(&mut self, number: u64, batch: &EdgeBatch, largest: u64) -> (Chunk, u64) {
         let (shift, reverse, keep_loops) = (self.shift, self.options.symmetrise, !self.options.drop_self_loops);
         let first = self.first;

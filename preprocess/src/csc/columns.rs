@@ -5,7 +5,7 @@ use gsplit_store::DatasetWriter;
 use crate::Result;
 use crate::edges::{EdgeColumn, ValueType, WEIGHT, row_bytes};
 
-/// Merge of the values of duplicate edges: the first edge's are kept, but for sums that were asked for.
+/// Merges the values of duplicate edges: keeps the first edge's values, except where sums were requested.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnMerge {
     /// Places of the values that are added up, and their types.
@@ -26,7 +26,7 @@ impl ColumnMerge {
         Self { sums }
     }
 
-    /// Merges the values `from` of an edge into those of the equal one that is kept.
+    /// Merges the values `from` of an edge into `into`, the values of the equal edge that is kept.
     pub fn add(&self, into: &mut [u8], from: &[u8]) {
         for &(at, value) in &self.sums {
             let (into, from) = (&mut into[at..at + value.bytes()], &from[at..at + value.bytes()]);

@@ -66,7 +66,7 @@ impl IdMap {
         }
     }
 
-    /// `id`, which is no vertex, for people: a string is not known any more.
+    /// Text of an `id` that is not a vertex, for messages. The string of a hashed id is unknown.
     pub fn unknown(&self, id: u64) -> String {
         match self {
             Self::Named(..) => "an id".into(),

@@ -42,8 +42,8 @@ impl Ingested {
     }
 }
 
-/// Buckets that are aimed at: so many that the edges of one stay in a core's cache while they are sorted, few enough to
-/// sort into all of them at once.
+/// Target number of buckets: the edges of one stay in a core's cache while they are sorted, and all of them can be
+/// filled at once.
 const BUCKETS: u64 = 1024;
 const SMALLEST_SHIFT: u32 = 8;
 /// Bytes that a bitmap of ids may always take.
@@ -54,7 +54,7 @@ pub fn thread_bytes(value_bytes: usize) -> u64 {
     (4 << 20) + EDGES_PER_PIECE as u64 * (48 + 3 * value_bytes as u64)
 }
 
-/// Bits of a target within its bucket when there are about `vertices` ids: a hint alone.
+/// Bits of a target within its bucket for about `vertices` ids, which is only a hint.
 pub fn bucket_shift(vertices: u64) -> u32 {
     (vertices.max(1) / BUCKETS).max(1).ilog2().saturating_add(1).clamp(SMALLEST_SHIFT, LARGEST_SHIFT)
 }
@@ -93,7 +93,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Threads that read pieces: as many as there are, if half of `memory` is enough for what each holds.
+/// Number of threads that read pieces: all of them, if half of `memory` is enough for the memory of each.
 pub fn num_threads(memory: u64, value_bytes: usize) -> usize {
     let enough = (memory / 2 / thread_bytes(value_bytes)).max(1);
     rayon::current_num_threads().min(usize::try_from(enough).unwrap_or(usize::MAX))
@@ -110,7 +110,7 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
             break;
         }
         batch.clear();
-        // What is wrong with the input is said when it is read.
+        // Errors of the input are reported when it is read.
         if source.parse(&mut piece, &mut batch).is_ok() {
             let largest = batch.sources.iter().chain(&batch.targets).max();
             end = end.max(largest.map_or(0, |largest| largest.saturating_add(1)));
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// A row of the table of vertices whose id is none of the `n` of the graph.
+    /// An error about a row of the table of vertices whose id is not among the `n` vertices of the graph.
     fn unknown(&self, build: &Build<'_>, row: u64, id: u64, n: u64) -> Error {
         let place = build.node_ids.map_or_else(String::new, |table| table.place(row));
         let (first, last) = (self.first, (self.first + n).saturating_sub(1));
@@ -208,7 +208,7 @@ impl Shared {
         Error::input(build.table, problem)
     }
 
-    /// Adds what is known only now, and decides what the vertices are.
+    /// Adds ids that are known only at the end, and decides the range of vertices.
     fn finish(self, build: &Build<'_>, shift: u32, progress: &dyn Progress) -> Result<Ingested, Stop> {
         if let Some(ids) = build.node_ids {
             let (mut seen, mut row) = (Ok(None), 0);

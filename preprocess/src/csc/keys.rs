@@ -1,11 +1,11 @@
 //! Ids that no bitmap can hold: numbers from 2^32 on, or scattered, or strings.
 //!
 //! Returns: [`Keys`], the distinct ids of a graph in order, and an edge source that names vertices instead.
-//! Input: an edge source that can be read twice. Strings come as hashes with the strings beside them; two strings with one
-//! hash are refused (the chance is about n² / 2^65).
-//! Idea: every piece's ids are sorted and merged into what was found before.
-//! Cost: one reading of the input; 8 bytes an id while they are collected and twice that while they are merged, for strings
-//! their bytes and about 40 more. What does not fit the budget is refused with what it would take.
+//! Input: an edge source that can be read twice. Strings come as hashes, together with the strings; two strings with
+//! one hash are refused (the chance is about n² / 2^65).
+//! Idea: every piece's ids are sorted and merged into the ids found before.
+//! Cost: one reading of the input; 8 bytes per id while they are collected and twice that while they are merged; for
+//! strings their bytes and about 40 more. Ids that exceed the budget are refused with the memory that they need.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -131,7 +131,7 @@ struct Found {
 impl Found {
     fn add(&mut self, ids: &[u64], names: &[(u64, String)]) -> Result<()> {
         let name_bytes: u64 = names.iter().map(name_bytes).sum();
-        // Names are long: what they take is looked at before they are held. Many of them may be the same.
+        // Names are long: merge duplicates, then check the memory of new names before storing them.
         if !names.is_empty() && self.needed(ids.len(), name_bytes) > self.limit {
             self.merge()?;
             self.check(ids.len(), name_bytes)?;
@@ -146,12 +146,12 @@ impl Found {
         Ok(())
     }
 
-    /// Bytes for what is held and so much more.
+    /// Bytes for the ids held and `ids` more, with `name_bytes` bytes of names.
     fn needed(&self, ids: usize, name_bytes: u64) -> u64 {
         16 * (self.ids.len() + ids) as u64 + 2 * (self.name_bytes + name_bytes)
     }
 
-    /// Fails if that is too much.
+    /// Fails if these bytes exceed the limit.
     fn check(&self, ids: usize, name_bytes: u64) -> Result<()> {
         let needed = self.needed(ids, name_bytes);
         if needed <= self.limit {
@@ -258,7 +258,7 @@ mod tests {
     fn names_count_before_they_are_held() {
         let mut found = Found { limit: 1 << 20, merge_at: FIRST_MERGE, ..Found::default() };
         let name = |id: u64| (id, format!("{id:01000}"));
-        // The same names again and again are held once.
+        // Repeated names are held once.
         for _ in 0..100 {
             found.add(&[1, 2, 3], &[name(1), name(2), name(3)]).unwrap();
         }

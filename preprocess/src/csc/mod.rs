@@ -55,8 +55,8 @@ use crate::{Error, Result};
 /// Options of what happens to the edges on the way.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, clap::Args)]
 pub struct BuildOptions {
-    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and vertices where hardly any edge has its
-    /// reverse]
+    /// Add the reverse of every edge, then merge duplicates [default: for tables of edges and vertices in which hardly
+    /// any edge has its reverse]
     #[arg(long)]
     pub symmetrise: bool,
     /// Leave out edges from a vertex to itself
@@ -86,7 +86,7 @@ pub struct Build<'a> {
     pub are_costs: bool,
     /// The budget.
     pub memory: Memory,
-    /// Folder for what does not fit in memory.
+    /// Folder for data that does not fit in memory.
     pub scratch: PathBuf,
 }
 
@@ -131,7 +131,7 @@ impl Build<'_> {
         }
     }
 
-    /// Removes what waited on disk.
+    /// Removes the data stored on disk.
     pub fn clean_up(&self) -> Result<()> {
         match self.scratch.exists() {
             true => std::fs::remove_dir_all(&self.scratch).map_err(Error::io(&self.scratch)),
@@ -155,7 +155,7 @@ impl Build<'_> {
         }
     }
 
-    /// Writes the graph, with `memory` bytes for the work beside the edges that are held already.
+    /// Writes the graph, with `memory` bytes for the work in addition to the edges held already.
     fn write_within(
         &self,
         ingested: Ingested,

@@ -1,11 +1,11 @@
 //! Store of bucketed edges until all are read: in memory, and beyond their share of it in runs on disk.
 //!
-//! A run is what was in memory when that became too much, rewritten bucket after bucket: `sources` (u32), `targets` (u16)
-//! and values of the first bucket, then of the next. It is written in one sweep and read back in few large reads, so that
-//! the disk never seeks for single edges.
+//! A run is written when the edges in memory become too many: all of them, ordered by bucket: `sources` (u32),
+//! `targets` (u16) and values of the first bucket, then of the next. It is written in one sweep and read back in few
+//! large reads, so that the disk never seeks for single edges.
 //!
-//! Chunks leave for disk in the order of the input, so what lies in runs precedes what lies in memory, and the edges of a
-//! bucket are found in the input's order.
+//! Chunks are moved to disk in the order of the input, so runs precede the chunks in memory, and the edges of a bucket
+//! are found in the input's order.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,7 +25,7 @@ pub const EDGE_BYTES: u64 = 6;
 pub struct EdgeStore {
     path: PathBuf,
     value_bytes: usize,
-    /// Bytes of chunks from which on they leave for disk. While they do, as many again may come.
+    /// Maximum bytes of chunks before they are moved to disk. Meanwhile as many bytes again may be added.
     limit: u64,
     memory: Mutex<InMemory>,
     disk: Mutex<OnDisk>,
@@ -193,7 +193,7 @@ fn parts_of(chunks: &[Chunk], base: usize) -> impl Iterator<Item = (u32, InChunk
 pub struct BucketEdges {
     /// Source of each.
     pub sources: Vec<u32>,
-    /// The low bits of where each leads.
+    /// The low bits of the target of each edge.
     pub targets: Vec<u16>,
     /// The values of each.
     pub values: Vec<u8>,
@@ -227,7 +227,7 @@ enum BucketPart {
 impl Stored {
     /// Every bucket that has edges, ascending.
     pub fn buckets(&self) -> Vec<Parts> {
-        // Chunk 0 is the beginning of the input that was told last.
+        // Chunk 0 is the beginning of the input, which was reported last.
         let (first, later) = self.chunks.split_at(usize::from(self.chunks.first().is_some_and(|c| c.number == 0)));
         let in_memory = |(bucket, part)| (bucket, BucketPart::Chunk(part));
         let on_disk = self.runs.iter().flatten();
@@ -243,8 +243,8 @@ impl Stored {
         buckets.collect()
     }
 
-    /// Hands the bucket's edges to `take` in the order of the input, at most about `at_most` at a time. Parts that lie in
-    /// memory are handed over as they are.
+    /// Passes the bucket's edges to `take` in the order of the input, at most about `at_most` at a time. Parts in
+    /// memory are passed without copying.
     pub fn for_each(
         &self,
         parts: &Parts,

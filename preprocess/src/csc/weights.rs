@@ -1,5 +1,5 @@
-//! The rule for edge weights, whatever the format: a missing one is kept as NaN and counted, an infinite one is refused; of
-//! costs, which the user names as such, missing and negative ones are refused too.
+//! The rule for edge weights of all formats: a missing weight is kept as NaN and counted, an infinite one is refused.
+//! If the user declares them as costs, missing and negative weights are refused too.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use crate::{Error, Result};
 
 /// Place of an edge's weight among its values.
 pub struct WeightPlace {
-    /// Bytes from the weight's first to its last among those of an edge's columns.
+    /// Range of the weight's bytes among the columns of an edge.
     bytes: Range<usize>,
     /// Bytes of all columns.
     row: usize,
-    /// Reads one number from so many bytes.
+    /// Number of bytes, and the function that reads one number from them.
     read: (usize, fn(&[u8]) -> f64),
     are_costs: bool,
 }
@@ -30,7 +30,7 @@ impl WeightPlace {
         Some(Self { bytes, row: row_bytes(columns), read: (columns[at].value.bytes(), read), are_costs })
     }
 
-    /// The number of edges of `batch` without a weight. Fails at the first that cannot be.
+    /// The number of edges of `batch` without a weight. Fails at the first invalid weight.
     pub fn missing(&self, batch: &EdgeBatch) -> Result<u64> {
         let (size, read) = self.read;
         let mut missing = 0;
@@ -39,7 +39,7 @@ impl WeightPlace {
             let (wrong, expected): (fn(&f64) -> bool, _) = match self.are_costs {
                 true => (
                     |weight| !(0.0..f64::INFINITY).contains(weight),
-                    "a finite number from 0, for --edge-weights; --fill NUMBER stands for missing ones",
+                    "a finite number from 0, for --edge-weights; --fill NUMBER replaces missing ones",
                 ),
                 false => (
                     |weight| weight.is_infinite(),

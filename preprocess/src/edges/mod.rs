@@ -1,4 +1,4 @@
-//! Edges as they lie in the input: what every reader of a raw format hands over, and what the CSC build takes.
+//! Edges in the order of the input: the interface between the readers of raw formats and the CSC build.
 //!
 //! An [`EdgeSource`] is read piece by piece. Handing out the next piece is sequential (it inflates, or cuts text at line
 //! ends); turning a piece into edges is done by any thread, several pieces at a time. So no format needs more memory than
@@ -6,9 +6,9 @@
 
 use crate::Result;
 
-/// Edges that a piece should have, about: enough to outweigh handing it out, few enough to stay in a core's cache.
+/// Approximate number of edges of a piece: enough to outweigh handing it out, few enough to stay in a core's cache.
 pub const EDGES_PER_PIECE: usize = 1 << 16;
-/// Bytes of text that a piece should have, about.
+/// Approximate number of bytes of text of a piece.
 pub const TEXT_PER_PIECE: usize = 1 << 20;
 
 /// A part of the input under way, with buffers that are used again for the next one.
@@ -91,7 +91,7 @@ pub struct EdgeColumn {
     pub name: String,
     /// Type of its values.
     pub value: ValueType,
-    /// Values an edge: 1, or the width of edge features.
+    /// Values per edge: 1, or the width of edge features.
     pub width: usize,
 }
 
@@ -126,9 +126,9 @@ pub struct Seen {
 /// Estimate of the edges before they are read. Sizes may be off; they are for plans, never for trust.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Number of edges, about.
+    /// Approximate number of edges.
     pub edges: u64,
-    /// Largest id, about, and one.
+    /// Approximate largest id, plus one.
     pub vertices: u64,
     /// Bytes to read.
     pub bytes: u64,
@@ -156,15 +156,15 @@ pub trait EdgeSource: Send + Sync {
     /// Starts from the beginning.
     fn rewind(&self) -> Result<()>;
 
-    /// Makes `piece` the next piece of the input and returns true, or returns false at the end. Cheap, or what has to be
-    /// done in sequence. Its bytes so far are those of a piece that is done with.
+    /// Makes `piece` the next piece of the input and returns true, or returns false at the end. Should be cheap, or do
+    /// only sequential work. Its previous bytes belong to a finished piece.
     fn next(&self, piece: &mut Piece) -> Result<bool>;
 
     /// Appends the edges of `piece` to `batch`, which is empty, in the input's order. Errors name file and line or
     /// position.
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()>;
 
-    /// Checks what the input promises against what was seen.
+    /// Checks the counts that the input claims against `seen`.
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         let _ = seen;
         Ok(Ending::default())
@@ -193,7 +193,7 @@ pub trait EdgeSource: Send + Sync {
     /// Estimates from sizes and headers, or a sample.
     fn estimate(&self) -> Result<Estimate>;
 
-    /// Bytes of the input that lie behind the pieces handed out so far, for progress: at most [`Estimate::bytes`] in all.
+    /// Bytes of the input before the end of the pieces handed out so far, for progress: at most [`Estimate::bytes`].
     fn bytes_done(&self) -> u64;
 }
 

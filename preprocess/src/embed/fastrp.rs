@@ -1,14 +1,14 @@
 //! FastRP: an embedding of the graph's structure by very sparse random projection.
 //!
-//! Returns: one row a vertex; each column has mean 0 and variance 1 (a constant column is 0). Input: any graph in CSC form;
-//! directions and self-loops are ignored, a vertex without neighbours gets what a row of zeros is standardised to.
-//! Idea: with P the random walk's transition matrix and R a random matrix, the rows of Pᵏ·R tell vertices with different
-//! k-hop surroundings apart. R holds ±√3 with probability 1/6 each and 0 otherwise (s = 3), so no power of P is ever formed.
+//! Returns: one row per vertex; each column has mean 0 and variance 1 (a constant column is 0). Input: any graph in CSC form;
+//! directions and self-loops are ignored; a vertex without neighbours gets a row of zeros, standardised like the others.
+//! Idea: with P the random walk's transition matrix and R a random matrix, the rows of Pᵏ·R distinguish vertices with different
+//! k-hop surroundings. R holds ±√3 with probability 1/6 each and 0 otherwise (s = 3), so no power of P is ever formed.
 //! Source: Chen, Sultan, Tian, Chen, Skiena, "Fast and Accurate Network Embeddings via Very Sparse Random Projection",
 //! CIKM 2019. Parameters of the paper chosen here: powers 1 to 4 weighted 0, 0, 1, 1, each normalised by row; degree exponent
 //! β = 0. By a linear classifier on ogbn-arxiv and Amazon computers these were as good as or better than weights 0, 1, 1 and
-//! than negative β; the first powers would only repeat what a network's own layers aggregate.
-//! Cost: O(m·D) a power; 8 bytes for each of the n·D values, 4 an edge and 16 a vertex for the reversed graph.
+//! than negative β; the first powers would only repeat the aggregation of a network's own layers.
+//! Cost: O(m·D) per power; 8 bytes for each of the n·D values, 4 per edge and 16 per vertex for the reversed graph.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{FeatureWriter, Progress, Stage, Unit};
@@ -61,7 +61,7 @@ pub(super) fn generate_rows(
 struct Undirected<'a> {
     indptr: &'a [u64],
     indices: &'a [u32],
-    /// The same graph with every edge reversed: 8 bytes a vertex and 4 an edge.
+    /// The graph with every edge reversed: 8 bytes per vertex and 4 per edge.
     reverse_indptr: Vec<u64>,
     reverse_indices: Vec<u32>,
 }

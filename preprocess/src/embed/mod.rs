@@ -19,8 +19,8 @@ pub const MAX_DIM: u32 = 1 << 16;
 /// Rows that are made at a time, by all threads together.
 const ROWS_PER_CHUNK: usize = 1 << 14;
 
-/// Features that are made up from the graph. Parses and prints as `random:64` or `fastrp:128`: the number is that of the
-/// values in a row, 1 to [`MAX_DIM`].
+/// Features generated from the graph. Parses and prints as e.g. `random:64` or `fastrp:128`, with the number of values
+/// per row, 1 to [`MAX_DIM`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GeneratedFeatures {
@@ -97,7 +97,7 @@ pub(crate) fn write_rows(
     Ok(())
 }
 
-/// An empty vector with room for `len` values, or an error where the machine would never have so much memory.
+/// An empty vector with room for `len` values, or an error if the system refuses the memory.
 pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
     let mib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 20);

@@ -119,7 +119,7 @@ pub(super) fn write_labels(labels: &Labels, path: &Path, n: usize) -> Result<()>
     Ok(())
 }
 
-/// Writes one byte for each of `n` vertices: 1 for those of the split `members`, else 0.
+/// Writes one byte for each of `n` vertices: 1 for vertices of the split `members`, otherwise 0.
 pub(super) fn write_mask(members: &[u32], path: &Path, n: usize) -> Result<()> {
     let mut out = NpyWriter::<u8>::create(path)?;
     let mut next = 0;

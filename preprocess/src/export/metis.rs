@@ -4,11 +4,11 @@
 //! 1; self-loops are dropped and each neighbour is listed once. Where the edges have a column `weight`, format 001: the weight
 //! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
 //! times a [factor](scale), and at least 1. A factor other than 1 is in a comment on the first line. A missing weight counts
-//! as 1, as in `partition --weights own`. Where vertices have weights of their own, they begin the line (format 010 or 011).
-//! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Those are gathered for a
-//! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
-//! Cost: a scan of the indices for each range (two with weights), and a first one that counts; in memory 8 bytes a vertex, and for a range
-//! 8 bytes a vertex and 4 bytes an edge (12 with weights), at least those of one vertex; beside that a few lines of text.
+//! as 1, as in `partition --weights own`. If vertices have weights of their own, they begin the line (format 010 or 011).
+//! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Out-neighbours are gathered for
+//! a range of vertices at a time, by a scan of the whole graph; ranges are as long as `--buffer` allows.
+//! Cost: a scan of the indices for each range (two with weights), and a first one that counts; in memory 8 bytes per vertex, and
+//! for a range 8 bytes per vertex and 4 bytes per edge (12 with weights), at least for one vertex; also a few lines of text.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -33,7 +33,7 @@ use scale::{Factor, LARGEST, PairWeights};
 const HEADER: usize = 64;
 /// Edges that are scanned, or formatted, at once by a thread.
 const CHUNK: usize = 1 << 17;
-/// Bytes for the out-neighbours of a range where nothing is said.
+/// Bytes for the out-neighbours of a range by default.
 const MEMORY: u64 = 1 << 30;
 
 /// Writes the file. `memory` is for the out-neighbours of a range.

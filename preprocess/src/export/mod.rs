@@ -1,12 +1,12 @@
-//! A dataset directory becomes what another tool reads.
+//! Exports a dataset directory to the formats of other tools.
 //!
-//! Returns: a file or a folder that appears whole or not at all, and what it holds. Input: a dataset whose topology passes
-//! `verify`; an index that names no vertex is an error, never a wrong line.
-//! Idea: the arrays of a dataset are mapped and their order is the edges' order, targets ascending and sources ascending
-//! within a target; every format is one pass over them. Text is formatted by chunks of edges in parallel and written in
-//! order (`text`), arrays are streamed or copied (`arrays`).
-//! Cost: one reading of what is exported, and memory for a few chunks a thread. METIS needs both directions of every edge
-//! and says there what it holds.
+//! Returns: a file or a folder that appears whole or not at all, and its contents. Input: a dataset whose topology
+//! passes `verify`; an index that names no vertex is an error, never a wrong line.
+//! Idea: the arrays of a dataset are mapped, and their order is the order of the edges: targets ascending, and sources
+//! ascending within a target. Every format is one pass over them. Text is formatted by chunks of edges in parallel and
+//! written in order (`text`), arrays are streamed or copied (`arrays`).
+//! Cost: one reading of the exported arrays, and memory for a few chunks per thread. METIS needs both directions of
+//! every edge; its module states its memory.
 //!
 //! ```text
 //! pyg        arrays and load.py         torch_geometric.data.Data
@@ -89,7 +89,7 @@ pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[arg(long)]
     pub original_ids: bool,
-    /// metis: buffer for reversed edges, as 4GiB or 50%; a larger one means fewer scans of the graph [default: 1GiB]
+    /// metis: buffer for reversed edges, e.g. 4GiB or 50%; a larger one means fewer scans of the graph [default: 1GiB]
     #[arg(long = "buffer", value_name = "SIZE")]
     pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
@@ -110,14 +110,14 @@ pub struct Exported {
     pub bytes: u64,
     /// Files written.
     pub files: u64,
-    /// Parts of the dataset that the format has no place for, as `features`.
+    /// Parts of the dataset that the format cannot hold, e.g. `features`.
     pub left_out: Vec<String>,
     /// True if it was there already, made the same way.
     pub reused: bool,
 }
 
-/// Writes `dataset` to `out` as `format`. What the format cannot hold is said in one note. A folder that was written in the same way
-/// is left as it is.
+/// Writes `dataset` to `out` as `format`. One note lists the parts that the format cannot hold. A folder that was
+/// written in the same way is reused.
 pub fn export(
     dataset: &Dataset,
     format: ExportFormat,

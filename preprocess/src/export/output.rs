@@ -1,7 +1,7 @@
-//! Target of an export: it is written beside its final place, which it takes in one step when it is whole.
+//! Target of an export: it is written next to its final place, and moved there in one step when it is complete.
 //!
-//! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), by which `--force` knows what it may replace,
-//! and the same command that it has nothing to do. A single file is staged in the same way, and has no such record.
+//! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), which lets `--force` know that it may
+//! be replaced, and the same command that it is finished. A single file is staged in the same way, and has no such record.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -34,7 +34,7 @@ pub(super) struct Record {
     /// Edges in the export; known, as are the fields below, when it is written.
     num_edges: u64,
     left_out: Vec<String>,
-    /// Bytes of the files beside this one.
+    /// Total bytes of the other files.
     bytes: u64,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Refuses what stands at `out`, unless `force` and an export of the same kind left it.
+    /// Refuses an existing `out`, unless `force` is set and it is an export of the same kind.
     pub fn begin(out: &Path, format: ExportFormat, force: bool) -> Result<Self> {
         let target = match format.is_folder() {
             true => staging::Target::new(out, Mark::EXPORT),

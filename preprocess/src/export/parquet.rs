@@ -183,7 +183,7 @@ fn node_rows(source: &Source<'_>, by_original: bool, range: Range<usize>) -> Res
     let vertices = range.start as u32..range.end as u32;
     let ids = Int64Array::from_iter_values(vertices.clone().map(i64::from));
     let mut columns: Columns = match &source.original {
-        // The ids of the table are those that its edges have.
+        // The ids of the table match the ids of its edges.
         Some(original) if by_original => vec![("id".into(), original_ids(source, original, vertices.clone())?)],
         Some(original) => {
             vec![

@@ -49,7 +49,7 @@ pub(super) enum Original {
     Names(Names),
 }
 
-/// One weight an edge, where it lies.
+/// One weight per edge, borrowed from the dataset.
 pub(super) enum Weights<'a> {
     F32(&'a [f32]),
     F64(&'a [f64]),
@@ -197,7 +197,7 @@ impl<'a> Source<'a> {
         "original ids".into()
     }
 
-    /// The same where these count from 1, as those of Matrix Market and METIS do.
+    /// Like [`original_part`](Self::original_part), for formats that count from 1, such as Matrix Market and METIS.
     pub fn part_from_one(&self) -> Option<String> {
         (self.dataset.manifest().first_id == 1).then(|| self.original_part())
     }

@@ -115,7 +115,7 @@ impl CommunityOptions {
     }
 }
 
-/// The model. Positions of a community are consecutive, those of high propensity first.
+/// The model. Positions of a community are consecutive, vertices of high propensity first.
 pub(super) struct Planted {
     vertices: u32,
     classes: u32,

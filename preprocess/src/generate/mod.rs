@@ -67,8 +67,8 @@ pub struct GraphOptions {
     /// Type of the stored feature values: f32, f16, bf16, or i8 (bytes with a scale for each row)
     #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
     pub feature_dtype: FeatureDtype,
-    /// Most memory to take for the edges, as 4GiB or 50%; what does not fit waits on disk beside the output. The result
-    /// does not depend on it [default: half of the machine's]
+    /// Memory limit for the edges, e.g. 4GiB or 50%; data that does not fit is kept on disk next to the output. The
+    /// result does not depend on it [default: half of the machine's]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip)]
     pub memory: Option<Memory>,
@@ -128,7 +128,7 @@ impl Generator {
 /// Generates the dataset at `out`. Returns it, and whether a finished one with the same options was there and is reused;
 /// any other thing there is refused, unless `force`, which replaces a dataset.
 ///
-/// Memory: 12 bytes a vertex beside the budget of the edges, more for features of [`GeneratedFeatures::FastRp`].
+/// Memory: 12 bytes per vertex in addition to the budget of the edges, more for features of [`GeneratedFeatures::FastRp`].
 pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn Progress) -> Result<(Dataset, bool)> {
     generator.check()?;
     let (command, options) = generator.describe();
@@ -140,7 +140,7 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     let graph = generator.graph();
     with_room::<[u32; 3]>(graph.vertices as usize, "--vertices")?;
     check_room(generator, out)?;
-    // What stands in the way of writing, another writer included, is better known before the work is done.
+    // Fail on an unwritable output, or another writer, before the expensive work.
     let mut writer = DatasetWriter::begin(out, force)?;
     let order = permute(graph.vertices, &Purpose::Order.key(graph.seed));
     let (built, community) = match generator {

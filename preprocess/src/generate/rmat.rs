@@ -2,8 +2,8 @@
 //!
 //! Returns: any edge by its number. Input: the number of vertices, not necessarily a power of two. Idea: an edge descends
 //! the adjacency matrix, each time into one of four quadrants with probabilities A = 0.57, B = 0.19, C = 0.19, D = 0.05; an edge
-//! that ends outside the matrix is drawn again. Source: Chakrabarti, Zhan, Faloutsos, "R-MAT", SDM 2004; the probabilities are
-//! those of Graph500. Cost: one random word a level, so log2 of the vertices, less than twice that with the edges drawn again.
+//! that ends outside the matrix is drawn again. Source: Chakrabarti, Zhan, Faloutsos, "R-MAT", SDM 2004; the probabilities
+//! are from Graph500. Cost: a random word per level: log2 of the vertices, less than twice that with the edges drawn again.
 
 use gsplit_kernels::Draws;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Pre-sampling on a GPU.
 //!
 //! Returns: the counters that the CPU would return. Input: a checked topology. Idea: the graph is copied to the GPU if it
-//! fits beside the counters and a mini-batch; else the GPU reads it in the host's memory, pinned, over the bus.
-//! Cost: that of sampling; the GPU holds 16 bytes a vertex and 4 an edge for counters and numbering, and one mini-batch.
+//! fits next to the counters and a mini-batch; otherwise the GPU reads it from the host's pinned memory, over the bus.
+//! Cost: that of sampling; the GPU holds 16 bytes per vertex and 4 per edge for counters and numbering, and one mini-batch.
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step, epoch_seeds};
 use gsplit_kernels::{
@@ -58,7 +58,7 @@ pub(super) fn count(
             let (indptr, indices) = (gpu.upload(graph.indptr)?, gpu.upload(graph.indices)?);
             return count(DeviceGraph::new(gpu, indptr.slice(), indices.slice())?);
         }
-        // Mapped files cannot be pinned everywhere, what the process owns can.
+        // Mapped files cannot be pinned everywhere, but memory owned by the process can.
         Topology::InHostMemory => {
             let left = Memory::of_this_machine().available() / 2;
             (gpu.map_host_or_copy(graph.indptr, left)?, gpu.map_host_or_copy(graph.indices, left)?)

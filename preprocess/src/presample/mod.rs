@@ -47,18 +47,18 @@ pub struct Options {
     /// Seed of all draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 never
-    /// [default: all alike]
+    /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`, without replacement; edges
+    /// of 0 never [default: all alike]
     #[arg(long, value_name = "COLUMN")]
     pub draw_by: Option<String>,
-    /// Task of the training, which decides what mini-batches are made of: training vertices, or the ends of edges and of pairs that are none
+    /// Task of the training: mini-batches consist of training vertices, or of the ends of edges and of negative pairs
     #[arg(long, value_enum, default_value_t = Task::Node)]
     pub task: Task,
-    /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
+    /// Negative pairs drawn for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub negatives: u32,
-    /// Memory that the counters keep to: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
-    /// that do not fit beside them are read as they are drawn [default: what is free less a fifth]
+    /// Memory limit of the counters: 4GiB, 50% of the machine's; a graph whose counters take more is refused. Edges
+    /// that do not fit as well are read as they are drawn [default: four fifths of the free memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Memory>,
 }
@@ -74,7 +74,7 @@ pub enum Task {
 }
 
 impl Options {
-    /// The key under which the counters are stored unless another is asked for, as `f15-10-5_b1024_e10_s0`.
+    /// The default key under which the counters are stored, e.g. `f15-10-5_b1024_e10_s0`.
     pub fn default_key(&self) -> String {
         let fanouts = self.fanouts.to_string().replace(',', "-");
         let by = self.draw_by.as_ref().map(|column| format!("_by-{column}")).unwrap_or_default();
@@ -94,7 +94,7 @@ impl Options {
         }
     }
 
-    /// Pairs that are no edges for each edge, where edges are learnt.
+    /// Number of negative pairs per edge, for link tasks.
     fn negatives(&self) -> Option<u32> {
         (self.task == Task::Link).then_some(self.negatives)
     }
@@ -104,7 +104,7 @@ impl Options {
         usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(items)
     }
 
-    /// Bytes that counters of a graph leave. Refuses one whose counters do not fit, before any of them is.
+    /// Bytes that the counters of a graph leave free. Refuses a graph whose counters do not fit, before allocating them.
     fn memory_beside_counters(&self, vertices: usize, edges: usize) -> Result<u64> {
         let memory = self.memory.unwrap_or_else(Memory::free);
         let needed = VERTEX_COUNTERS * vertices as u64 + EDGE_COUNTER * edges as u64;
@@ -161,7 +161,7 @@ pub fn presample(
     if let Some(presample) = tried(dataset, options, &key, force)? {
         return Ok(Presampled { presample, seconds: None });
     }
-    // What stands in the way of writing is better known before the work is done.
+    // Fail on an unwritable output before the expensive work.
     drop(Staging::begin(Presample::target(dataset, &key), force)?);
     let started = Instant::now();
     let (counters, num_batches) = count(dataset, options, gpu, progress)?;

@@ -232,7 +232,7 @@ fn finished_runs_are_reused_and_others_refused() {
         assert!(error.contains("cannot name an artifact"), "{error}");
     }
 
-    // The same directory, later with another graph.
+    // The directory is replaced by another graph.
     std::fs::rename(path.join("presample"), folder.path().join("presample")).unwrap();
     std::fs::remove_dir_all(&path).unwrap();
     let changed = self::dataset(&path, 4, false, "0.2,0,0");

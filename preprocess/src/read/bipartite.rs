@@ -1,7 +1,7 @@
-//! Two kinds of vertices whose ids count apart: user 1 is not item 1.
+//! Keeps two kinds of vertices apart whose ids are counted separately: user 1 is not item 1.
 //!
-//! Idea: the ids of targets get the highest bit, which no id of the input has, and what follows sees two ids. The vertices come in the
-//! order of their ids, sources first.
+//! Idea: the ids of targets get the highest bit, which no id of the input has, so later stages see two ids. The
+//! vertices are in the order of their ids, sources first.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Bit that the ids of targets have.
 pub const TARGET: u64 = 1 << 63;
 
-/// Edges from vertices of one kind to those of another.
+/// Edges from vertices of one kind to vertices of another.
 pub struct TwoKinds {
     edges: Box<dyn EdgeSource>,
 }
@@ -64,7 +64,7 @@ impl EdgeSource for TwoKinds {
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         let mut ending = self.edges.finish(seen)?;
         self.set_apart(&mut ending.first)?;
-        // It counts one kind, or both together with those that no edge names.
+        // The reader counts one kind, or both together with vertices without edges.
         ending.num_vertices = None;
         Ok(ending)
     }
@@ -90,7 +90,7 @@ impl EdgeSource for TwoKinds {
     }
 }
 
-/// Words for kinds of vertices, in the singular: columns called by two of them hold ids of two kinds.
+/// Words for kinds of vertices, in the singular: two columns named by two of them hold ids of two kinds.
 const KINDS: [&str; 46] = [
     "user",
     "item",

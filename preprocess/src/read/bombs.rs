@@ -1,4 +1,4 @@
-//! Small files that ask for much: refused before it is built, whatever they are packed by, with what they ask for and the budget.
+//! Small files that claim much memory are refused before it is allocated, however they are packed, with the claim and the budget.
 //!
 //! The budget of these tests leaves 16 MiB, the least that is ever left.
 
@@ -88,12 +88,12 @@ fn pickles_whose_values_grow() {
     let csr = b"cscipy.sparse.csr\ncsr_matrix\n)\x81";
     // A dict that is copied into object after object.
     let copies = pt(&[b"}q\0(", &b"NN".repeat(20_000), b"u0(", &[&csr[..], b"h\0b"].concat().repeat(500), b"t"]);
-    // As many lists as are allowed.
+    // The maximum number of lists.
     let lists = pt(&[b"](", &b"]".repeat(1_000_000), b"e"]);
     for bytes in [copies, lists] {
         assert_too_much(&refusal(&written(&folder, "x.pt", &bytes), Format::Pt, None), "x.pt: its values");
     }
-    // Names that are meant again and again are held once, and types have short names.
+    // Names that are referenced repeatedly are held once, and types have short names.
     let name = [&b"X\x00\x04\0\0"[..], &[b'k'; 1024], b"q\x01"].concat();
     let storages = [&b"X\x07\0\0\0storageq\x02ctorch\nLongStorage\nq\x03("[..], &name].concat();
     let storages = pt(&[&storages, &b"(h\x02h\x03h\x01NK\x01tQ".repeat(20_000), b"t"]);

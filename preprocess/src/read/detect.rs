@@ -1,6 +1,6 @@
 //! Detects the format of a path.
 //!
-//! Asked in this order, the most particular first; the first that says yes counts.
+//! The formats are tried in this order, the most specific first; the first that recognises the path counts.
 //!
 //! | format | a folder | a file |
 //! | --- | --- | --- |
@@ -14,9 +14,9 @@
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
 //! | `mtx` | | `%%MatrixMarket` at the start |
-//! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
+//! | `webgraph` | `.graph` next to `.properties` of BVGraph | `.graph` next to `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
-//! | `dimacs` | | first line that is no comment `p sp N M` or `p edge N M` |
+//! | `dimacs` | | first line that is not a comment: `p sp N M` or `p edge N M` |
 //! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | text in rows of as many fields, or called `.csv` or `.tsv`; or `--header` or `--delimiter` is given |
 //! | `adjlist` | | text of integers in lines of unequal length, each beginning with another |
 //! | `snap` | | text whose first line of data is two or more integers |
@@ -41,9 +41,9 @@ use super::text::{self, TextStream, dimacs, metis, mtx, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
-/// Folders below one another that are looked into, from the root on.
+/// Maximum depth of nested folders that are searched.
 const MAX_DEPTH: usize = 64;
-/// Bytes at the start of a file that are looked at.
+/// Number of bytes at the start of a file that are checked.
 const HEAD_BYTES: usize = 1 << 16;
 
 macro_rules! formats {
@@ -88,7 +88,7 @@ formats! {
     Webgraph "webgraph" "WebGraph's BVGraph";
     Metis "metis" "METIS graph file";
     Dimacs "dimacs" "DIMACS graph file";
-    Csv "csv" "table of edges in text, as CSV or TSV";
+    Csv "csv" "table of edges in text, e.g. CSV or TSV";
     Adjlist "adjlist" "adjacency list";
     Snap "snap" "edge list as of SNAP";
 }
@@ -109,7 +109,7 @@ impl FromStr for Format {
     }
 }
 
-/// The format of what is at `path`, read by `text` where it is text; an error that says what was looked for where none is known.
+/// The format of the file or folder at `path`; `text` says how text is cut. Fails if no format is recognised.
 pub fn detect(path: &Path, text: TextOptions) -> Result<Format> {
     let looked = Looked::at(path, text)?;
     if is_document(&looked.head) {
@@ -170,7 +170,7 @@ impl Looked {
     fn at(path: &Path, text: TextOptions) -> Result<Self> {
         let mut looked = Self { head: Vec::new(), name: plain_name(path), files: Vec::new(), shape: Ok(None) };
         let metadata = match std::fs::metadata(path) {
-            // BVGraph is known by a name that is no file's.
+            // A BVGraph may be given by a name that is not a file.
             Err(_) if webgraph::recognises(path, &[]) => return Ok(looked),
             other => other.map_err(Error::io(path))?,
         };
@@ -204,7 +204,7 @@ impl Looked {
         let head = &self.head[..];
         match format {
             Format::Ogb => {
-                // The counts too, so that a folder whose edges are missing is told so.
+                // Counts suffice, so that the reader can report that edges are missing.
                 let files = ["edge.csv.gz", "edge.csv", "data.npz", "num-node-list.csv.gz", "num-node-list.csv"];
                 let mut files = files.iter().chain(&ogb::HETEROGENEOUS);
                 files.any(|file| path.join("raw").join(file).is_file())
@@ -235,19 +235,19 @@ impl Looked {
         }
     }
 
-    /// Whether it is a file whose name is that of such a table.
+    /// Whether it is a file with an extension of this table format.
     fn called(&self, format: table::TableFormat) -> bool {
         !self.head.is_empty() && table::by_name(Path::new(&self.name)) == Some(format)
     }
 
-    /// Whether it is a folder of nothing but such tables, or of folders the first of which holds such a table.
+    /// Whether it is a folder of only such tables, or of folders the first of which holds such a table.
     fn only(&self, format: table::TableFormat) -> bool {
         !self.files.is_empty() && self.files.iter().all(|name| table::by_name(Path::new(name)) == Some(format))
     }
 }
 
-/// Lower-case names of the files in `folder`, or, where it holds folders alone, of those in the first that has any: tables
-/// lie in parts as `year=2020/part-0.parquet`. Hidden and `_` ones do not count.
+/// Lower-case names of the files in `folder`. If it contains only folders, of the files in the first that has any, for
+/// tables with parts like `year=2020/part-0.parquet`. Hidden and `_` files are ignored.
 fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in gsplit_store::entries(folder).map_err(Error::io(folder))? {
@@ -260,7 +260,7 @@ fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     }
     folders.sort();
     match folders.first() {
-        // Links may lead in circles.
+        // Links may be circular.
         Some(first) if files.is_empty() && first.components().count() < MAX_DEPTH => files_of_table(first),
         _ => Ok(files),
     }

@@ -108,12 +108,12 @@ pub fn numbers(column: &dyn Column) -> Vec<f64> {
     }
 }
 
-/// The values of the edges as `f32`.
+/// Decodes values of edges as `f32`.
 pub fn f32s(values: &[u8]) -> Vec<f32> {
     values.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)).collect()
 }
 
-/// The values of the edges as `f64`.
+/// Decodes values of edges as `f64`.
 pub fn f64s(values: &[u8]) -> Vec<f64> {
     values.as_chunks().0.iter().map(|&value| f64::from_le_bytes(value)).collect()
 }
@@ -123,7 +123,7 @@ pub fn from_one(edges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     edges.iter().map(|&(u, v)| (u + 1, v + 1)).collect()
 }
 
-/// Part that a golden input may hold beside its edges.
+/// Part that a golden input may have in addition to its edges.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Part {
     /// The number of vertices.

@@ -1,4 +1,4 @@
-//! Edges whose two ends are among listed vertices: what is left of a graph where the others are dropped; and none at all.
+//! Edges between listed vertices, for graphs whose other vertices are dropped; and an empty list of edges.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -62,7 +62,7 @@ pub struct ListedEnds {
 }
 
 impl ListedEnds {
-    /// Keeps those of `edges` that are between vertices of `table`.
+    /// Keeps only the edges of `edges` between vertices of `table`.
     ///
     /// # Errors
     /// Errors of reading the table.
@@ -79,7 +79,7 @@ impl ListedEnds {
         self.ids.contains(&source) && self.ids.contains(&target)
     }
 
-    /// Leaves the edges that are kept in `batch`.
+    /// Removes the edges that are not kept from `batch`. Returns their number.
     fn keep(&self, batch: &mut EdgeBatch) -> u64 {
         let (bytes, mut kept) = (row_bytes(self.columns()), 0);
         for edge in 0..batch.len() {

@@ -5,14 +5,14 @@
 //!      ─▶ format      detect::detect        the first format that recognises the path or its first bytes
 //!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
 //!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
-//!      ─▶ Raw         open                  one `match`, a reader for each format: opens, checks what is small
+//!      ─▶ Raw         open                  one `match`, a reader for each format: opens and checks headers and sizes
 //!                     bipartite::TwoKinds   keeps sources and targets apart, where they are of two kinds
 //!                     attach_nodes          adds what --nodes names
 //!                     listed::ListedEnds    drops edges at vertices without a row, if asked to
 //!                     weights::weigh_vertices   marks the columns that --vertex-weights names
 //!      ─▶ edges       EdgeSource::next      cuts the next piece, in sequence
 //!                     EdgeSource::parse     makes edges of a piece, by any thread
-//!                     EdgeSource::finish    compares what was read with what headers promised
+//!                     EdgeSource::finish    compares the edges read with the counts in headers
 //!         rows        Column::read          hands over the rows of a column, some at a time
 //!      ─▶ builder     csc::Build::run       sorts and merges the edges: topology and edge columns
 //!                     convert::nodes, convert::features    bring rows into the order of the vertices (convert::rows)
@@ -25,7 +25,7 @@
 //! text      lines: edge and adjacency lists, Matrix Market, METIS, DIMACS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, and text in rows of as many fields          ──▶ text (the latter)
-//! raw       a graph, opened          options     what the user gives, and the parts of it
+//! raw       a graph, opened          options     the options of the user, and the subset for each reader
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub fn refuse_address(path: &Path) -> Result<()> {
     Err(Error::Option(format!("{text}: an address, expected a file or folder: run {fetched} first")))
 }
 
-/// The input that `path` names: itself, or the properties of a BVGraph, whose own name is no file's.
+/// The input that `path` names: itself, or the properties of a BVGraph, whose common name is not a file.
 pub fn named(path: &Path) -> PathBuf {
     match path.exists() {
         false if webgraph::recognises(path, &[]) => webgraph::properties(path),
@@ -90,7 +90,7 @@ pub fn open(
     let raw = open_as(path, format, options, with_splits, progress)?;
     if options.bipartite == Some(Answer::Yes) {
         progress.decide(&format!(
-            "{}: two kinds of vertices: the sources come first, the column kind tells",
+            "{}: two kinds of vertices: the sources come first; the column `kind` distinguishes them",
             path.display()
         ));
         return raw.in_two_kinds(path);
@@ -126,7 +126,7 @@ fn open_as(
     }
 }
 
-/// `error`, of the conversion of the graph at `path`; or, where the tables of edges and of vertices are exchanged, an error that says so.
+/// Returns `error`, of the conversion of the graph at `path`, or an error that says that the tables of edges and of vertices are exchanged.
 pub fn explained(error: Error, path: &Path, options: &ReadOptions) -> Error {
     // An error in a line is about that line.
     let (Error::Input { line: None, .. }, Some(nodes)) = (&error, &options.nodes) else { return error };

@@ -16,7 +16,7 @@ use crate::edges::EdgeColumn;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
-/// Options of how the input is read. A reader is handed those that it understands.
+/// Options of how the input is read. Each reader gets only the options that it supports.
 #[derive(Clone, Debug, Default, Serialize, clap::Args)]
 pub struct ReadOptions {
     /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
@@ -25,25 +25,24 @@ pub struct ReadOptions {
     /// Keep vertex ids as they are: gaps become vertices without edges
     #[arg(long)]
     pub keep_ids: bool,
-    /// Edge lists, METIS and DIMACS files: do not check the counts of a header, and take a bare first line `n m` of an edge list for an edge
+    /// Edge lists, METIS and DIMACS files: do not check the counts of a header, and read a bare first line `n m` of an edge list as an edge
     #[arg(long)]
     pub ignore_header: bool,
-    /// Text tables of edges: whether the first line names the columns [default: found out, or asked]
+    /// Text tables of edges: whether the first line names the columns [default: detected, or asked]
     #[arg(long, value_name = "yes|no", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<Answer>,
-    /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no where their names say so and yet they are of
-    /// one kind [default: no, or asked]
+    /// Keep sources and targets apart, as vertices of two kinds: user 1 is not item 1. =no if the column names suggest
+    /// two kinds, but they are of one kind [default: no, or asked]
     #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
     #[arg(hide_possible_values = true, conflicts_with = "keep_ids")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<Answer>,
-    /// Text tables of edges: the mark between fields: tab, blank, ::, or one as , or ; or | [default: found out]
+    /// Text tables of edges: field separator: tab, blank, ::, or one character, e.g. , or ; or | [default: detected]
     #[arg(long, value_name = "MARK")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<Delimiter>,
-    /// Text tables: the mark before the fraction of a number, where a comma may also stand between thousands [default: found out, or
-    /// asked]
+    /// Text tables: decimal mark of numbers, where a comma may also separate thousands [default: detected, or asked]
     #[arg(long, value_name = "point|comma")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal: Option<Decimal>,
@@ -52,7 +51,7 @@ pub struct ReadOptions {
     #[arg(long, value_name = "text|number", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_type: Option<IdKind>,
-    /// Text tables: the order of day, month and year in dates, where days up to 12 may be months [default: found out, or asked]
+    /// Text tables: the order of day, month and year in dates, if days up to 12 may be months [default: detected, or asked]
     #[arg(long, value_name = "dmy|mdy")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date_order: Option<DateOrder>,
@@ -64,12 +63,12 @@ pub struct ReadOptions {
     #[arg(long, value_name = "COLUMN")]
     pub target_column: Option<String>,
     /// Numeric columns to keep with the edges: names of a table's columns, or new names for the third, fourth ...
-    /// column of an edge list, as weight,time. One called `weight` becomes the edge weight; amount=weight keeps the column
-    /// amount as such; none keeps none [default: those of a table with a header; none of an edge list]
+    /// column of an edge list, e.g. weight,time. A column called `weight` becomes the edge weight; amount=weight keeps
+    /// the column amount as such; none keeps none [default: all of a table with a header; none of an edge list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub edge_columns: Option<Vec<String>>,
-    /// Tables of edges: the column that is the weight of an edge, a number from 0, for partition --weights own and train. It is kept as
-    /// `weight`; those of merged edges are added up
+    /// Tables of edges: the column with the weight of an edge, a number from 0, for partition --weights own and train.
+    /// It is kept as `weight`; weights of merged edges are added up
     #[arg(long, value_name = "COLUMN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_weights: Option<String>,
@@ -82,8 +81,8 @@ pub struct ReadOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub node_table: NodeTableOptions,
-    /// Most memory to take, as 4GiB, 512MiB or 50%; what does not fit waits on disk beside the output. The result does not
-    /// depend on it [default: half of the machine's]
+    /// Memory limit, e.g. 4GiB, 512MiB or 50%; data that does not fit is kept on disk next to the output. The result
+    /// does not depend on it [default: half of the machine's]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip)]
     pub memory: Option<Memory>,
@@ -95,18 +94,18 @@ pub struct NodeTableOptions {
     /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
     #[arg(long, value_name = "COLUMN")]
     pub id_column: Option<String>,
-    /// The table of vertices' column of the label, classes or a number to learn, or none. Several, as 'likes_*', hold 0 and 1: a
+    /// Label column of the table of vertices, with classes or numbers, or none. Several columns, e.g. 'likes_*', hold 0 and 1: a
     /// class each, of which a vertex can have any [default: label, class, target or y, or churned, fraud and the like, or asked]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<Vec<String>>,
-    /// Kind of the label: class, or number, to be learnt with train --task regression [default: number where some have a fraction;
-    /// else class, or asked]
+    /// Kind of the label: class, or number, for train --task regression [default: number if some have a fraction;
+    /// otherwise class, or asked]
     #[arg(long, value_name = "class|number", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_kind: Option<LabelKind>,
-    /// Value of the label column that stands for no label; none where each value is a class, -1 too [default: -1 beside class numbers
-    /// from 0, or asked]
+    /// Value of the label column that means no label; none if each value is a class, even -1 [default: -1 together with
+    /// class numbers from 0, or asked]
     #[arg(long, value_name = "VALUE|none", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unlabelled: Option<String>,
@@ -115,13 +114,13 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_column: Option<Vec<String>>,
-    /// The table of vertices' columns, or arrays, that weigh vertices, for partition --weights own: whole numbers from 0. Those of a
-    /// METIS file are kept without it
+    /// Columns of the table of vertices, or arrays, that are vertex weights, for partition --weights own: whole numbers
+    /// from 0. Weights of a METIS file are kept without it
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vertex_weights: Option<Vec<String>>,
-    /// The table of vertices' columns that become features, as 'f*,age', or none [default: a list called feat, features, x
-    /// ..., else all numbers and categories that are not ids, labels, splits or identifiers]
+    /// Columns of the table of vertices that become features, e.g. 'f*,age', or none [default: a list called feat,
+    /// features, x ..., otherwise all numbers and categories that are not ids, labels, splits or identifiers]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_columns: Option<Vec<String>>,
@@ -137,8 +136,8 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
-    /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a number, such as -9999; COLUMN=WORD is for
-    /// one column. --fill says what stands for a missing value
+    /// Words for missing values, besides nothing, ?, NA, N/A, NaN, null and None: '#N/A,-', or a number, such as -9999;
+    /// COLUMN=WORD is for one column. --fill says how missing values are replaced
     #[arg(long, value_name = "WORD,...", value_delimiter = ',', allow_hyphen_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub na: Option<Vec<String>>,
@@ -169,11 +168,11 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "fill|drop", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rows: Option<MissingRows>,
-    /// Whether splits are drawn: those of the table do not count.
+    /// Whether splits are drawn at random: the splits of the table are then ignored.
     #[arg(skip)]
     #[serde(skip)]
     pub draws_splits: bool,
-    /// Shape of the labels, where the record of an export says it.
+    /// Shape of the labels, if the record of an export has it.
     #[arg(skip)]
     #[serde(skip)]
     pub label_shape: Option<LabelShape>,
@@ -197,7 +196,7 @@ pub enum Scale {
     Standard,
     /// Less the least, over the range.
     Minmax,
-    /// As they are.
+    /// Unchanged.
     None,
 }
 
@@ -217,11 +216,11 @@ pub enum CaseRule {
 pub enum Unseen {
     /// An error.
     Refuse,
-    /// None of those that it has.
+    /// A category of its own, different from all in the recipe.
     Other,
 }
 
-/// Row that counts of several of a vertex.
+/// The row that counts if a vertex has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDuplicate {
@@ -237,7 +236,7 @@ pub enum OnDuplicate {
 pub enum MissingRows {
     /// A row of missing values.
     Fill,
-    /// Without their edges they are none.
+    /// Their edges are dropped, and so are they.
     Drop,
 }
 
@@ -284,7 +283,7 @@ pub struct TextOptions {
 }
 
 impl TextOptions {
-    /// Whether one is given that only tables understand.
+    /// Whether an option is given that only tables support.
     pub fn are_given(self) -> bool {
         self.header.is_some() || self.delimiter.is_some() || self.names_columns || self.id_type == Some(IdKind::Text)
     }
@@ -331,7 +330,7 @@ pub struct ArrayOptions<'a> {
 pub struct OgbOptions<'a> {
     /// Name of the split below `split/`.
     pub split: Option<&'a str>,
-    /// False: splits are drawn, so none of several has to be chosen.
+    /// False if splits are drawn, so that none of several has to be chosen.
     pub with_splits: bool,
     /// The budget.
     pub memory: Memory,
@@ -369,12 +368,12 @@ impl ReadOptions {
         self.memory.unwrap_or_default()
     }
 
-    /// The edge columns that are named, none of them where the word is `none`.
+    /// The named edge columns; empty if the word is `none`.
     fn edge_columns(&self) -> Option<&[String]> {
         self.edge_columns.as_deref().map(|names| if names == [NONE] { &[] } else { names })
     }
 
-    /// Fails where an option is given that no reader of `format` understands.
+    /// Fails if an option is given that no reader of `format` supports.
     pub fn check(&self, format: Format) -> Result<()> {
         let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
         let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt);
@@ -482,7 +481,7 @@ impl NodeTableOptions {
         self.case == Some(CaseRule::Fold) || trained.is_some_and(|trained| trained.folds_case)
     }
 
-    /// The same options for a graph with other features: numbers stay columns, unless an option makes them features.
+    /// The options for a graph that has other features: numbers stay columns, unless an option makes them features.
     pub fn beside_features(&self) -> Self {
         let mut options = self.clone();
         if options.feature_columns.is_none() && options.encode.is_none() {
@@ -504,13 +503,13 @@ pub enum Categories {
 /// How categories become features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Encode {
-    /// Columns that no other names are encoded by what they hold.
+    /// Columns without a rule of their own are encoded according to their values.
     Auto,
-    /// Columns that no other names are left out.
+    /// Columns without a rule of their own are left out.
     Never,
     /// A column by name.
     Column {
-        /// Its name; `*` and `?` stand for any text and any character.
+        /// Its name; `*` matches any text and `?` any character.
         pattern: String,
         /// How.
         how: Categories,

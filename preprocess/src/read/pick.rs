@@ -1,14 +1,14 @@
-//! The graph among the files of a folder as it is downloaded.
+//! Finds the graph among the files of a downloaded folder.
 //!
 //! | files | the graph |
 //! | --- | --- |
-//! | those of a format that is a folder | the folder |
-//! | one file of a known format, beside others of none | that file |
-//! | `out.NAME` beside `meta.NAME`, `ent.NAME`, `README.NAME` (KONECT) | `out.NAME` |
-//! | `NAME.mtx` beside `NAME_coord.mtx`, `NAME_b.mtx` ... (SuiteSparse) | `NAME.mtx` |
+//! | the files of a format that is a folder | the folder |
+//! | one file of a known format, next to files of unknown ones | that file |
+//! | `out.NAME` next to `meta.NAME`, `ent.NAME`, `README.NAME` (KONECT) | `out.NAME` |
+//! | `NAME.mtx` next to `NAME_coord.mtx`, `NAME_b.mtx` ... (SuiteSparse) | `NAME.mtx` |
 //! | others | a question to the user |
 //!
-//! A folder around all of it does not count, nor do files that only describe.
+//! A folder that contains only another folder is skipped, and files that only describe others are ignored.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use super::options::TextOptions;
 use super::text::{name_of, some};
 use crate::{Error, Result};
 
-/// Files that are looked at.
+/// Maximum number of files that are checked.
 const MAX_FILES: usize = 1000;
-/// Folders below one another that are looked into.
+/// Maximum depth of nested folders that are searched.
 const MAX_DEPTH: usize = 16;
 
-/// Whether the name is one that systems hide, or that Apple's archives add.
+/// Whether systems hide files of this name, or Apple's archives add them.
 fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
 }
@@ -37,14 +37,14 @@ pub fn describes(path: &Path) -> bool {
     name.starts_with("meta.") || words.iter().any(|word| name.contains(word)) || endings.contains(&ending)
 }
 
-/// The graph in `folder`, of `format` where the user named one; `None` where nothing is of a known format.
+/// The graph in `folder`, of `format` if given. `None` if no file has a known format.
 pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<Option<PathBuf>> {
     let folder = innermost(folder)?;
     if folder.join("dataset.json").is_file() && folder.join("topology").is_dir() {
         let problem = "a dataset of gsplit already, there is nothing to convert: train on it, or name the raw graph";
         return Err(Error::input(folder, problem));
     }
-    // Its arrays mean nothing without the document: GraphBolt's raw folder.
+    // GraphBolt's raw folder: its arrays have no meaning without this document.
     if folder.join("metadata.yaml").is_file() {
         return Err(not_read(&folder));
     }
@@ -60,7 +60,7 @@ pub fn pick(folder: &Path, format: Option<Format>, text: TextOptions) -> Result<
     }
     let known: Vec<PathBuf> = files.iter().filter(|path| fits(path)).cloned().collect();
     match (&known[..], &files[..]) {
-        // Its reader says what is wrong with it.
+        // Its reader reports the problem.
         ([only], _) | ([], [only]) => return Ok(Some(only.clone())),
         ([], _) if format.is_none() => return Ok(None),
         _ => {}
@@ -88,7 +88,7 @@ fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// The folder at `path`, or the one in it that has everything.
+/// The folder at `path`, or the only folder in it.
 fn innermost(path: &Path) -> Result<PathBuf> {
     let mut folder = path.to_path_buf();
     for _ in 0..MAX_DEPTH {
@@ -100,7 +100,7 @@ fn innermost(path: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Entries of `folder` that neither are hidden nor describe.
+/// Entries of `folder` that are not hidden and do not only describe others.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in gsplit_store::entries(folder).map_err(Error::io(folder))? {
@@ -111,7 +111,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Appends the files below `folder`, and stops where they are more than are looked at.
+/// Appends the files below `folder`; stops once there are more than [`MAX_FILES`].
 fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     for path in entries(folder)? {
         match path.is_dir() {

@@ -1,4 +1,4 @@
-//! Result of a reader: what is small is found and checked, what is large still lies in the input.
+//! Result of a reader: small parts have been read and checked, large ones stay in the input.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl Raw {
         self.files.last().map_or(Path::new(""), |path| path.as_path())
     }
 
-    /// The same with sources and targets kept apart, as vertices of two kinds.
+    /// Keeps sources and targets apart, as vertices of two kinds.
     ///
     /// # Errors
     /// [`Error::Option`] where the input has more than edges: rows of which kind would it be?
@@ -120,7 +120,7 @@ impl Raw {
     }
 }
 
-/// Numbers of every vertex that still lie in the input: a row for each, of one or more numbers of one type.
+/// Numbers of every vertex that stay in the input: a row for each vertex, of one or more numbers of one type.
 pub trait Column: Send + Sync {
     /// The file, for messages.
     fn path(&self) -> &Path;
@@ -128,7 +128,7 @@ pub trait Column: Send + Sync {
     /// Its name in the input: becomes the name of a node column.
     fn name(&self) -> &str;
 
-    /// NumPy's name of the type, as `<f4`: a little-endian integer or float of 1, 2, 4 or 8 bytes.
+    /// NumPy's name of the type, e.g. `<f4`: a little-endian integer or float of 1, 2, 4 or 8 bytes.
     fn descr(&self) -> &'static str;
 
     /// Numbers of a row.
@@ -141,10 +141,10 @@ pub trait Column: Send + Sync {
     /// truncated or has a row of another width.
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// The row of a vertex that has none: NaN among floats (0 among features, which have to be finite), -1 for a class, else 0.
+    /// The row of a vertex that has none: NaN among floats (0 among features, which have to be finite), -1 for a class, otherwise 0.
     ///
     /// # Errors
-    /// [`Error::Input`] where nothing says what stands for a missing value.
+    /// [`Error::Input`] if no value is defined for missing ones.
     fn missing_row(&self) -> Result<Vec<u8>> {
         let value = match (self.name(), self.descr()) {
             ("label", "<i8") => (-1i64).to_le_bytes().to_vec(),
@@ -169,7 +169,7 @@ pub fn element_bytes(descr: &str) -> usize {
     descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)
 }
 
-/// The numbers of `bytes`, of type `descr`, as `f64`.
+/// Decodes `bytes` of type `descr` to `f64`.
 pub fn numbers<'a>(descr: &str, bytes: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
     macro_rules! decode {
         ($type:ty) => {
@@ -196,7 +196,7 @@ pub fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()
     plausible(num_vertices as u64, num_edges).map_err(|problem| Error::input(path, problem))
 }
 
-/// Fails where so many vertices cannot be, if `borne_out` edges or ids are all that there are.
+/// Fails if `num_vertices` is implausible for an input with only `borne_out` edges or ids.
 pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
     const ALWAYS_FINE: u64 = 1 << 26;
     if num_vertices <= ALWAYS_FINE || num_vertices / 64 <= borne_out {

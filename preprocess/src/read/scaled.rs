@@ -1,5 +1,5 @@
-//! Feature rows with each number scaled, where `--scale` asks for it, and missing ones filled, where `--fill` does. One more pass over
-//! them finds by what, but for a number to fill with.
+//! Feature rows with each number scaled, if `--scale` asks for it, and missing ones filled, if `--fill` does. One more
+//! pass over the rows computes the scales and means; a constant to fill with needs no pass.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ pub struct Scaled {
     rows: Box<dyn Column>,
     /// Shift and scale of each number of a row.
     scales: Vec<(f64, f64)>,
-    /// Number that stands for NaN, of each number of a row.
+    /// For each number of a row, the value that replaces NaN.
     fills: Vec<f64>,
 }
 
 impl Scaled {
-    /// The same `rows`, by `scale`, with `fill` for NaN.
+    /// Scales `rows` by `scale`, and replaces NaN by `fill`.
     ///
     /// # Errors
     /// Errors of reading the rows.

@@ -8,10 +8,10 @@ use super::raw::{Column, Raw, numbers};
 use super::table::choice::file_name;
 use crate::{Error, Result};
 
-/// Takes the columns of `raw` that are called by `names` for weights of its vertices.
+/// Makes the columns of `raw` with these `names` weights of its vertices.
 ///
 /// # Errors
-/// [`Error::Option`] where there is no such column.
+/// [`Error::Option`] if such a column does not exist.
 pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
     for name in names {
         let file = file_name(name);
@@ -19,7 +19,7 @@ pub fn weigh_vertices(raw: &mut Raw, names: &[String]) -> Result<()> {
         let Some(at) = at else {
             let columns: Vec<&str> = raw.columns.iter().map(|column| column.name()).collect();
             let found = if columns.is_empty() { "none".into() } else { columns.join(", ") };
-            let problem = format!("expected a column of numbers of the vertices that are no features, found {found}");
+            let problem = format!("expected a column of numbers of the vertices that are not features, found {found}");
             return Err(Error::Option(format!("--vertex-weights {name}: {problem}")));
         };
         let column = raw.columns.remove(at);

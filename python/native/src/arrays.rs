@@ -1,5 +1,5 @@
-//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled, or arrays in a GPU's memory. Nothing is copied here,
-//! but the sizes.
+//! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled, or arrays in a GPU's memory. Only
+//! the sizes are copied.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::rows::{Classes, Features, Hits, Kind, Rows};
 /// A mini-batch.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Batch {
-    /// Number in the epoch.
+    /// Number of the mini-batch in the epoch.
     step: u32,
     /// Seeds of all ranks that sample together.
     num_seeds: usize,
-    /// int64: the vertex of each feature row; of a rank alone all vertices, the seeds first. Of a GPU that samples the bits of uint32.
+    /// int64: the vertex of each feature row; all vertices, seeds first, if the rank samples by itself. From a GPU the bits of uint32.
     n_id: Py<PyAny>,
-    /// int64: where each seed lies in the list of seeds; empty of ranks that sample together.
+    /// int64: position of each seed in the list of seeds; empty if ranks sample together.
     input_id: Py<PyArray1<i64>>,
     /// int64 [2, edges] of a subgraph.
     edge_index: Option<Py<PyArray2<i64>>>,
@@ -36,7 +36,7 @@ pub struct Batch {
     layers: Vec<Py<Layer>>,
     /// Pairs of a mini-batch of edges.
     pairs: Option<Py<Pairs>>,
-    /// Feature rows, but for those in the cache.
+    /// Feature rows, except the ones in the cache.
     x: Option<Py<PyAny>>,
     /// Whether `x` holds the bits of bf16.
     bf16: bool,
@@ -59,20 +59,20 @@ pub struct Layer {
     factors: Option<Py<PyArray1<f32>>>,
     /// int64: the vertex of each row that it reads. Of a GPU the bits of uint32.
     src: Py<PyAny>,
-    /// Rows that it computes: the first of those that it reads.
+    /// Number of rows that it computes: the first of the rows that it reads.
     num_dst: usize,
-    /// Rows of the layer below that move; `None` where nothing does.
+    /// Rows of the layer below that move; `None` if none move.
     moved: Option<Py<Moved>>,
 }
 
-/// Pairs of vertices: an edge, then its negatives, and so on.
+/// Pairs of vertices: each edge is followed by its negatives.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
 pub struct Pairs {
-    /// int64 [2, pairs]: sources, then targets, as rows of this rank's seeds and of those that move to it.
+    /// int64 [2, pairs]: sources, then targets, as rows of this rank's seeds and of the received rows.
     ends: Py<PyArray2<i64>>,
     /// int64: the position of each edge.
     e_id: Py<PyArray1<i64>>,
-    /// Rows of the seeds that move; `None` where nothing does.
+    /// Rows of the seeds that move; `None` if none move.
     moved: Option<Py<Moved>>,
 }
 
@@ -131,7 +131,7 @@ impl Batch {
 
 impl Layer {
     fn new(py: Python<'_>, block: Block, edge_ids: bool) -> PyResult<Self> {
-        // Fewer than 2^31, as `batch` has checked.
+        // There are fewer than 2^31: `batch` has checked it.
         let of_i32 = |numbers: Vec<u32>| bytemuck::cast_vec::<u32, i32>(numbers).into_pyarray(py).unbind().into_any();
         Ok(Self {
             indptr: of_i32(block.indptr),
@@ -178,7 +178,7 @@ impl Moved {
     }
 }
 
-/// Sources and then targets as `[2, count]`.
+/// Returns sources and then targets with the shape `[2, count]`.
 pub fn in_two(py: Python<'_>, ends: Vec<i64>) -> PyResult<Bound<'_, PyArray2<i64>>> {
     let count = ends.len() / 2;
     ends.into_pyarray(py).reshape([2, count])
@@ -199,7 +199,7 @@ pub fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyR
         Kind::F16 => values.call_method1("view", ("float16",))?,
         Kind::Bf16 => values.call_method1("view", ("uint16",))?,
     };
-    // Halves may leave one place.
+    // An odd count leaves one place unused.
     let values = values.get_item(PySlice::new(py, 0, count as isize, 1))?;
     Ok(values.call_method1("reshape", (rows, dim))?.unbind())
 }

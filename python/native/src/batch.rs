@@ -1,9 +1,9 @@
 //! The mini-batches of one epoch, one after another.
 //!
-//! Returns: a mini-batch's vertices, its edges and its rows. Input: the number of the epoch. Idea: the seeds in the order of the epoch,
-//! cut into runs of the batch size; the sampler of training (`gsplit_sample`), layer after layer from the seeds down, together with the
-//! other ranks where there are any; the feature rows of all vertices that this rank loads.
-//! A mini-batch is a function of (seed, epoch, step), whatever prepared it.
+//! Returns: a mini-batch's vertices, its edges and its rows. Input: the number of the epoch. Idea: cut the seeds, in
+//! the epoch's order, into runs of the batch size; sample layer after layer from the seeds down with the sampler of
+//! training (`gsplit_sample`), together with the other ranks if there are any; and gather the feature rows of all
+//! vertices that this rank loads. A mini-batch depends only on (seed, epoch, step), not on who prepared it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -29,34 +29,34 @@ use crate::subgraph::{Numbering, Subgraph};
 pub struct Plan {
     pub dataset: Dataset,
     pub fanouts: Fanouts,
-    /// Vertices, or edges of the graph without those that are held out: positions in its indices.
+    /// Vertices, or edges as positions in the indices of the graph without the held-out edges.
     pub seeds: Vec<u32>,
     /// Seeds of a mini-batch, on all ranks.
     pub batch_size: usize,
-    /// This rank, and how many there are.
+    /// This rank, and the number of ranks.
     pub place: Place,
-    /// Function of Python that carries messages, where the ranks sample together; else each takes its portion of a mini-batch.
+    /// Python function that carries messages, if the ranks sample together; otherwise each takes its portion of a mini-batch.
     pub exchange: Option<Py<PyAny>>,
-    /// Ownership of vertices, if a partition says it.
+    /// Ownership of vertices, if a partition gives it.
     pub split: Option<Split>,
     pub drop_last: bool,
     pub shuffle: bool,
     pub seed: u64,
-    /// Layers that expand all they have reached, as training does; else each vertex is expanded once.
+    /// Whether layers expand all reached vertices, as in training; otherwise each vertex is expanded once.
     pub blocks: bool,
     pub edge_ids: bool,
     /// Edges that are held out, if any may be.
     pub links: Option<LinkPlan>,
     /// Weights of the graph's edges.
     pub weights: Option<EdgeWeights>,
-    /// The graph for a GPU that samples layers, where no frontier is split and nothing is held out or has weights.
+    /// The graph for a GPU that samples layers; requires that no frontier is split, no edges are held out and there are no weights.
     pub gpu: Option<Elsewhere<GpuGraph>>,
     pub features: Option<FeatureTable>,
-    /// Whether rows become f32, whatever they are stored in.
+    /// Whether rows become f32, whatever type is stored.
     pub widen: bool,
     /// Whether rows are read from their file, many at a time, instead of the map.
     pub from_disk: bool,
-    /// Rows that Python has, which are not gathered.
+    /// Rows that Python caches, which are not gathered.
     pub cached: Option<Cached>,
     pub labels: Option<Labels>,
     pub threads: usize,
@@ -79,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// This rank's portion of a mini-batch, never empty: of fewer seeds than ranks some are taken twice.
+    /// This rank's portion of a mini-batch, never empty: with fewer seeds than ranks, some are taken twice.
     fn portion<'a>(&self, batch: &'a [u32]) -> &'a [u32] {
         let (count, Place { rank, size }) = (batch.len(), self.place);
         match count < size {
@@ -98,7 +98,7 @@ impl Plan {
         self.weights.as_ref().map_or(Ok(graph), |weights| Ok(graph.with_weights(weights)?.correcting()))
     }
 
-    /// The feature table as it is read from now on: what reads from disk belongs to its process and epoch.
+    /// The feature table to read from now on: reads from disk belong to one process and epoch.
     pub fn table(&self) -> gsplit_store::Result<Option<FeatureTable>> {
         let table = |mapped: &FeatureTable| match self.from_disk {
             true => mapped.on_disk(&[], &Reading::default()),
@@ -116,7 +116,7 @@ impl Plan {
     }
 }
 
-/// A reason why there is no mini-batch.
+/// Error that prevents a mini-batch.
 pub enum Problem {
     Data(String),
     /// In the options.
@@ -177,9 +177,9 @@ pub struct Made {
     pub step: u32,
     /// Seeds of all ranks that sample together.
     pub num_seeds: usize,
-    /// Vertices whose rows it has; of a rank alone all vertices, the seeds first. None where a GPU has them.
+    /// Vertices whose rows it has; all vertices, seeds first, if the rank samples by itself. Empty if a GPU has them.
     pub vertices: Vec<i64>,
-    /// Position of each seed in the list of seeds; none of ranks that sample together.
+    /// Position of each seed in the list of seeds; empty if ranks sample together.
     pub inputs: Vec<i64>,
     pub edges: Edges,
     /// Pairs of a mini-batch of edges.
@@ -196,7 +196,7 @@ pub enum Edges {
     Subgraph(Subgraph),
     /// A bipartite graph for each layer, from the seeds down.
     Blocks(Vec<Block>),
-    /// As `Blocks`, in a GPU's memory, with all vertices.
+    /// Like `Blocks`, in a GPU's memory, with all vertices.
     OnGpu(Arc<Elsewhere<GpuLayers>>),
 }
 
@@ -208,13 +208,13 @@ pub struct Block {
     pub indices: Vec<u32>,
     /// The position of each edge in the graph's `indices`; empty unless asked for.
     pub edge_ids: Vec<u64>,
-    /// Factor of each edge; empty where all are 1.
+    /// Factor of each edge; empty if all are 1.
     pub factors: Vec<f32>,
     /// Vertices that it reads, the targets first.
     pub src: Vec<i64>,
     /// Number of targets.
     pub num_dst: usize,
-    /// Rows of the layer below that move; `None` where nothing does.
+    /// Rows of the layer below that move; `None` if none move.
     pub moved: Option<MovedRows>,
 }
 
@@ -231,7 +231,7 @@ impl From<HostExchange> for MovedRows {
     }
 }
 
-/// Makes a mini-batch of epoch `epoch` for each permit that is `granted`, until there are no more. Collective where ranks sample together.
+/// Makes a mini-batch of epoch `epoch` for each permit from `granted`, until there are no more. Collective if ranks sample together.
 pub fn draw(
     plan: &Plan,
     epoch: u32,
@@ -264,7 +264,7 @@ pub fn draw(
     Ok(())
 }
 
-/// Makes mini-batches; it keeps memory from one to the next.
+/// Makes mini-batches, reusing its memory from one to the next.
 struct Maker<'p> {
     plan: &'p Plan,
     comm: &'p dyn Communicator,
@@ -273,7 +273,7 @@ struct Maker<'p> {
     drawn: Drawn<'p>,
 }
 
-/// A sampler for the form of mini-batch that is asked for.
+/// A sampler for the requested form of mini-batch.
 enum Drawn<'p> {
     Blocks(HostSampler<'p>),
     Subgraph(Graph<'p>, Box<Sampler>, Numbering),
@@ -292,7 +292,7 @@ impl<'p> Maker<'p> {
         Ok(Self { plan, comm, frontiers: plan.frontiers(), table: plan.table()?, drawn })
     }
 
-    /// The mini-batch of the seeds at the positions `batch`, which are those of all ranks.
+    /// Makes the mini-batch of the seeds at the positions `batch`, which cover all ranks.
     fn make(&mut self, batch: &[u32], step: Step) -> Result<Made, Problem> {
         let Self { plan, comm, frontiers, table, drawn } = self;
         let at = |positions: &[u32]| positions.iter().map(|&position| plan.seeds[position as usize]).collect();
@@ -348,7 +348,7 @@ impl<'p> Maker<'p> {
     }
 }
 
-/// The layers of `sample`, from the seeds down, and the vertices that are loaded.
+/// The layers of `sample`, from the seeds down, and the vertices whose rows are loaded.
 fn blocks(sample: HostSample, links: Option<&LinkPlan>) -> Result<(Vec<Block>, Vec<u32>), Problem> {
     let read: Vec<_> = (0..sample.layers.len()).map(|depth| wide(sample.read(depth))).collect();
     let block = |(layer, src): (HostLayer, Vec<i64>)| {

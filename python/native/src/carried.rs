@@ -7,15 +7,15 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A rank among its group.
+/// A rank and the size of its group.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub rank: usize,
     pub size: usize,
 }
 
-/// Messages between the ranks, by a function of Python's: `exchange(bytes, lengths to each rank, lengths from each
-/// rank)`, which returns the bytes that came.
+/// Messages between the ranks, carried by a Python function: `exchange(bytes, lengths to each rank, lengths from each
+/// rank)`, which returns the received bytes.
 pub struct Carried {
     place: Place,
     exchange: Py<PyAny>,
@@ -94,7 +94,7 @@ impl Messages for Carried {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The others learn it from PyTorch, when this process ends or their time is over.
+    /// The others learn of it from PyTorch, when this process ends or their timeout expires.
     fn leave(&self, reason: &str) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| CommError::PeerFailed { rank: self.place.rank, reason: reason.to_string() });

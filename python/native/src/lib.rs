@@ -1,4 +1,4 @@
-//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` and the loaders of `gsplit.torch` are made of.
+//! gsplit's sampler and gather for Python: the base of `gsplit.NeighborLoader` and the loaders of `gsplit.torch`.
 //!
 //! ```text
 //! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
@@ -9,7 +9,7 @@
 //! partition.rs  partitions of graphs in memory
 //! ```
 //!
-//! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
+//! Draws equal those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
 //! Everything is computed without Python's lock, on threads that belong to one epoch of one loader.
 
 mod arrays;

@@ -1,4 +1,4 @@
-//! Links: the graph without the edges that are held out, and the pairs of a mini-batch of edges.
+//! Links: the graph without the held-out edges, and the pairs of a mini-batch of edges.
 
 use gsplit_kernels::Graph;
 use gsplit_sample::links::{HeldOut, HostPairs, LinkSplit};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::batch::{MovedRows, Problem, wide};
 
-/// Edges that are held out where the dataset has no split of links of its own, a dictionary in Python.
+/// Edges held out if the dataset has no split of links of its own; a dictionary in Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct HeldOutEdges {
@@ -19,9 +19,9 @@ pub struct HeldOutEdges {
 /// Edges of a dataset as links to learn.
 pub struct LinkPlan {
     pub split: LinkSplit,
-    /// Position in the dataset of each edge that is not held out; `None` where the graph is the dataset's.
+    /// Position in the dataset of each edge that is not held out; `None` if the graph is the dataset's.
     positions: Option<Vec<u64>>,
-    /// Pairs that are drawn as no edges for each edge; `None` where mini-batches are of vertices.
+    /// Number of negative pairs drawn for each edge; `None` if mini-batches are of vertices.
     pub negatives: Option<usize>,
 }
 
@@ -48,7 +48,7 @@ impl LinkPlan {
         }
     }
 
-    /// Weights of the graph's edges, out of `weights`, of the dataset's.
+    /// Weights of the graph's edges, selected from the dataset's `weights`.
     pub fn weights(&self, weights: EdgeWeights) -> EdgeWeights {
         match &self.positions {
             Some(positions) => weights.select(positions),
@@ -57,13 +57,13 @@ impl LinkPlan {
     }
 }
 
-/// A rank's pairs of a mini-batch: an edge, then its negatives, and so on.
+/// A rank's pairs of a mini-batch: each edge is followed by its negatives.
 pub struct EdgePairs {
     /// Sources, then targets, as rows.
     pub ends: Vec<i64>,
     /// Position of each edge in the dataset.
     pub edge_ids: Vec<u64>,
-    /// Rows of the seeds that move between ranks; `None` where nothing does.
+    /// Rows of the seeds that move between ranks; `None` if none move.
     pub moved: Option<MovedRows>,
 }
 

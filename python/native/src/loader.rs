@@ -1,11 +1,11 @@
 //! Objects that Python holds: a loader, and its epochs, which are iterators.
 //!
-//! A thread makes the mini-batches of an epoch, one for each permit. With `prefetch` above 0 there are so many permits before Python asks
-//! for the first mini-batch, and one more for each that it takes; with 0 there is one whenever it asks. Both give the same.
-//! Threads begin with an epoch and end with it, so a loader can be copied into another process by `fork`.
+//! A thread makes the mini-batches of an epoch, one per permit. With `prefetch` above 0, `prefetch` permits are given before
+//! Python asks for the first mini-batch, and one more for each that it takes; with 0, one whenever it asks. The mini-batches
+//! are the same. Threads begin and end with an epoch, so a loader can be copied into another process by `fork`.
 //!
-//! Where ranks sample together, permits follow from how many mini-batches were taken, which is equal on all ranks: where all leave an
-//! epoch early, their threads have taken part in the same exchanges, and the next epoch finds the group as it was.
+//! If ranks sample together, permits depend on the number of mini-batches taken, which is equal on all ranks: if all leave
+//! an epoch early, their threads have taken part in the same exchanges, and the next epoch finds the group unchanged.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,7 +28,7 @@ use crate::memory::Pool;
 use crate::on_gpu::{Elsewhere, GpuGraph};
 use crate::rows::{Cached, Kind, Labels, Rows, gather};
 
-/// How long Python waits for a mini-batch before it looks for Ctrl-C.
+/// Interval at which Python checks for Ctrl-C while it waits for a mini-batch.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Draws the mini-batches of a dataset.
@@ -36,25 +36,25 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub struct Loader {
     plan: Arc<Plan>,
     prefetch: usize,
-    /// The last epoch of ranks that sample together: there is one at a time.
+    /// The last epoch, if ranks sample together: there is one at a time.
     last: Mutex<Option<Arc<Drawing>>>,
 }
 
-/// The thread of an epoch, and what lets it go on.
+/// The thread of an epoch, and the sender of its permits.
 struct Drawing {
     permits: Mutex<Option<Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Drawing {
-    /// Lets the thread make one more.
+    /// Lets the thread make one more mini-batch.
     fn permit(&self) {
         if let Some(permits) = &*locked(&self.permits) {
             let _ = permits.send(());
         }
     }
 
-    /// Ends the thread, once what it has permits for is done; where nobody receives it, once the mini-batch that it is at is done.
+    /// Ends the thread: after all permitted mini-batches, or, if nobody receives them, after the current one.
     fn end(&self) {
         *locked(&self.permits) = None;
         let thread = locked(&self.thread).take();
@@ -68,16 +68,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[pymethods]
 impl Loader {
-    /// A loader of rank `rank` of `ranks`. With `exchange` ranks sample together, seeds are dealt by `owners`, the part of each vertex,
-    /// if it is given, and with `split` so are all vertices. Without, each has its portion of a mini-batch.
+    /// A loader of rank `rank` of `ranks`. With `exchange`, ranks sample together: `owners`, the part of each vertex, deals the
+    /// seeds if it is given, and with `split` all vertices. Without `exchange`, each rank has its portion of a mini-batch.
     ///
-    /// With `held_out` the graph is without these edges. With `negatives` too, mini-batches are of the other edges, each with so many
-    /// pairs that are none, in place of `seeds`.
+    /// With `held_out`, the graph lacks these edges. With `negatives` too, mini-batches are of the other edges instead
+    /// of `seeds`, each with `negatives` pairs that are not edges.
     ///
-    /// GPU `gpu` samples, from the graph in its memory or in `pinned` host memory: layers that are not split, of the whole graph, without
-    /// weights.
+    /// GPU `gpu` samples from the graph in its memory or in `pinned` host memory: unsplit layers of the whole graph,
+    /// without weights.
     ///
-    /// `allocate` makes the arrays that feature rows are gathered into: float32, of a number of values, for nobody else.
+    /// `allocate` makes the float32 arrays for feature rows, given a number of values; nothing else may use them.
     #[new]
     #[pyo3(signature = (path, fanouts, seeds, *, batch_size, drop_last, shuffle, seed, blocks, edge_ids, draw_by, features, load_features, from_disk, widen, labels, threads, prefetch, rank = 0, ranks = 1, owners = None, split = false, exchange = None, cached = None, held_out = None, negatives = None, gpu = None, pinned = false, allocate = None))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
@@ -118,7 +118,7 @@ impl Loader {
         let cached = cached.map(|cached| cached.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let threads = threads.unwrap_or_else(all_threads);
         let plan = py.detach(|| -> Result<Plan, Problem> {
-            // As in an epoch, not on rayon's shared threads.
+            // Not on rayon's shared threads, as in an epoch.
             on_threads(Some(threads), || {
                 let dataset = Dataset::open_unchecked(&path)?;
                 dataset.topology().check_indices()?;
@@ -168,7 +168,7 @@ impl Loader {
                     dataset,
                     labels,
                     threads,
-                    // One that Python shows, one that it is about to drop.
+                    // One array that Python shows, and one that it is about to drop.
                     pool: Arc::new(Pool::new(prefetch + 2, allocate)),
                 })
             })
@@ -192,7 +192,7 @@ impl Loader {
         Ok((feature_rows(py, gathered, &pool)?, is_bf16))
     }
 
-    /// Pairs that are held out for `split`, valid or test: int64 `[2, pairs]`.
+    /// Pairs held out for `split`, valid or test: int64 `[2, pairs]`.
     fn held_out<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
         let links = self.plan.links.as_ref().ok_or_else(|| PyValueError::new_err("no edges are held out"))?;
         let pairs = match split {
@@ -204,7 +204,7 @@ impl Loader {
         in_two(py, sources.chain(targets).map(i64::from).collect())
     }
 
-    /// The mini-batches of epoch `number`, in order. Collective where ranks sample together.
+    /// The mini-batches of epoch `number`, in order. Collective if ranks sample together.
     fn epoch(&self, py: Python<'_>, number: u32) -> PyResult<Epoch> {
         self.end(py);
         let plan = Arc::clone(&self.plan);
@@ -267,7 +267,7 @@ pub struct Epoch {
 struct UnderWay {
     /// `None` once the epoch is closed.
     made: Option<Receiver<Result<Made, Problem>>>,
-    /// Mini-batches that are to come.
+    /// Number of mini-batches still to come.
     left: usize,
 }
 
@@ -295,7 +295,7 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch and its thread; where ranks sample together, once the mini-batches that are under way on all of them are done.
+    /// Ends the epoch and its thread; if ranks sample together, after the mini-batches in progress on all of them.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             locked(&self.under_way).made = None;
@@ -305,7 +305,7 @@ impl Epoch {
 }
 
 impl Epoch {
-    /// The next mini-batch, `None` after the last; pending where there is none yet.
+    /// The next mini-batch, `None` after the last; pending if it is not ready yet.
     fn wait(&self) -> Poll<Option<Result<Made, Problem>>> {
         let mut under_way = locked(&self.under_way);
         let UnderWay { made: Some(receiver), left: 1.. } = &*under_way else { return Poll::Ready(None) };

@@ -1,10 +1,10 @@
-//! Memory of feature rows, used again once Python has dropped the array that shows it.
+//! Memory for feature rows, reused once Python has dropped the array that shows it.
 //!
-//! The rows of a mini-batch are tens of megabytes. Fresh memory of that size costs a page fault for every 4 KiB, which takes longer than
-//! copying the rows there. So a loader keeps what Python has given back, a few buffers at most.
+//! The rows of a mini-batch are tens of megabytes. Fresh memory of that size costs a page fault per 4 KiB, which takes
+//! longer than copying the rows. So a loader keeps the buffers that Python has returned, a few at most.
 //!
-//! A GPU copies by itself from pinned memory alone, which PyTorch allocates. Threads that gather rows never call Python, so the first
-//! mini-batches lie in Rust's own memory; Python allocates a buffer of the same size when it is given one, for a later mini-batch.
+//! A GPU copies asynchronously only from pinned memory, which PyTorch allocates. Threads that gather rows never call Python, so the
+//! first mini-batches use Rust's own memory; on receiving one, Python allocates a buffer of the same size for a later mini-batch.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -18,11 +18,11 @@ use pyo3::prelude::*;
 /// Memory for feature rows.
 pub enum Buffer {
     Own(Vec<f32>),
-    /// The values of an array, which keeps them.
+    /// The values of an array, which is kept alive.
     Array(NonNull<[f32]>, #[expect(dead_code, reason = "it is only kept")] Py<PyArray1<f32>>),
 }
 
-// SAFETY: nothing but the buffer uses the values of the array (`Pool::new`), so they move and are shared as those of a vector.
+// SAFETY: only the buffer uses the values of the array (`Pool::new`), so they can be moved and shared like a vector's.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -63,7 +63,7 @@ impl Pool {
         Self { free: Mutex::default(), most, allocate }
     }
 
-    /// A buffer of at least `len` values, which hold anything.
+    /// A buffer of at least `len` values, whose content is arbitrary.
     pub fn take(&self, len: usize) -> Buffer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = free.iter().position(|values| values.len() >= len) {

@@ -1,15 +1,15 @@
 //! Layers that a GPU samples, and their arrays as torch takes them: in the GPU's memory, without a copy on the host.
 //!
-//! Returns: a mini-batch's vertices, and its layers as CSC with the ids of edges, bit for bit those of the CPU. Input: the seeds, and the
-//! graph in the GPU's memory or in pinned host memory. Cost: that of [`DeviceSampler`], and a copy of the vertices to the host, for which
-//! the thread waits.
+//! Returns: a mini-batch's vertices, and its layers as CSC with the ids of edges, equal bit for bit to the CPU's.
+//! Input: the seeds, and the graph in the GPU's memory or in pinned host memory. Cost: that of [`DeviceSampler`], and a
+//! copy of the vertices to the host, for which the thread waits.
 //!
 //! A loader samples on one stream, on which the memory of all its mini-batches is also freed. The thread waits for that stream before
 //! Python sees arrays, and Python drops them once torch has copied them. So no kernel of torch's waits for this stream, or reads memory
 //! that it uses again.
 //!
-//! A call of the driver makes its GPU the calling thread's, which torch then takes for the one that the script has chosen. So
-//! no thread of Python's calls the driver here: not to open a GPU, and not to free memory ([`Elsewhere`]).
+//! A call of the driver makes its GPU the calling thread's, which torch would take for the script's choice. So no
+//! Python thread calls the driver here: neither to open a GPU nor to free memory ([`Elsewhere`]).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use pyo3::types::PyDict;
 
 use crate::batch::{Problem, check_size};
 
-/// Value that a thread of its own drops.
+/// A value that is dropped on a separate thread.
 pub struct Elsewhere<T: Send + 'static>(Option<T>);
 
 impl<T: Send> Elsewhere<T> {
@@ -51,7 +51,7 @@ impl<T: Send> Drop for Elsewhere<T> {
     }
 }
 
-/// An array of the graph where a GPU reads it.
+/// An array of the graph that the GPU can read.
 enum Kept<T: 'static> {
     Device(DeviceBuffer<T>),
     Pinned(MappedHost<'static, T>),
@@ -131,7 +131,7 @@ impl GpuSampler<'_> {
         layers.iter_mut().for_each(|layer| layer.targets = None);
         let vertices = sampler.take_mixed()?;
         layers.iter().try_for_each(|layer| check_size(layer.num_edges().max(vertices.len())))?;
-        // Waits for the stream: what Python is shown is there.
+        // Waits for the stream, so that all arrays are complete before Python sees them.
         let on_host = vertices.to_vec()?;
         Ok((on_host, Arc::new(Elsewhere::new(GpuLayers { layers, vertices }))))
     }
@@ -179,7 +179,7 @@ impl GpuArray {
         self.len
     }
 
-    /// Version 3 of the interface that Numba describes. Without a stream: all has been waited for.
+    /// Version 3 of the interface that Numba describes. It names no stream, because all work has been waited for.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);

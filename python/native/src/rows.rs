@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::batch::Problem;
 use crate::memory::{Buffer, Pool};
 
-/// Vertices whose rows Python has, by the place of each there.
+/// Vertices whose rows Python caches, with their places in the cache.
 pub struct Cached {
     places: Vec<u32>,
 }
@@ -29,7 +29,7 @@ impl Cached {
 pub struct Rows {
     /// Rows that are not cached.
     pub gathered: Features,
-    /// Cached ones, if there is a cache.
+    /// Places of the cached rows, if there is a cache.
     pub hits: Option<Hits>,
 }
 
@@ -38,11 +38,11 @@ pub struct Rows {
 pub struct Hits {
     /// Positions of the rows that are gathered.
     pub missed: Vec<i64>,
-    /// The place in the cache of each row; of those that are gathered any place.
+    /// The place in the cache of each row; arbitrary for gathered rows.
     pub places: Vec<i64>,
 }
 
-/// Rows of `vertices` that are not `cached`, and the places of those that are.
+/// Gathers the rows of `vertices` that are not `cached`, and returns the places of the cached ones.
 pub fn gather(
     table: &FeatureTable,
     widen: bool,
@@ -74,7 +74,7 @@ pub struct Features {
     pub kind: Kind,
     /// Number of rows.
     pub rows: usize,
-    /// Values of a row.
+    /// Number of values per row.
     pub dim: usize,
 }
 
@@ -82,14 +82,14 @@ pub struct Features {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     F32,
-    /// Two in the place of one f32.
+    /// Two values in the place of one f32.
     F16,
-    /// As f16; NumPy has no such type.
+    /// Stored like f16; NumPy has no such type.
     Bf16,
 }
 
-/// The feature rows of `vertices`, in memory of `pool`. As they are stored, or f32 with `widen`; i8 always becomes f32, because each
-/// row has a scale.
+/// The feature rows of `vertices`, in memory from `pool`: in their stored type, or as f32 with `widen`; i8 always
+/// becomes f32, because each row has a scale.
 fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, Problem> {
     let (rows, dim) = (vertices.len(), table.dim());
     let count = rows * dim;

@@ -1,10 +1,10 @@
 //! A mini-batch as one graph, as PyG has it: each vertex is expanded once, at the layer that reached it first.
 //!
 //! Returns: vertices in the order in which they were reached, the seeds first, and edges layer after layer. Input: distinct seeds.
-//! Idea: only what a layer has reached for the first time is the frontier of the next; the sampler draws its in-edges, as it draws
-//! them for training at that layer. So these edges are some of those that blocks have. Where a vertex lies in the whole list is looked
-//! up in one array, once for each vertex of a layer.
-//! Cost: that of sampling; 4 bytes a vertex of the graph, and one pass over the edges.
+//! Idea: only the vertices that a layer reaches for the first time are the next frontier; the sampler draws their
+//! in-edges as in training at that layer, so these edges are a subset of the edges of blocks. A vertex's position in
+//! the whole list is looked up in one array, once per vertex of a layer.
+//! Cost: that of sampling; 4 bytes per vertex of the graph, and one pass over the edges.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};
@@ -30,7 +30,7 @@ pub struct Subgraph {
 #[derive(Default)]
 pub struct Numbering {
     positions: Vec<u32>,
-    /// The whole list's position of each vertex of a layer.
+    /// Position in the whole list of each vertex of a layer.
     of_layer: Vec<u32>,
 }
 

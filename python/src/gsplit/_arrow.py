@@ -13,7 +13,7 @@ from ._errors import damaged
 
 
 def open_arrow(path: Path) -> Any:
-    """A `pyarrow.RecordBatchFileReader` of the file at `path`, whose batches lie in the file."""
+    """A `pyarrow.RecordBatchFileReader` of the file at `path`, whose batches are mapped."""
     import pyarrow as pa
 
     try:
@@ -25,7 +25,7 @@ def open_arrow(path: Path) -> Any:
 
 
 def columns_of(reader: Any, path: Path) -> str:
-    """Names and types of the columns, as `feat: float[128], scale: float`."""
+    """Names and types of the columns, e.g. `feat: float[128], scale: float`."""
     import pyarrow as pa
 
     try:
@@ -40,7 +40,7 @@ def one_line(error: Exception) -> str:
 
 
 def _plain(kind: Any) -> str:
-    """A type without the name and the nullability of what it holds, which tools write differently."""
+    """A type without the name and the nullability of its items, which tools write differently."""
     import pyarrow as pa
 
     return f"{kind.value_type}[{kind.list_size}]" if pa.types.is_fixed_size_list(kind) else str(kind)

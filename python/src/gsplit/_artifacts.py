@@ -55,7 +55,7 @@ class Partition:
     meta: dict[str, Any]
     """The content of `partition.json`; `meta["config"]` says how it was asked for."""
     report: dict[str, Any]
-    """What the partition is worth: edge cut, imbalance, balance."""
+    """Quality of the partition: edge cut, imbalance, balance."""
     part_sizes: tuple[int, ...]
     """Vertices of each part."""
     assignment: npt.NDArray[np.uint16]

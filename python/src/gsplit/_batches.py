@@ -1,4 +1,4 @@
-"""Mini-batches as `NeighborLoader` gives them, where they are not PyG's `Data`."""
+"""Mini-batches of `NeighborLoader`, for use without PyG's `Data`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Subgraph(Tensors):
     edge_index: Any
     """int64 `[2, m]`: sources, then targets, as rows; layer after layer from the seeds down."""
     input_id: Any
-    """int64 `[batch_size]`: where each seed lies in the loader's `seeds`."""
+    """int64 `[batch_size]`: the position of each seed in the loader's `seeds`."""
     batch_size: int
     """Number of seeds."""
     num_sampled_nodes: list[int]
@@ -72,7 +72,7 @@ class Block:
     indptr: Any
     """int32 `[num_dst + 1]`."""
     indices: Any
-    """int32: the source of each edge, as a row of what the layer reads."""
+    """int32: the source of each edge, as a row of the layer's input."""
     num_src: int
     """Vertices that the layer reads: the first of `n_id`."""
     num_dst: int
@@ -90,7 +90,7 @@ class MiniBatch(Tensors):
     n_id: Any
     """int64: all vertices, the seeds first. Block `b` reads the first `b.num_src`, computes the first `b.num_dst`."""
     input_id: Any
-    """int64: where each seed lies in the loader's `seeds`."""
+    """int64: the position of each seed in the loader's `seeds`."""
     batch_size: int
     """Number of seeds."""
     x: Any = None

@@ -21,17 +21,17 @@ from ._dataset import Dataset
 from ._errors import CommandError
 
 Report = dict[str, Any]
-"""What a command reports: the object that it prints with `--json`."""
+"""Report of a command: the object that it prints with `--json`."""
 
 _Path = Union[str, "os.PathLike[str]"]
 _Input = Union[_Path, Dataset]
-# Tables too, as `_tables` takes them.
+# Includes the tables that `_tables` accepts.
 _Source = Any
 
 # Options that may be tables in memory.
 _TABLES = ("edges", "nodes")
 
-# Lines of standard error that a complaint may need: those of a wrong option are few.
+# Lines of standard error kept for an error message: the message for a wrong option is short.
 _KEPT_LINES = 20
 
 
@@ -189,7 +189,7 @@ def _watch(child: subprocess.Popen[bytes], show: bool) -> tuple[bytes, deque[str
             child.wait()
             break
         except KeyboardInterrupt:
-            # In a terminal it has the signal already and takes no harm from another; a notebook signals Python alone.
+            # In a terminal it has the signal already, and another does no harm; a notebook signals only Python.
             child.send_signal(signal.SIGTERM if interrupted else signal.SIGINT)
             interrupted = True
     reader.join()
@@ -260,7 +260,7 @@ def _last_object(output: bytes) -> Report | None:
 
 
 def _complaint(name: str, code: int, report: Report | None, told: deque[str]) -> str:
-    """One line: what the command says of its failure, or what is known of its end."""
+    """One line: the command's error message, or else how it ended."""
     if report is not None and isinstance(report.get("error"), str):
         return str(report["error"])
     lines = [line.strip() for line in told if line.strip()]

@@ -146,7 +146,7 @@ class Dataset:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """The name of each value of a feature row; `None` when the features are no columns of a table."""
+        """The name of each value of a feature row; `None` unless the features are columns of a table."""
         return (self.manifest.get("features") or {}).get("names")
 
     @property
@@ -271,14 +271,14 @@ class Dataset:
         return f"<gsplit.Dataset {self.name!r}: {self.num_vertices} vertices, {self.num_edges} edges>"
 
     def _repr_html_(self) -> str:
-        """The same and what there is besides, as a table for notebooks."""
+        """Shows the dataset and its parts as a table, for notebooks."""
         return _display.table(self)
 
     def _map(self, name: str, descr: str, shape: tuple[int, ...], mode: Literal["r", "c"] = "r") -> Array:
         return open_npy(self._part(name, name, "make the dataset again"), descr, shape, mode)
 
     def _expect_whole(self, what: str) -> None:
-        """Refuses a shard, which has rows of some vertices alone."""
+        """Refuses a shard, which has rows of only some vertices."""
         if "shard" in self.manifest:
             shard = self._manifest.section("shard")
             which = f"it is the shard of host {shard.count('host')} of {shard.count('hosts')}"
@@ -334,7 +334,7 @@ class Columns(Mapping[str, Array]):
         return self.open(name)
 
     def open(self, name: str, mode: Literal["r", "c"] = "r") -> Array:
-        """The column `name`; with mode `c` in memory that can be written to, which leaves the file alone."""
+        """The column `name`; with mode `c` in memory that can be written to, without changing the file."""
         column = self._columns.section(name)
         shape = (self._rows, column.count("width"))
         return self._dataset._map(f"{self._folder}/{name}.npy", column.text("descr"), shape, mode)

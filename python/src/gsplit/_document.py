@@ -54,7 +54,7 @@ class Document:
         return None if self._get(key) is None else self.count(key)
 
     def file_checksum(self, name: str) -> str | None:
-        """The recorded checksum of a file beside the document, `None` when it lists no such file."""
+        """The recorded checksum of a file next to the document, `None` when it lists no such file."""
         files = self.section("files")
         return files.section(name).text("checksum") if name in files.content else None
 

@@ -1,4 +1,4 @@
-"""What the loaders share: the extension, an epoch's mini-batches, their way to a GPU."""
+"""Code that the loaders share: the extension, an epoch's mini-batches, their way to a GPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_counts(batch_size: int, prefetch: int, threads: int | None, seed: int)
 
 
 def check_draw_by(ds: Dataset, column: str | None) -> None:
-    """Refuses what is no edge column to draw by, before anything is read."""
+    """Refuses a name that is not an edge column to draw by, before anything is read."""
     columns = ds.manifest.get("edge_columns", {})
     choices = [name for name in columns if columns[name]["width"] == 1]
     if column is None or column in choices:

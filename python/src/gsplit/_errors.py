@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class DatasetError(Exception):
-    """A dataset cannot be read. One line: which file, what was expected and found, what to do."""
+    """A dataset cannot be read. One line: the file, the expected and the found content, and a remedy."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(path, problem, remedy)
@@ -25,7 +25,7 @@ def damaged(path: Path, problem: str) -> DatasetError:
 
 
 class CommandError(Exception):
-    """A gsplit command failed. One line: what it said."""
+    """A gsplit command failed. One line: its error message."""
 
     def __init__(self, command: list[str], exit_code: int | None, message: str) -> None:
         super().__init__(command, exit_code, message)

@@ -144,7 +144,7 @@ def _writable_topology(ds: Dataset) -> tuple[Array, Array]:
 
 
 def _edge_index(ds: Dataset) -> npt.NDArray[np.int64]:
-    """Sources and targets, int64 `[2, m]`, with little memory beside it."""
+    """Sources and targets, int64 `[2, m]`, using little additional memory."""
     edges = np.empty((2, ds.num_edges), np.int64)
     edges[0] = ds.indices
     for start in range(0, ds.num_vertices, _VERTICES_AT_ONCE):

@@ -25,14 +25,14 @@ _ARROW = {"f32": "float", "f16": "halffloat", "bf16": "uint16", "i8": "int8"}
 
 
 class FeatureBatch(NamedTuple):
-    """One record batch, where it lies."""
+    """One record batch, in place."""
 
     start: int
     """The vertex of its first row."""
     values: npt.NDArray[Any]
     """`[rows, dim]` as stored: float32, float16, uint16 (bf16: the upper half of a float32) or int8."""
     scale: npt.NDArray[np.float32] | None
-    """i8 alone: float32 `[rows]`; a row's features are `scale * values`."""
+    """Only for i8: float32 `[rows]`; a row's features are `scale * values`."""
 
     def to_float32(self, rows: Any = slice(None)) -> npt.NDArray[np.float32]:
         """The features of `rows` (all of them), float32 `[..., dim]`, in memory of their own."""
@@ -41,7 +41,7 @@ class FeatureBatch(NamedTuple):
             values = values * np.asarray(self.scale[rows])[..., np.newaxis]
         elif values.dtype == np.uint16:
             values = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
-        # A copy where the values are still those of the file.
+        # Copy if the values still belong to the file.
         return values.astype(np.float32, copy=values.base is not None)
 
 
@@ -81,7 +81,7 @@ class Features:
         if isinstance(rows, slice):
             return self._range(*rows.indices(len(self)))
         if isinstance(rows, tuple):
-            raise TypeError("features are indexed by vertex alone: write features[rows][:, columns]")
+            raise TypeError("features are indexed only by vertex: write features[rows][:, columns]")
         vertices = self._vertices(rows)
         if vertices.ndim == 0:
             batch, row = divmod(int(vertices), ROWS_PER_BATCH)
@@ -189,7 +189,7 @@ class Features:
 def _joined(parts: list[npt.NDArray[Any]], empty: npt.NDArray[Any], copy: bool | None) -> npt.NDArray[Any]:
     """The parts as one array: the only part itself, or a copy."""
     if len(parts) > 1 and copy is False:
-        raise ValueError(f"the rows lie in {len(parts)} pieces: use .batches(), or allow a copy")
+        raise ValueError(f"the rows are in {len(parts)} pieces: use .batches(), or allow a copy")
     if len(parts) > 1:
         return np.concatenate(parts)
     only = parts[0] if parts else empty

@@ -30,7 +30,7 @@ class MultiLabels:
     def __getitem__(self, rows: Any) -> npt.NDArray[np.bool_]:
         """The unpacked rows: bool `[..., num_classes]`."""
         if isinstance(rows, tuple):
-            raise TypeError("labels are indexed by vertex alone: write labels[rows][:, classes]")
+            raise TypeError("labels are indexed only by vertex: write labels[rows][:, classes]")
         bits = np.unpackbits(self.packed[rows], axis=-1, count=self.shape[1], bitorder="little")
         return np.asarray(bits).view(np.bool_)
 

@@ -23,9 +23,9 @@ _Path = Union[str, "os.PathLike[str]"]
 
 _AHEAD = "the loader makes mini-batches ahead itself, in threads of Rust: see prefetch and threads"
 _TEMPORAL = "vertices and edges have no times here"
-# What the loaders of PyG and PyTorch have besides: values that change nothing here, and why there are no others.
+# Further keywords of PyG's and PyTorch's loaders: values that change nothing here, and why others are refused.
 _ELSEWHERE: dict[str, tuple[tuple[Any, ...], str]] = {
-    "directed": ((True,), "edges are those that were drawn, from source to target"),
+    "directed": ((True,), "edges are the drawn ones, from source to target"),
     "disjoint": ((False,), "seeds share the vertices that they reach"),
     "filter_per_worker": ((True, False), _AHEAD),
     "input_time": ((), _TEMPORAL),
@@ -36,7 +36,7 @@ _ELSEWHERE: dict[str, tuple[tuple[Any, ...], str]] = {
     "pin_memory": ((False,), "device='cuda' copies by way of pinned memory"),
     "prefetch_factor": ((), _AHEAD),
     "replace": ((False,), "draws are without replacement"),
-    "subgraph_type": (("directional",), "edges are those that were drawn, from source to target"),
+    "subgraph_type": (("directional",), "edges are the drawn ones, from source to target"),
     "temporal_strategy": (("uniform",), _TEMPORAL),
     "time_attr": ((), _TEMPORAL),
     "transform": ((), "call it on each mini-batch"),
@@ -134,7 +134,7 @@ class NeighborLoader(_epochs.Epochs):
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
         self.fanouts = _text(fanouts)
-        """As the command line has them, as `15,10,5`."""
+        """The format of the command line, e.g. `15,10,5`."""
         if form not in ("pyg", "blocks"):
             raise ValueError(f"form {form!r}, expected pyg or blocks")
         if dtype not in ("stored", "float32"):
@@ -173,7 +173,7 @@ class NeighborLoader(_epochs.Epochs):
         self._open()
 
     def _open(self) -> None:
-        """Finds the frameworks and maps the dataset: what does not pickle."""
+        """Finds the frameworks and maps the dataset, which cannot be pickled."""
         self._torch: Any = None if self._numpy else _optional("torch")
         is_pyg = self._torch is not None and self._form == "pyg"
         self._data = _optional("torch_geometric.data") if is_pyg else None
@@ -262,7 +262,7 @@ def _optional(module: str) -> Any:
 
 
 def _refuse_others(given: Mapping[str, object]) -> None:
-    """Refuses keywords of PyG's and PyTorch's loaders, but for values that change nothing."""
+    """Refuses keywords of PyG's and PyTorch's loaders, except for values that change nothing."""
     for name, value in given.items():
         if name not in _ELSEWHERE:
             raise TypeError(f"NeighborLoader() got an unexpected keyword argument {name!r}")
@@ -289,8 +289,8 @@ def _seeds(ds: Dataset, seeds: str | npt.ArrayLike) -> npt.NDArray[np.uint32]:
     if isinstance(seeds, str):
         return np.arange(ds.num_vertices, dtype=np.uint32) if seeds == "all" else np.asarray(ds.split(seeds))
     if isinstance(seeds, tuple) and seeds and isinstance(seeds[0], str):
-        raise TypeError(f"seeds of the type {seeds[0]!r}: vertices have one type here, expected them alone")
-    # A tensor may lie on a GPU.
+        raise TypeError(f"seeds of the type {seeds[0]!r}: vertices have one type here, expected only the vertices")
+    # A tensor may be on a GPU.
     given = np.asarray(seeds.cpu() if hasattr(seeds, "cpu") else seeds)
     if given.dtype == np.bool_:
         if given.shape != (ds.num_vertices,):

@@ -30,7 +30,7 @@ class Moved:
 
 @final
 class Pairs:
-    """Pairs of vertices as rows of the seeds and of those that move: an edge, then its negatives, and so on."""
+    """Pairs of vertices as rows of the seeds and of the received rows: each edge is followed by its negatives."""
 
     ends: npt.NDArray[np.int64]
     e_id: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Maps `.npy` files. The header is compared with what is expected before anything is mapped."""
+"""Maps `.npy` files. The header is compared with the expected one before anything is mapped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _length_of(path: Path, shape: Any) -> tuple[int]:
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any] | None, int]:
-    """What the header says, `None` when it is none, and where the data starts."""
+    """The content of the header (`None` if it is invalid) and the offset of the data."""
     with path.open("rb") as file:
         fixed = file.read(8)
         if fixed[:6] != b"\x93NUMPY" or fixed[6:7] not in (b"\x01", b"\x02", b"\x03"):

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def is_table(value: object) -> bool:
-    """Whether `value` is no path, but what `write` takes."""
+    """Whether `value` is a table that `write` accepts, not a path."""
     if isinstance(value, str):
         return False
     return isinstance(value, Mapping) or _is_frame(value) or hasattr(value, "__array__")
@@ -34,7 +34,7 @@ def _write(value: Any, path: Path) -> Path:
     import pyarrow.parquet as pq
 
     try:
-        # The types that are stored, and not those of the writer.
+        # Store only the file's own types, without the writer's schema.
         pq.write_table(_table(value), path, store_schema=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         expected = "a path, a table of pandas, polars or pyarrow, or a dict of arrays that are equally long"

@@ -1,9 +1,9 @@
 //! The pairs of a mini-batch of edges, on one rank.
 //!
-//! Returns: the rank's seeds, which are the ends of its pairs, and the pairs as rows. Input: the edges of the global mini-batch. Idea:
-//! every rank takes an equal portion of the edges and draws their negatives, keyed by the edge: targets of the same kind. Rows of the
-//! ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through a [`HostShuffle`]
-//! above the last layer. Cost: a search in `indptr` an edge, memory in proportion to the pairs, and under a map a shuffle of ids.
+//! Returns: the rank's seeds, which are the ends of its pairs, and the pairs as rows. Input: the edges of the global mini-batch.
+//! Idea: every rank takes an equal portion of the edges and draws their negatives, keyed by the edge: targets of the same kind.
+//! The rows of the ends come from this rank or, under a partition map, from their owners through a [`HostShuffle`] above the last
+//! layer. Cost: one search in `indptr` per edge, memory proportional to the pairs, and under a map a shuffle of ids.
 
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ use crate::{HostExchange, HostShuffle, Ownership, SampleError, Seeds};
 pub struct EdgeBatch<'b> {
     /// The edges, as positions in the training graph's indices.
     pub edges: &'b [u32],
-    /// The portion of the group of ranks: all, where there is one group.
+    /// The portion of the edges that the group of ranks takes; all of them if there is only one group.
     pub of_group: Range<usize>,
-    /// Pairs that are drawn as no edges, for each edge.
+    /// Number of negative pairs drawn for each edge.
     pub negatives: usize,
 }
 
 impl EdgeBatch<'_> {
-    /// Pairs, edges and others.
+    /// Number of pairs: the edges and their negatives.
     pub fn num_pairs(&self) -> usize {
         self.edges.len() * (1 + self.negatives)
     }
 
-    /// The equal consecutive portion of rank `rank` of `ranks` of the group.
+    /// The equal consecutive share of the group's portion that rank `rank` of `ranks` takes.
     pub fn portion(&self, rank: usize, ranks: usize) -> Range<usize> {
         let at = |rank: usize| self.of_group.start + self.of_group.len() * rank / ranks;
         at(rank)..at(rank + 1)
@@ -46,23 +46,23 @@ impl EdgeBatch<'_> {
     }
 }
 
-/// The pairs of one rank: an edge, then its negatives, and so on.
+/// The pairs of one rank: each edge is followed by its negatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPairs {
     /// Sources and targets, as positions among the rows that are read.
     pub ends: [Vec<u32>; 2],
     /// Number of the first pair in the global mini-batch.
     pub first: usize,
-    /// Rows that move between ranks above the last layer. `None`: the rows of the seeds are read as they are.
+    /// Rows that move between ranks above the last layer. `None` if the rows of the seeds are read in place.
     pub exchange: Option<HostExchange>,
 }
 
 impl HostPairs {
-    /// The pairs of this rank in `batch`, and the vertices that it has to compute. Collective under a partition map: every rank calls it,
-    /// without edges too.
+    /// Returns the pairs of this rank in `batch` and the vertices that it must compute. Under a partition map this is
+    /// collective: every rank must call it, even without edges.
     ///
     /// # Errors
-    /// [`SampleError`]: those of [`HostShuffle::new`].
+    /// Fails as [`HostShuffle::new`] does.
     pub fn new(
         split: &LinkSplit,
         batch: &EdgeBatch<'_>,

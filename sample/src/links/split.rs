@@ -2,15 +2,15 @@
 //!
 //! Returns: the graph without the held-out edges, the edges to train on, and the held-out pairs.
 //! Input: a graph with ascending neighbour lists; directed, or symmetric with both directions of every edge.
-//! Idea: the use of an edge is drawn by Philox from the unordered pair of its ends, so both directions of an
-//! edge are held out together, and nothing has to be stored: the same seed and shares give the same split of the same
-//! graph, whatever its vertices' order in memory, the number of threads or ranks. Self-loops are never held out, nor
-//! trained on. Of two directions of an edge the one that ascends stands for both.
-//! Cost: one pass over the edges; 4 bytes an edge and 8 a vertex in memory, and 4 bytes a training edge.
+//! Idea: the use of an edge is drawn by Philox from the unordered pair of its ends. Both directions of an edge are thus
+//! held out together, and nothing has to be stored: the same seed and shares give the same split of the same graph for
+//! any order of the vertices in memory and any number of threads or ranks. Self-loops are neither held out nor trained
+//! on. An edge stored in both directions counts once, from its lower to its higher end. Cost: one pass over the edges;
+//! 4 bytes per edge and 8 per vertex in memory, and 4 bytes per training edge.
 //!
-//! A dataset that came with a split of links of its own ([`gsplit_store::Links`]) keeps it: the pairs of train are learnt, in their
-//! order and as often as they are listed, and the graph is as it is stored, of which OGB holds valid and test back. Cost: a search a
-//! pair, and 4 bytes a training pair.
+//! A dataset with its own split of links ([`gsplit_store::Links`]) keeps it: the pairs of train are learned, in their
+//! order and as often as they are listed, on the graph as stored (OGB's graphs already lack the edges of valid and
+//! test). Cost: one search per pair, and 4 bytes per training pair.
 
 use gsplit_kernels::schedule::link_draw;
 use gsplit_kernels::{Graph, KernelError};
@@ -25,7 +25,7 @@ const INDEX: usize = size_of::<u64>();
 /// Vertices of a parallel task.
 const VERTICES: usize = 1 << 12;
 
-/// Choice of the edges that are held out.
+/// Options that choose the held-out edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeldOut {
     /// Share of the edges that are held out for valid, from 0.
@@ -43,11 +43,11 @@ pub struct LinkSplit {
     pub train: Vec<u32>,
     /// Held-out (source, target) pairs.
     pub valid: Vec<(u32, u32)>,
-    /// As `valid`.
+    /// Held-out (source, target) pairs of the test split.
     pub test: Vec<(u32, u32)>,
-    /// The dataset's own split, if this is it.
+    /// The dataset's own split, if it is the one in use.
     given: Option<Links>,
-    /// Kinds of the vertices: no link leads to another kind than its target's.
+    /// Kinds of the vertices: negatives of a link are of the same kind as its target.
     kinds: Kinds,
 }
 
@@ -67,7 +67,7 @@ enum EdgeUse {
     Test,
 }
 
-/// Contribution of a run of vertices.
+/// The part of the split that a run of vertices contributes.
 #[derive(Default)]
 struct SplitPart {
     degrees: Vec<u32>,
@@ -82,17 +82,17 @@ impl LinkSplit {
     /// Splits the edges of `graph`.
     ///
     /// # Errors
-    /// [`SampleError::Links`] if more edges are left than 32 bits count, or none.
+    /// [`SampleError::Links`] if no training edges are left, or more than 32 bits can count.
     pub fn new(graph: &Graph<'_>, held_out: HeldOut) -> Result<Self, SampleError> {
         let n = graph.num_vertices();
         let runs: Vec<usize> = (0..n).step_by(VERTICES).collect();
-        // Room for all edges: memory that is never written is never taken.
+        // Reserve room for all edges: pages that are never written take no memory.
         let edges = graph.num_edges();
         let (mut indptr, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
         let (mut train, mut valid, mut test) = (Vec::with_capacity(edges), Vec::new(), Vec::new());
         indptr.push(0);
         let mut end = 0;
-        // Some runs at a time, so that what they return is small beside the whole.
+        // Process a few runs at a time, so that their pieces stay small compared with the whole.
         for runs in runs.chunks(2 * rayon::current_num_threads()) {
             let pieces = runs.par_iter().map(|&from| piece(graph, held_out, from..(from + VERTICES).min(n)));
             for piece in pieces.collect::<Vec<SplitPart>>() {
@@ -118,7 +118,7 @@ impl LinkSplit {
         Ok(Self { kept, train, valid, test, given: None, kinds: Kinds::one(n) })
     }
 
-    /// Bytes that [`LinkSplit::new`] takes, without taking them. Cost: a pass over the edges.
+    /// Number of bytes that [`LinkSplit::new`] would take. Cost: one pass over the edges.
     pub fn num_bytes(graph: &Graph<'_>, held_out: HeldOut) -> u64 {
         let of_run = |from: usize| {
             let piece = piece(graph, held_out, from..(from + VERTICES).min(graph.num_vertices()));
@@ -129,7 +129,7 @@ impl LinkSplit {
         runs.into_par_iter().map(of_run).sum::<u64>() + INDEX as u64
     }
 
-    /// Bytes of the copy of the graph that the training edges are in, if there is one.
+    /// Size in bytes of the copy of the graph without the held-out edges, if there is one.
     pub fn copied_bytes(&self) -> u64 {
         match &self.kept {
             Kept::Whole(_) => 0,
@@ -137,10 +137,10 @@ impl LinkSplit {
         }
     }
 
-    /// The split `links` that came with the graph of `topology`.
+    /// Uses the split `links` that came with the graph of `topology`.
     ///
     /// # Errors
-    /// [`SampleError::Links`] if the graph has more edges than 32 bits count, or a pair of train is none of them, in either direction.
+    /// [`SampleError::Links`] if the graph has more edges than 32 bits can count, or a pair of train is not an edge in either direction.
     pub fn given(links: Links, topology: &Topology) -> Result<Self, SampleError> {
         check_count(topology.num_edges())?;
         let pairs = |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
@@ -152,7 +152,7 @@ impl LinkSplit {
             let found = split.positions(source, target).chain(split.positions(target, source)).next();
             found.map(|position| position as u32).ok_or_else(|| {
                 let problem =
-                    format!("the train split has the link {source} → {target}, which is no edge of the graph");
+                    format!("the train split has the link {source} → {target}, which is not an edge of the graph");
                 SampleError::Links(format!("{problem}: convert both again"))
             })
         };
@@ -164,7 +164,7 @@ impl LinkSplit {
         Ok(split)
     }
 
-    /// The same of vertices of these kinds.
+    /// Sets the kinds of the vertices.
     pub fn of_kinds(self, kinds: Kinds) -> Self {
         Self { kinds, ..self }
     }
@@ -174,7 +174,7 @@ impl LinkSplit {
         self.kinds
     }
 
-    /// The dataset's own split, if this is it.
+    /// The dataset's own split, if it is the one in use.
     pub fn links(&self) -> Option<&Links> {
         self.given.as_ref()
     }
@@ -192,7 +192,7 @@ impl LinkSplit {
         Graph::new(indptr, indices)
     }
 
-    /// The positions of its edges in `whole`, of which they were split, unless they are the same. Cost: a pass over the edges.
+    /// The position in `whole`, the unsplit graph, of each of its edges; `None` if the graphs are the same. Cost: one pass over the edges.
     pub fn positions_in(&self, whole: &Graph<'_>) -> Option<Vec<u64>> {
         let Kept::Part { held_out, .. } = self.kept else { return None };
         let of_vertex = |v: u32| {
@@ -220,7 +220,7 @@ impl LinkSplit {
     }
 }
 
-/// Fails if there are more edges than positions of 32 bits.
+/// Fails if there are more edges than 32-bit positions.
 fn check_count(edges: usize) -> Result<(), SampleError> {
     match u32::try_from(edges) {
         Ok(_) => Ok(()),
@@ -231,7 +231,7 @@ fn check_count(edges: usize) -> Result<(), SampleError> {
     }
 }
 
-/// Whether `v` is `u` itself or joined to it in `graph`, whichever way the edge points.
+/// Whether `v` equals `u` or is joined to it in `graph` by an edge in either direction.
 pub fn is_known(graph: &Graph<'_>, u: u32, v: u32) -> bool {
     let either = |a, b| in_neighbours(graph, a).binary_search(&b).is_ok();
     u == v || either(v, u) || either(u, v)
@@ -243,7 +243,7 @@ fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
     &graph.indices[range.start as usize..range.end as usize]
 }
 
-/// The use of the edge between `u` and `v`, whichever way it points.
+/// Whether the edge between `u` and `v`, in either direction, is for training, valid or test.
 fn use_of(held_out: HeldOut, u: u32, v: u32) -> EdgeUse {
     let drawn = link_draw(held_out.seed, u, v);
     match drawn {

@@ -1,10 +1,10 @@
-//! Feature rows: an uncompressed Arrow IPC file with one `FixedSizeList` column, read where it lies.
+//! Feature rows: an uncompressed Arrow IPC file with one `FixedSizeList` column, read in place.
 //!
 //! The rows are cut into record batches of [`ROWS_PER_BATCH`] (the last may be shorter), so that a file of any size is
-//! written with one batch in memory and row `v` is found with a shift and a mask. The field metadata `gsplit.dtype` names
-//! the type.
+//! written with one batch in memory, and row `v` is found with a shift and a mask. The field metadata `gsplit.dtype`
+//! names the type.
 //!
-//! * `f32`, `f16`: as Arrow has them. `bf16`, which Arrow does not have, is stored as `uint16`.
+//! * `f32`, `f16`: Arrow's own types. `bf16`, which Arrow does not have, is stored as `uint16`.
 //! * `i8`: a second column `scale`, one `float32` a row. A value is `scale * q` with `scale = max|row| / 127` and `q` the
 //!   nearest integer, ties to even. A row of zeros has scale 0.
 
@@ -29,7 +29,7 @@ pub use writer::{FeatureWriter, WrittenFeatures};
 mod tests;
 
 const BATCH_SHIFT: u32 = 14;
-/// Rows of each record batch but the last.
+/// Rows of each record batch except the last.
 pub const ROWS_PER_BATCH: usize = 1 << BATCH_SHIFT;
 
 /// Type of the stored feature values.

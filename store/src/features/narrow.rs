@@ -1,8 +1,8 @@
-//! Feature values in fewer bits, and what that costs.
+//! Stores feature values in fewer bits, and measures the loss.
 //!
-//! Returns the stored values of whole rows, the scales of `i8` rows, and the error against the values given. Threads take
-//! pieces whose size depends on the width of a row alone, and their sums are added in order, so that the result is the
-//! same for any number of threads.
+//! Returns the stored values of whole rows, the scales of `i8` rows, and the error compared with the given values. The
+//! size of a thread's piece depends only on the width of a row, and the threads' sums are added in order, so the result
+//! is the same for any number of threads.
 
 use bytemuck::cast_slice_mut;
 use half::slice::HalfFloatSliceExt;
@@ -16,15 +16,15 @@ use super::FeatureDtype;
 const VALUES_PER_TASK: usize = 1 << 14;
 /// Largest magnitude of a stored byte.
 const LARGEST: f32 = 127.0;
-/// Added to a number of magnitude below 2^22, rounds it to the nearest integer, ties to even, which is then found in the
-/// lowest bits. There is no faster way in plain SSE2.
+/// Adding this to a number of magnitude below 2^22 rounds it to the nearest integer, ties to even, which the lowest
+/// bits then hold. There is no faster way in plain SSE2.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 * 2^23
 
 /// Loss of features that are stored in a type with fewer bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Narrowing {
-    /// The largest distance between a value and what is stored for it.
+    /// The largest distance between a given value and its stored value.
     pub max_abs_error: f64,
     /// The root of the mean of the squared distances.
     pub rms_error: f64,
@@ -142,12 +142,12 @@ fn narrow_scaled(given: &[f32], dim: usize, bytes: &mut [i8], scales: &mut [f32]
             continue; // zeros, or too small to have a scale
         }
         for ((&value, byte), stored) in given.iter().zip(bytes).zip(stored) {
-            // A subnormal scale is rounded so much that the largest value may lie beyond 127 of it.
+            // A subnormal scale is rounded so coarsely that the largest value may exceed 127 times it.
             let steps = (value / *scale).clamp(-LARGEST, LARGEST);
             *byte = (steps + ROUNDER).to_bits() as i8;
             *stored = *scale * f32::from(*byte);
         }
     }
-    // 127 of the scale of the largest numbers there are may round to infinity.
+    // 127 times the scale may round to infinity for the largest representable numbers.
     loss_unless_overflown(given, &stored)
 }

@@ -1,4 +1,4 @@
-//! Reading feature rows where they lie.
+//! Reads feature rows in place.
 
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -17,12 +17,12 @@ use crate::{Error, Result, RowIndex};
 /// Alignment of each batch of rows in memory.
 const ALIGN: usize = 64;
 
-/// Feature rows of all vertices, or in a shard of its own, mapped; or some columns of them ([`FeatureTable::columns`]).
+/// Mapped feature rows of all vertices, or of a shard's own vertices; or some of their columns ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     dtype: FeatureDtype,
     dim: usize,
-    /// Values from one row to the next, and where in a row those of this table begin.
+    /// Values from one row to the next, and where in a row the values of this table begin.
     stride: usize,
     first: usize,
     rows: usize,
@@ -31,13 +31,13 @@ pub struct FeatureTable {
     scales: Vec<Buffer>,
     /// Memory that holds all rows, and in it all values and all scales, each in one piece.
     whole: Option<[Buffer; 3]>,
-    /// Row of each vertex, where not all vertices have one.
+    /// Row of each vertex, if not all vertices have one.
     index: Option<RowIndex>,
-    /// Columns that are stored, where others are not.
+    /// Columns that are stored, if not all are.
     held: Option<Range<usize>>,
-    /// File that is mapped, and its state when it was opened: another after every write, and of every other file.
+    /// The mapped file, and its state when it was opened; every write changes the state.
     file: Option<(PathBuf, [i64; 5])>,
-    /// Reads of rows from that file, where they are not to be found by page faults.
+    /// Reads rows from that file, if they should not be read by page faults.
     reads: Option<Arc<RowReads>>,
 }
 
@@ -70,13 +70,13 @@ impl FeatureTable {
         Ok(table)
     }
 
-    /// The same rows, which `index` says whose they are.
+    /// The same rows; `index` gives the row of each vertex.
     pub(crate) fn indexed(self, index: Option<RowIndex>) -> Self {
         Self { index, ..self }
     }
 
-    /// The columns `held` of rows of `dim` values are what this table stores. No row is whole: [`FeatureTable::columns`] has rows of the
-    /// columns that are there.
+    /// Marks this table as storing only the columns `held` of rows of `dim` values. No whole row can be read;
+    /// [`FeatureTable::columns`] gives rows of stored columns.
     pub(crate) fn within(self, held: Range<usize>, dim: usize) -> Self {
         Self { dim, held: Some(held), index: Some(RowIndex::none()), ..self }
     }
@@ -91,7 +91,7 @@ impl FeatureTable {
         if batch.rows > ROWS_PER_BATCH {
             return None;
         }
-        // The validity of the lists, the validity of the values, the values; then the scales with theirs.
+        // Buffers: the validity of the lists, the validity of the values, the values; then the validity and the values of the scales.
         let used = batch.rows.checked_mul(self.dim.checked_mul(self.dtype.bytes())?)?;
         let values = batch.buffers.get(2).filter(|values| values.len() >= used)?;
         if self.dtype == FeatureDtype::I8 {
@@ -104,8 +104,8 @@ impl FeatureTable {
         Some(())
     }
 
-    /// The values at positions `columns` of every row, where they lie; clipped to those that there are. Of a shard that does not hold
-    /// them all it has no row.
+    /// The values at positions `columns` of every row, in place, clipped to the width of a row. The result has no rows
+    /// if a shard does not hold all of these columns.
     pub fn columns(&self, columns: Range<usize>) -> Self {
         let (start, end) = (columns.start.min(self.dim), columns.end.min(self.dim));
         let part = Self { dim: end.saturating_sub(start), whole: None, reads: None, ..self.clone() };
@@ -124,44 +124,44 @@ impl FeatureTable {
         self.rows * self.dim * self.dtype.bytes() + scales
     }
 
-    /// The same rows in memory of their own, on huge pages where the kernel has them. Rows that are read again and again, in
-    /// random order, cost less there: a mapped file has small pages, and every row then waits for an address to be
-    /// translated first. Costs [`FeatureTable::num_bytes`] of memory and one read of the file.
+    /// Copies the rows to memory, on huge pages if the kernel has them. Rows that are read repeatedly in random order
+    /// cost less there: a mapped file has small pages, so every row first waits for an address translation. Costs
+    /// [`FeatureTable::num_bytes`] of memory and one read of the file.
     ///
     /// # Errors
-    /// If there is not that much memory.
+    /// If there is not enough memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
         self.copied(None)
     }
 
-    /// As [`FeatureTable::in_memory`], in memory that processes of a host share: its own process reads the file, others which have the
-    /// same rows find them there after that.
+    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share: the process that owns it reads
+    /// the file; other processes with the same rows then find them there.
     ///
     /// # Errors
-    /// If there is not that much memory, or other rows are in it.
+    /// If there is not enough memory, or it holds other rows.
     pub fn in_host_memory(&self, memory: &HostMemory) -> std::io::Result<Self> {
         self.copied(Some(memory))
     }
 
-    /// Identity of the file that is mapped, as it was when it was opened: another after every write.
+    /// Identity of the mapped file when it was opened; every write changes it.
     pub fn file_state(&self) -> Option<[i64; 5]> {
         self.file.as_ref().map(|(_, state)| *state)
     }
 
-    /// The same rows, for who asks for many at a time ([`FeatureTable::read_rows`]): read from the mapped file without page faults, but
-    /// for those of the vertices `kept`, distinct ones, which are read now and stay in memory.
+    /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read from the mapped file
+    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] of the file, [`Error::Invalid`] for a table that is not that of a file.
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is not backed by a file.
     pub fn on_disk(&self, kept: &[u32], how: &Reading) -> Result<Self> {
         self.on_disk_beside(None, kept, how)
     }
 
-    /// As [`FeatureTable::on_disk`], with the kept rows in `memory` that processes of a host share, if it is given: its own process reads
-    /// them, others which have the same table find them there after that, whatever they give as `kept`.
+    /// Like [`FeatureTable::on_disk`], with the kept rows in `memory` shared by the processes of a host, if given: its
+    /// owner reads them; other processes with the same table then find them there, whatever they pass as `kept`.
     ///
     /// # Errors
-    /// As [`FeatureTable::on_disk`].
+    /// Fails as [`FeatureTable::on_disk`] does.
     pub fn on_disk_beside(&self, memory: Option<&HostMemory>, kept: &[u32], how: &Reading) -> Result<Self> {
         let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
             return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
@@ -182,7 +182,7 @@ impl FeatureTable {
         Ok(Self { reads: Some(Arc::new(reads)), ..self.clone() })
     }
 
-    /// Whether all rows lie in memory, after [`FeatureTable::in_memory`].
+    /// Whether all rows are in memory, after [`FeatureTable::in_memory`].
     pub fn is_in_memory(&self) -> bool {
         self.whole.is_some()
     }
@@ -192,19 +192,19 @@ impl FeatureTable {
         self.reads.as_ref().map(|reads| reads.how())
     }
 
-    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same order; `None` where
-    /// there are none, and in a shard. `T` is as for [`FeatureTable::row`].
+    /// Vertices whose rows stay in memory after [`FeatureTable::on_disk`], and the values of these rows, in the same
+    /// order; `None` if there are none, and in a shard. For `T` see [`FeatureTable::row`].
     pub fn kept<T: Pod>(&self) -> Option<(&[u32], &[T])> {
         let (vertices, rows) = self.reads.as_ref().filter(|_| self.index.is_none())?.kept();
         Some((vertices, bytemuck::try_cast_slice(rows).ok()?)).filter(|_| !vertices.is_empty())
     }
 
-    /// Hands the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. Their bytes are aligned as values
-    /// of the table's type are.
+    /// Passes the row of each of `vertices` to `each`, in any order, after [`FeatureTable::on_disk`]. The bytes are
+    /// aligned for the table's type.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`] of the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex without a row, and
-    /// for a table that is not read so.
+    /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Interrupted`]; [`Error::Invalid`] for a vertex
+    /// without a row, and for a table without [`FeatureTable::on_disk`].
     pub fn read_rows(&self, vertices: &[u32], each: &mut VisitRow<'_>) -> Result<RowsRead> {
         let Some(reads) = &self.reads else { return Err(Error::Invalid("rows that are not read from a file".into())) };
         let has_row = |&v: &u32| self.position(v).is_some_and(|at| at < self.rows);
@@ -214,7 +214,7 @@ impl FeatureTable {
         reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
     }
 
-    /// The same rows in memory of this process, or in `host`'s, which only its own process fills.
+    /// Copies the rows to memory of this process, or to `host`'s, which only its owner fills.
     fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
         if let Some(held) = &self.held {
             return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
@@ -247,7 +247,7 @@ impl FeatureTable {
         let parts = |places: &[Range<usize>]| {
             places.iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
         };
-        // Full batches end where the next begins, since they are multiples of what they are aligned to.
+        // Full batches end where the next begins, since their size is a multiple of the alignment.
         let piece = |places: &[Range<usize>]| {
             let (start, end) =
                 (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
@@ -260,21 +260,21 @@ impl FeatureTable {
         Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
     }
 
-    /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`
-    /// is as for [`FeatureTable::row`]. `None` in a shard, where row `v` is not that of vertex `v`.
+    /// The values of all rows in one slice, after [`FeatureTable::in_memory`]. For `T` see [`FeatureTable::row`].
+    /// `None` in a shard, where row `v` does not belong to vertex `v`.
     pub fn values<T: Pod>(&self) -> Option<&[T]> {
         let [_, values, _] = self.whole.as_ref().filter(|_| self.index.is_none())?;
         bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
     }
 
-    /// Factor of each row's values, where they are i8 and lie in one piece. `None` in a shard.
+    /// The scale of each row, for i8 rows in memory. `None` in a shard.
     pub fn scales(&self) -> Option<&[f32]> {
         let wanted = self.dtype == FeatureDtype::I8 && self.index.is_none();
         let [.., scales] = self.whole.as_ref().filter(|_| wanted)?;
         bytemuck::try_cast_slice(scales.as_slice()).ok().filter(|scales| scales.len() == self.rows)
     }
 
-    /// Memory with [`FeatureTable::values`] and [`FeatureTable::scales`], where they lie in one piece: what pins pages pins it whole.
+    /// The memory of [`FeatureTable::values`] and [`FeatureTable::scales`], so that it can be pinned as a whole.
     pub fn memory(&self) -> Option<&[u8]> {
         self.whole.as_ref().map(|[memory, ..]| memory.as_slice())
     }
@@ -294,9 +294,9 @@ impl FeatureTable {
         self.rows
     }
 
-    /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`, `half::f16`, `half::bf16` or
-    /// `i8`, whose values are to be multiplied by [`FeatureTable::scale`]; anything of another size panics. Empty for a vertex
-    /// whose row a shard does not hold: whoever gathers it finds a row of the wrong length.
+    /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`, `half::f16`, `half::bf16`
+    /// or `i8` (to be multiplied by [`FeatureTable::scale`]); a type of another size panics. Empty for a vertex whose
+    /// row a shard does not hold, so that callers see a wrong length.
     pub fn row<T: Pod>(&self, v: u32) -> &[T] {
         let Some(at) = self.position(v) else { return &[] };
         let batch = &self.batches[at >> BATCH_SHIFT];
@@ -304,7 +304,7 @@ impl FeatureTable {
         bytemuck::cast_slice(&batch.as_slice()[start..start + self.dim * self.dtype.bytes()])
     }
 
-    /// Factor of the stored values of vertex `v`: 1 for every type but i8. NaN where a shard does not hold them.
+    /// Scale of the stored values of vertex `v`: 1 for every type except i8. NaN if a shard does not hold them.
     pub fn scale(&self, v: u32) -> f32 {
         if self.dtype != FeatureDtype::I8 {
             return 1.0;

@@ -74,7 +74,7 @@ fn rows_come_back_in_every_dtype() {
     }
 }
 
-/// A file of so many rows of ones.
+/// A file of `rows` rows of ones.
 fn ones(dtype: FeatureDtype, rows: usize, dim: usize) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.arrow");

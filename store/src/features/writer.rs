@@ -105,8 +105,8 @@ impl FeatureWriter {
         Ok(())
     }
 
-    /// Appends the rows of `vertices` as `table`, of the same type and width, stores them: bit for bit. Whoever calls it again, or
-    /// pushes rows too, passes whole batches of [`ROWS_PER_BATCH`] before. What narrowing cost is not known.
+    /// Appends the rows of `vertices` bit for bit from `table`, which has the same type and width. Callers that call it
+    /// again, or also push rows, must pass whole batches of [`ROWS_PER_BATCH`] before. The loss by narrowing is not known.
     pub(crate) fn copy_rows(&mut self, table: &FeatureTable, vertices: &[u32]) -> Result<()> {
         for batch in vertices.chunks(ROWS_PER_BATCH) {
             let mut bytes = MutableBuffer::new(batch.len() * self.dim * self.dtype.bytes());

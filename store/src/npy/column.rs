@@ -1,4 +1,4 @@
-//! Arrays read where they lie in mapped `.npy` files.
+//! Arrays read in place from mapped `.npy` files.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -56,7 +56,7 @@ impl ColumnFile {
         Ok(Self { map: Arc::new(map), start, descr, rows, width })
     }
 
-    /// NumPy's name of the elements' type, as `<f4`.
+    /// NumPy's name of the elements' type, e.g. `<f4`.
     pub fn descr(&self) -> &'static str {
         self.descr
     }
@@ -66,7 +66,7 @@ impl ColumnFile {
         self.rows
     }
 
-    /// Elements of a row: 1 for one dimension.
+    /// Elements per row: 1 for one dimension.
     pub fn width(&self) -> usize {
         self.width.unwrap_or(1)
     }
@@ -76,7 +76,7 @@ impl ColumnFile {
         1 + usize::from(self.width.is_some())
     }
 
-    /// The elements as they lie in the file, row after row, little-endian.
+    /// The elements as stored in the file, row after row, little-endian.
     pub fn bytes(&self) -> &[u8] {
         &self.map[self.start..]
     }
@@ -100,7 +100,7 @@ impl ColumnFile {
     }
 }
 
-/// A one-dimensional array read where it lies in a mapped `.npy` file.
+/// A one-dimensional array read in place from a mapped `.npy` file.
 #[derive(Clone, Debug)]
 pub struct Column<T> {
     file: ColumnFile,

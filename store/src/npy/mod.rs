@@ -3,7 +3,7 @@
 //! A file is the magic `\x93NUMPY`, two version bytes, the header's length (u16, u32 from version 2 on), the header, a
 //! Python dict literal with the keys `descr`, `fortran_order` and `shape`, padded with blanks so that the data starts at a
 //! multiple of 64, then the elements. [`NpyWriter`] and [`ColumnWriter`] write little-endian arrays of one or two
-//! dimensions, [`Column`] and [`ColumnFile`] read them where they lie; [`NpyHeader`] also describes what foreign tools wrote
+//! dimensions, [`Column`] and [`ColumnFile`] read them in place; [`NpyHeader`] also describes files of other tools
 //! (column-major arrays, other types).
 //!
 //! Why not a crate: the ones there are read into vectors; none says where the data starts, so none can map it.
@@ -23,15 +23,15 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGNMENT: usize = 64;
 /// Bytes before the data in files that are written here, whatever the shape: two 64-bit lengths fit.
 const HEADER_BYTES: usize = 2 * ALIGNMENT;
-/// Longest header accepted: far above any real one, far below what could exhaust memory.
+/// Longest header accepted: far above any real header, far below a length that could exhaust memory.
 const MAX_HEADER: usize = 1 << 16;
 
 /// Characters of a header that an error shows.
 const MAX_SHOWN: usize = 200;
 
-/// A number that is stored as it lies in memory.
+/// A number whose stored bytes equal its bytes in memory.
 pub trait Element: Pod {
-    /// NumPy's name of the type, as `<u4`.
+    /// NumPy's name of the type, e.g. `<u4`.
     const DESCR: &'static str;
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn numeric_bytes(descr: &str) -> Option<usize> {
 /// Header of a `.npy` file or `.npz` member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NpyHeader {
-    /// Type of the elements, as `<f4`.
+    /// Type of the elements, e.g. `<f4`.
     pub descr: String,
     /// Column-major order.
     pub fortran_order: bool,
@@ -67,8 +67,8 @@ pub struct NpyHeader {
 }
 
 impl NpyHeader {
-    /// Reads the magic and the header; the reader then stands at the first element. The error is one clause without a
-    /// path, to be completed by the caller.
+    /// Reads the magic and the header, up to the first element. The error is one clause without a path, to be completed
+    /// by the caller.
     pub fn read(reader: &mut impl Read) -> Result<Self, String> {
         let mut fixed = [0u8; 8];
         let short = |_| "expected a .npy header, the file is too short".to_string();

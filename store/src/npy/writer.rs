@@ -132,13 +132,13 @@ pub struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Creates the file at `path`, folders included, for elements of type `descr` (one of those of [`Element`]), `width` of
-    /// them a row. A width of 1 gives one dimension.
+    /// Creates the file at `path`, folders included, for elements of type `descr` (a type of [`Element`]), `width` per
+    /// row. A width of 1 gives one dimension.
     pub fn create(path: impl AsRef<Path>, descr: &'static str, width: usize) -> Result<Self> {
         let path = path.as_ref();
         let Some(bytes) = numeric_bytes(descr) else {
             return Err(Error::Invalid(format!(
-                "{}: a column of type {descr}: expected little-endian numbers, as <f4",
+                "{}: a column of type {descr}: expected little-endian numbers, e.g. <f4",
                 path.display()
             )));
         };

@@ -1,6 +1,6 @@
-//! Rules that all placements agree on: who loads a row, which rows are hottest, and how they are dealt to devices.
+//! Rules shared by all placements: who loads a row, which rows are hottest, and how they are dealt to devices.
 //!
-//! `gsplit place` predicts what a rule serves, `gsplit train` follows it; both take the rows of each device from here.
+//! `gsplit place` predicts the effect of a rule, `gsplit train` follows it; both compute the rows of each device here.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -29,8 +29,8 @@ impl std::fmt::Display for Readers {
     }
 }
 
-/// How many of the edges whose sources `indices` names lead from each of `n` vertices: how hot a row is where no presample tells.
-/// Sources beyond them are left out.
+/// Number of edges whose source is each of `n` vertices, from the sources `indices`: the heat of a row without a
+/// presample. Sources outside of the vertices are ignored.
 pub fn out_degrees(n: usize, indices: &[u32]) -> Vec<u32> {
     let degrees: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
     indices.par_iter().filter_map(|&source| degrees.get(source as usize)).for_each(|degree| {
@@ -39,8 +39,8 @@ pub fn out_degrees(n: usize, indices: &[u32]) -> Vec<u32> {
     degrees.into_iter().map(AtomicU32::into_inner).collect()
 }
 
-/// The `count` vertices that `heat`, a number for each, names most often; hottest first, ties by their numbers. All of them if there
-/// are no more.
+/// The `count` vertices with the highest `heat` (one number per vertex), hottest first, ties by vertex number. All
+/// vertices if there are no more.
 pub fn hottest_rows(heat: &[u32], count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..heat.len() as u32).collect();
     let rank = |&v: &u32| (Reverse(heat[v as usize]), v);
@@ -52,7 +52,7 @@ pub fn hottest_rows(heat: &[u32], count: usize) -> Vec<u32> {
     order
 }
 
-/// Deals `rows` in turn to devices that have room for so many each: what each of them keeps of one copy on all (Quiver).
+/// Deals `rows` in turn to devices; device `i` has room for `room[i]` rows, together one copy (Quiver).
 pub fn deal_rows(rows: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
     let mut lists = vec![Vec::new(); room.len()];
     let mut turn = 0;

@@ -1,4 +1,4 @@
-//! Contents of shards, and that nothing else can be read from them.
+//! Contents of shards; nothing else can be read from them.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::{
 const N: u32 = 40_000;
 
 fn part_of(v: u32) -> u16 {
-    // Parts of different sizes, beyond a batch of rows.
+    // Parts of different sizes, more than one batch of rows.
     [0, 0, 1, 0, 2, 0, 3][v as usize % 7]
 }
 
@@ -106,7 +106,7 @@ fn shards_hold_the_rows_of_their_own_vertices_and_no_others() {
         let mut owners = vec![0; N as usize];
         for (host, shard) in shards.iter().enumerate() {
             assert_eq!(problems(shard.path()), Vec::<String>::new());
-            // As a user opens it, with its files checked.
+            // Open it as a user does, with its files checked.
             let shard = Dataset::open(shard.path()).unwrap();
             let info = shard.shard().unwrap();
             assert_eq!((info.host as usize, info.hosts), (host, hosts));
@@ -206,7 +206,7 @@ fn nothing_is_made_of_what_cannot_be_cut_and_nothing_of_others_is_replaced() {
         let message = cut(&origin, hosts, &out, false).unwrap_err().to_string();
         assert!(message.contains("expected a number that divides it"), "{message}");
     }
-    // Damage that the lengths do not show.
+    // Damage that does not change lengths.
     let split = origin.path().join("splits/train.npy");
     let good = fs::read(&split).unwrap();
     let mut bad = good.clone();
@@ -277,7 +277,7 @@ fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
             assert!(made.unwrap_err().to_string().contains("expected from 1 to 3"));
         }
     }
-    // A shard that says it is another host's.
+    // A shard that claims to be another host's.
     let place = folder.path().join("of-f32/host-0/dataset.json");
     let (mut manifest, _) = document::read::<DatasetManifest>(&place).unwrap();
     (manifest.shard.as_mut().unwrap().host, manifest.shard.as_mut().unwrap().hosts) = (1, 2);

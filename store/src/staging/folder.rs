@@ -1,4 +1,4 @@
-//! A folder by its handle: nothing that is done in it leads through a link.
+//! A folder by its handle: no operation in it follows a link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Identity of a file, as long as nobody writes to it.
+/// Identity of a file, as long as it is not written to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
@@ -34,7 +34,7 @@ pub(super) struct Identity {
 #[derive(Debug)]
 pub(super) struct Folder {
     handle: OwnedFd,
-    /// For messages, and for those who write files in it.
+    /// For messages, and for callers that write files in it.
     path: PathBuf,
 }
 
@@ -50,7 +50,7 @@ impl Folder {
         &self.path
     }
 
-    /// Opens the folder `name` in it. `None` if there is none; a link or a file of that name is an error.
+    /// Opens the subfolder `name`. `None` if it does not exist; a link or a file of that name is an error.
     pub fn below(&self, name: &OsStr) -> Result<Option<Self>> {
         let path = self.path.join(name);
         match openat(&self.handle, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
@@ -64,7 +64,7 @@ impl Folder {
         }
     }
 
-    /// Makes the folder `name` in it, if nothing is there; says whether it did.
+    /// Makes the subfolder `name` if nothing is there; returns whether it did.
     pub fn make(&self, name: &OsStr) -> Result<bool> {
         match call(|| mkdirat(&self.handle, name, Mode::from_raw_mode(0o777))) {
             Ok(()) => Ok(true),
@@ -78,7 +78,7 @@ impl Folder {
         Ok(fstat(&self.handle).map_err(failed(&self.path))?.st_uid)
     }
 
-    /// User id of the owner of `name` in it; `None` if there is nothing.
+    /// User id of the owner of `name` in it; `None` if it does not exist.
     pub fn owner_of(&self, name: &OsStr) -> Result<Option<u32>> {
         Ok(self.look(name)?.map(|found| found.st_uid))
     }
@@ -91,11 +91,11 @@ impl Folder {
         }
     }
 
-    /// Opens the file `name` in it, for reading and, where it can be made too, for writing. `None` if there is none; anything
-    /// but a plain file is an error.
+    /// Opens the file `name` in it for reading, or with `make` for reading and writing, creating it if needed. `None`
+    /// if it does not exist; anything but a plain file is an error.
     pub fn file(&self, name: &str, make: bool) -> Result<Option<File>> {
         let path = self.path.join(name);
-        // A pipe of that name must not be waited for.
+        // Do not wait if a pipe has that name.
         let how = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let how = how | if make { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
         let file = match openat(&self.handle, name, how, Mode::from_raw_mode(0o666)) {
@@ -111,12 +111,12 @@ impl Folder {
         }
     }
 
-    /// Type of the file `name` in it; `None` if there is nothing.
+    /// Type of the file `name` in it; `None` if it does not exist.
     pub fn kind(&self, name: &OsStr) -> Result<Option<FileType>> {
         Ok(self.look(name)?.map(|found| FileType::from_raw_mode(found.st_mode)))
     }
 
-    /// Identity of the file `name` in it, whatever it is called; `None` if there is nothing.
+    /// Identity of the file `name` in it, which does not depend on the name; `None` if it does not exist.
     pub fn identity(&self, name: &OsStr) -> Result<Option<Identity>> {
         Ok(self.look(name)?.map(|found| Identity {
             device: found.st_dev,
@@ -126,17 +126,17 @@ impl Folder {
         }))
     }
 
-    /// The names of what is in it.
+    /// The names of its entries.
     pub fn names(&self) -> Result<Vec<OsString>> {
         names_in(&self.handle).map_err(Error::io(&self.path))
     }
 
-    /// Removes everything in it that is not to be kept. Links go, what they point to stays.
+    /// Removes every entry except the ones to keep. Links are removed, their targets are not.
     pub fn clear(&self, keep: impl Fn(&OsStr) -> bool) -> Result<()> {
         self.names()?.iter().filter(|name| !keep(name)).try_for_each(|name| self.remove(name))
     }
 
-    /// Removes `name` in it, with all that is below.
+    /// Removes `name` in it, with everything below.
     pub fn remove(&self, name: &OsStr) -> Result<()> {
         let how = match self.kind(name)? {
             Some(FileType::Directory) => {
@@ -153,15 +153,15 @@ impl Folder {
         }
     }
 
-    /// Removes the folder `name` in it if nothing is in that; says whether it did.
+    /// Removes the subfolder `name` if it is empty; returns whether it did.
     pub fn remove_empty(&self, name: &OsStr) -> bool {
         call(|| unlinkat(&self.handle, name, AtFlags::REMOVEDIR)).is_ok()
     }
 
-    /// Renames `name` in it to `other` in `target`, where nothing may be.
+    /// Renames `name` in it to `other` in `target`, which must not exist.
     pub fn rename(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<()> {
         let renamed = match self.renamed(name, target, other, RenameFlags::NOREPLACE) {
-            // The file system has no such renaming; that of a folder replaces an empty one at most.
+            // The file system has no such renaming; a plain rename of a folder can replace only an empty one.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 call(|| renameat(&self.handle, name, &target.handle, other))
             }
@@ -180,7 +180,7 @@ impl Folder {
         call(|| renameat_with(&self.handle, name, &target.handle, other, how))
     }
 
-    /// Swaps `name` in it and `other` in `target` in one step. False where the file system cannot.
+    /// Swaps `name` in it and `other` in `target` in one step. False if the file system cannot.
     pub fn exchange(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<bool> {
         match self.renamed(name, target, other, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
@@ -195,7 +195,7 @@ impl Folder {
     }
 }
 
-/// Makes a call of the system that changes something: tests let each of them fail.
+/// Makes a system call that changes something; tests let each of them fail.
 fn call<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     #[cfg(test)]
     super::tests::faults::next()?;

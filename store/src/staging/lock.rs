@@ -1,7 +1,7 @@
 //! One writer at a time: an advisory lock on a file, which the kernel releases however its process ends.
 //!
-//! The file's first line says that gsplit made it. A staging folder is cleared only where its lock file says so, and where the
-//! folder and what decides about it are this user's: anybody can write that line.
+//! The file's first line says that gsplit made it. A staging folder is cleared only if its lock file says so, and if
+//! the folder and the files that decide about it belong to this user: anybody can write that line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -23,23 +23,23 @@ pub(super) const LOCK: &str = "lock";
 /// First line of a lock file; the process id of the writer follows.
 const MARK: &str = "gsplit's lock; the folder around it is gsplit's own\n";
 
-/// Tries before somebody who comes and goes all the time counts as a writer.
+/// Number of tries before a lock that keeps changing hands counts as held.
 const ATTEMPTS: usize = 100;
 
-/// A locked staging folder. Others may read in it, and are refused when they want to write.
+/// A locked staging folder. Others may read it, but are refused when they want to write.
 #[derive(Debug)]
 pub(super) struct LockedFolder {
     parent: Folder,
     name: OsString,
     folder: Folder,
-    /// Whether what is in it outlives its writer.
+    /// Whether the content outlives its writer.
     keep: AtomicBool,
     _lock: File,
 }
 
 impl LockedFolder {
-    /// Locks the staging folder of `target`, which is made if need be. Refuses at once when another has it, and when it is
-    /// none that gsplit made for this user.
+    /// Locks the staging folder of `target`, creating it if needed. Fails at once if another writer has it, or if it is
+    /// not one that gsplit made for this user.
     pub fn acquire(target: &Target) -> Result<Self> {
         let (name, parent) = (target.partial()?, target.parent()?);
         for _ in 0..ATTEMPTS {
@@ -51,19 +51,19 @@ impl LockedFolder {
             if folder.kind(OsStr::new(LOCK))?.is_none() {
                 match folder.names()?.as_slice() {
                     [] => {}
-                    // Another has locked it just now.
+                    // Another writer has just locked it.
                     names if names.iter().any(|name| name == LOCK) => {}
                     _ => return Err(foreign(&folder)),
                 }
             }
             let lock = match folder.file(LOCK, true) {
-                // Its last owner has removed the folder just now.
+                // Its last owner has just removed the folder.
                 Err(error) if is_gone(&error) => continue,
                 found => found?,
             };
             let Some(lock) = lock else { continue };
             try_lock(&lock, folder.path(), target.path())?;
-            // The last owner may have removed the file between the opening and the locking: then another may lock a new one.
+            // The last owner may have removed the file between opening and locking: then another writer may lock a new file.
             let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
             if folder.identity(OsStr::new(LOCK))?.is_some_and(|found| found.inode == own) {
                 let locked = Self { parent, name, folder, keep: AtomicBool::new(true), _lock: lock };
@@ -74,7 +74,7 @@ impl LockedFolder {
         Err(Error::Busy { path: target.path().to_path_buf(), process: None })
     }
 
-    /// Fails where a file of these `names`, which decide what is done with the rest, is another user's.
+    /// Fails if a file among `names` belongs to another user: these files decide how the folder is treated.
     fn expect_own(&self, names: &[&str]) -> Result<()> {
         let own = self.folder.owner()?;
         for name in names {
@@ -85,17 +85,17 @@ impl LockedFolder {
         Ok(())
     }
 
-    /// Writes the mark if the folder is new, and the process id. Fails if it is not gsplit's own.
+    /// Writes the process id, after the mark if the folder is new. Fails if the folder is not gsplit's own.
     fn claim(&self) -> Result<()> {
         if !starts_with_mark(&self._lock) {
-            // A writer that was killed, or found the disk full, right after it made the file.
+            // A writer was killed, or found the disk full, right after it made the file.
             let is_new = self._lock.metadata().is_ok_and(|lock| lock.len() == 0) && self.folder.names()?.len() == 1;
             if !is_new {
                 return Err(foreign(&self.folder));
             }
         }
         write_owner(&self._lock).map_err(|cause| {
-            // A full disk; nothing is begun, unless an earlier run has left something.
+            // The disk is full; nothing was begun, unless an earlier run has left something.
             self.remove_bare();
             Error::io(self.folder.path().join(LOCK))(cause)
         })
@@ -111,33 +111,33 @@ impl LockedFolder {
         &self.parent
     }
 
-    /// Sets whether what is in it is kept when its writer ends. Returns what was set before: it is kept at first.
+    /// Sets whether the content is kept when its writer ends, and returns the previous value; initially it is kept.
     pub fn keep(&self, keep: bool) -> bool {
         self.keep.swap(keep, Ordering::SeqCst)
     }
 
-    /// Whether what is in it is kept when its writer ends.
+    /// Whether the content is kept when its writer ends.
     pub fn is_kept(&self) -> bool {
         self.keep.load(Ordering::SeqCst)
     }
 
-    /// Removes everything in the folder but the lock.
+    /// Removes everything in the folder except the lock.
     pub fn clear(&self) -> Result<()> {
         self.folder.clear(|name| name == LOCK)
     }
 
-    /// Removes the folder if nothing but the lock is in it; says whether it is gone.
+    /// Removes the folder if it holds only the lock; returns whether it is gone.
     pub fn remove_bare(&self) -> bool {
         match self.folder.names() {
             Ok(names) if names.iter().all(|name| name == LOCK) => {}
             _ => return false,
         }
-        // Who locks a new file from here on finds its folder kept.
+        // From here on, a process that locks a new file finds its folder kept.
         let _ = self.folder.remove(OsStr::new(LOCK));
         self.parent.remove_empty(&self.name)
     }
 
-    /// Removes what a writer of this process brought back after [`LockedFolder::remove_bare`]; says whether there was any.
+    /// Removes files that a writer of this process created again after [`LockedFolder::remove_bare`]; returns whether there were any.
     pub fn remove_returned(&self) -> bool {
         matches!(self.parent.kind(&self.name), Ok(Some(_))) && self.parent.remove(&self.name).is_ok()
     }
@@ -152,19 +152,19 @@ fn starts_with_mark(lock: &File) -> bool {
     lock.read_exact_at(&mut start, 0).is_ok() && start == MARK.as_bytes()
 }
 
-/// Names this process in `lock`, behind the mark, which is never taken away.
+/// Writes this process's id into `lock`, after the mark, which always stays.
 fn write_owner(lock: &File) -> std::io::Result<()> {
     if !starts_with_mark(lock) {
         lock.set_len(0)?;
         lock.write_all_at(MARK.as_bytes(), 0)?;
-        // What is written beside it must not survive a loss of power that the mark does not survive.
+        // Files written next to it must not survive a power loss that the mark does not survive.
         lock.sync_all()?;
     }
     lock.set_len(MARK.len() as u64)?;
     lock.write_all_at(std::process::id().to_string().as_bytes(), MARK.len() as u64)
 }
 
-/// Takes the lock, or says who has it.
+/// Takes the lock, or fails naming its holder.
 fn try_lock(lock: &File, folder: &Path, target: &Path) -> Result<()> {
     match lock.try_lock() {
         Ok(()) => Ok(()),
@@ -173,8 +173,8 @@ fn try_lock(lock: &File, folder: &Path, target: &Path) -> Result<()> {
     }
 }
 
-/// The process that holds `lock`. The one that is named in it may be its last owner, or a process of another container or
-/// host: the system must say that it has the file open and locked.
+/// The process that holds `lock`. The file may name its last owner, or a process of another container or host: the
+/// system must confirm that the process has the file open and locked.
 fn owner(lock: &File) -> Option<u32> {
     const PAUSE: Duration = Duration::from_millis(5);
     for _ in 0..10 {
@@ -185,7 +185,7 @@ fn owner(lock: &File) -> Option<u32> {
         if let Some(process) = process.filter(|&process| holds(process, lock)) {
             return Some(process);
         }
-        // Its new owner is about to write its number.
+        // Its new owner is about to write its process id.
         thread::sleep(PAUSE);
     }
     None
@@ -204,7 +204,7 @@ fn holds(process: u32, file: &File) -> bool {
     })
 }
 
-/// A folder of the user's that no other gsplit writes to while this lives: for folders that stay, as those of checkpoints.
+/// Locks a folder of the user's that stays, e.g. of checkpoints: no other gsplit writes to it while this lives.
 #[derive(Debug)]
 pub struct FolderLock(#[expect(dead_code, reason = "the kernel releases the lock with it")] File);
 
@@ -220,7 +220,7 @@ impl FolderLock {
         let lock = Folder::open(folder)?.file(LOCK, true)?;
         let lock = lock.ok_or_else(|| Error::io(&path)(std::io::ErrorKind::NotFound.into()))?;
         try_lock(&lock, folder, folder)?;
-        // Earlier versions wrote the process id alone.
+        // Earlier versions wrote only the process id.
         let mut found = [0; 20];
         let len = lock.read_at(&mut found, 0).map_err(Error::io(&path))?;
         if !starts_with_mark(&lock) && !found[..len].iter().all(u8::is_ascii_digit) {

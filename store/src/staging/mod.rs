@@ -5,7 +5,7 @@
 //! ```text
 //! .NAME.partial/
 //!   lock           held by the writer; says that gsplit made the folder, and the writer's process id for messages
-//!   dataset/       what becomes NAME (`artifact` where it is no dataset: a folder, or a file)
+//!   dataset/       becomes NAME (`artifact` if it is not a dataset: a folder, or a file)
 //!   journal.json   which stages are finished, where they can be resumed ([`crate::DatasetWriter::resume`])
 //!   scratch/       files of the writer's own
 //!   replaced       the older artifact while NAME takes its place, where that takes two steps
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Its files are written and fsynced there, then one rename makes it visible; replacing an older artifact is one atomic
-//! exchange of the two. The lock goes with its process, so what a killed one leaves behind is taken over by the
-//! next: resumed if its journal allows, else removed. On a file system that cannot exchange, and where several artifacts
+//! exchange of the two. The lock ends with its process, so the next run takes over the folder of a killed one: resumes
+//! it if its journal allows, otherwise removes it. On a file system that cannot exchange, and if several artifacts
 //! become visible together, the older artifact is moved to `.NAME.partial/replaced` first. If a later step fails, it is
 //! moved back. If that fails too, or the run is killed, it stays there until the next run restores it: a staging
 //! folder that holds the only copy of an older artifact is never cleared.
@@ -50,15 +50,15 @@ pub use private::PrivateFolder;
 pub use target::{Mark, Target, artifact_around, make_folder};
 pub use together::{commit_all, recover};
 
-/// Content of a staging folder that becomes a dataset.
+/// Name, in the staging folder, of a dataset under construction.
 pub(crate) const DATASET: &str = "dataset";
 
-/// Content of a staging folder that becomes anything else.
+/// Name, in the staging folder, of any other artifact under construction.
 const ARTIFACT: &str = "artifact";
 
 const CONTENTS: [&str; 2] = [DATASET, ARTIFACT];
 
-/// Name under which the older artifact stands aside.
+/// Name of the older artifact while it is moved aside.
 const REPLACED: &str = "replaced";
 
 /// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible, so that an interrupt
@@ -80,16 +80,16 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Starts the artifact that will stand at `target`. Refuses when something stands there, unless `replace` and gsplit made
-    /// it, and when another is writing it. What an earlier run left unfinished is removed.
+    /// Starts the artifact at `target`. Fails if something exists there, unless `replace` is set and gsplit made it, or
+    /// if another process is writing it. Unfinished files of an earlier run are removed.
     pub fn begin(target: Target, replace: bool) -> Result<Self> {
         let staging = Self::open(target, replace, ARTIFACT)?;
         staging.restart()?;
         Ok(staging)
     }
 
-    /// Locks the place where the artifact at `target` is written, and leaves what is there: [`Staging::restart`] must
-    /// follow, or a check of what was left. `content` names the folder that becomes the artifact.
+    /// Locks the place where the artifact at `target` is written, and keeps its content: the caller must then call
+    /// [`Staging::restart`] or check the content. `content` names the folder that becomes the artifact.
     pub(crate) fn open(target: Target, replace: bool, content: &'static str) -> Result<Self> {
         target.check(replace)?;
         let staging = Self::lock(target, replace, content)?;
@@ -107,7 +107,7 @@ impl Staging {
         Ok(Self { target, folder, content, replace })
     }
 
-    /// Removes what an earlier run left, and starts with nothing.
+    /// Removes the files of an earlier run, and starts with nothing.
     pub(crate) fn restart(&self) -> Result<()> {
         // An interrupt comes before all of this, when nothing but the lock is there, or after it.
         let _open = open_folders();
@@ -119,7 +119,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Removes what an earlier run left but for these files and folders of it, where they are files and folders.
+    /// Removes everything from an earlier run except these files and folders, if they have that type.
     pub(crate) fn retain(&self, files: &[&str], folders: &[&str]) -> Result<()> {
         let folder = self.folder.folder();
         for name in folder.names()? {
@@ -135,7 +135,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Whether to keep what is there when this is dropped, or interrupted, before the commit.
+    /// Sets whether to keep the content if this is dropped, or interrupted, before the commit.
     pub(crate) fn keep(&self, keep: bool) {
         self.folder.keep(keep);
     }
@@ -151,7 +151,7 @@ impl Staging {
         self.root().join(self.content)
     }
 
-    /// The folder around what becomes the artifact.
+    /// The staging folder, which holds the artifact under construction.
     pub(crate) fn root(&self) -> &Path {
         self.folder.folder().path()
     }
@@ -165,25 +165,25 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes the artifact visible at its final path, which it returns. Whoever writes without locks may have been there
-    /// first: without `replace` its artifact stays and this one is refused.
+    /// Makes the artifact visible at its final path, and returns that path. A writer without locks may have been first:
+    /// without `replace` its artifact stays and this one is refused.
     pub fn commit(self) -> Result<PathBuf> {
         let path = self.target.path().to_path_buf();
         commit_all(vec![self])?;
         Ok(path)
     }
 
-    /// Identity of what is at the final path; `None` if there is nothing.
+    /// Identity of the entry at the final path; `None` if it does not exist.
     fn shown(&self) -> Result<Option<Identity>> {
         self.folder.parent().identity(self.target.name()?)
     }
 
-    /// Identity of what is to become the artifact; `None` if it is not there, or visible already.
+    /// Identity of the artifact under construction; `None` if it does not exist, or is visible already.
     fn hidden(&self) -> Result<Option<Identity>> {
         self.folder.folder().identity(OsStr::new(self.content))
     }
 
-    /// Path at which the older artifact is while it is aside.
+    /// Path of the older artifact while it is moved aside.
     fn aside(&self) -> PathBuf {
         self.root().join(REPLACED)
     }
@@ -213,7 +213,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let mut open = open_folders();
-        // Best effort: what cannot be removed now is removed by the next run.
+        // Best effort: the next run removes the files that cannot be removed now.
         if !self.folder.is_kept() {
             let _ = self.folder.clear();
         }
@@ -222,9 +222,9 @@ impl Drop for Staging {
     }
 }
 
-/// Removes whatever this process has under construction, except what the next run needs: finished stages to resume, and older
-/// artifacts to restore. An interrupted program calls it last, before it exits. Returns the folders that are kept. From here on
-/// nothing can be begun or made visible: whoever tries waits for the exit.
+/// Removes everything this process has under construction, except what the next run needs: finished stages to resume,
+/// and older artifacts to restore. An interrupted program calls it last, before it exits. Returns the folders that are
+/// kept. From here on nothing can be begun or made visible: callers that try wait for the exit.
 pub fn remove_all() -> Vec<PathBuf> {
     const ATTEMPTS: usize = 20;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -245,13 +245,13 @@ pub fn remove_all() -> Vec<PathBuf> {
         }
     }
     std::mem::forget(open);
-    // What was only just locked has nothing in it yet that is worth keeping.
+    // A folder that was only just locked has no content worth keeping.
     let kept = kept.into_iter().filter(|folder| !folder.remove_bare());
     kept.map(|folder| folder.folder().path().to_path_buf()).collect()
 }
 
-/// Removes what a run that was killed right after its commit left beside the artifact at `target`: for whoever finds that
-/// artifact finished and has nothing to write. Finished stages of another one, and what is being written, stay. Best effort.
+/// Removes the leftovers next to the artifact at `target` of a run killed right after its commit: for callers that find the
+/// artifact finished and write nothing. Finished stages of another artifact, and files being written, stay. Best effort.
 pub fn tidy(target: &Target) {
     let _ = recover(std::slice::from_ref(target));
 }

@@ -1,4 +1,4 @@
-//! Target of an artifact: its path, and what may stand there now.
+//! Target of an artifact: its path, and the entries that may be there now.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,7 +11,7 @@ use super::folder::{Folder, Identity};
 use crate::document::Document;
 use crate::{Checksum, Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
 
-/// Mark of a folder that gsplit made: a file in it that has a word within its first bytes.
+/// Mark of a folder that gsplit made: a file in it with a certain word within its first bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     /// Name of the file.
@@ -24,17 +24,17 @@ impl Mark {
     /// The mark of a dataset in another tool's format.
     pub const EXPORT: Self = Self { file: "gsplit-export.json", word: "topology_checksum" };
 
-    /// A document of the format `T` called `file`, of whatever version, sound or not.
+    /// A document of the format `T` called `file`, of any version, sound or not.
     pub const fn document<T: Document>(file: &'static str) -> Self {
         Self { file, word: T::FORMAT }
     }
 
-    /// Whether the folder `name` in `parent` carries it.
+    /// Whether the folder `name` in `parent` carries the mark.
     fn is_in_folder(self, parent: &Folder, name: &OsStr) -> Result<bool> {
         Ok(parent.below(name)?.is_some_and(|folder| self.is_in(&folder)))
     }
 
-    /// Whether `folder` carries it.
+    /// Whether `folder` carries the mark.
     fn is_in(self, folder: &Folder) -> bool {
         let Ok(Some(file)) = folder.file(self.file, false) else { return false };
         let mut start = Vec::new();
@@ -43,7 +43,7 @@ impl Mark {
     }
 }
 
-/// Marks of all artifacts that are folders, those of other crates included.
+/// Marks of all artifacts that are folders, including artifacts of other crates.
 const MARKS: [Mark; 6] = [
     Mark::document::<DatasetManifest>("dataset.json"),
     Mark::document::<PresampleMeta>("presample.json"),
@@ -53,7 +53,7 @@ const MARKS: [Mark; 6] = [
     Mark::EXPORT,
 ];
 
-/// Path at which an artifact will stand.
+/// Path of an artifact to be written.
 #[derive(Clone, Debug)]
 pub struct Target {
     path: PathBuf,
@@ -71,7 +71,7 @@ pub(super) fn made(made_by: &Checksum, is: &Identity) -> String {
     format!("{made_by} {} bytes {}", is.bytes, is.changed)
 }
 
-/// A folder without its mark is looked at so often before it counts as the user's.
+/// Number of times that a folder without its mark is checked before it counts as the user's.
 const LOOKS: usize = 20;
 
 impl Target {
@@ -96,19 +96,19 @@ impl Target {
         &self.path
     }
 
-    /// Fails when something stands there, unless `replace` and gsplit made it.
+    /// Fails if something exists there, unless `replace` is set and gsplit made it.
     pub fn check(&self, replace: bool) -> Result<()> {
         if !self.root.exists() {
             return self.name().map(drop);
         }
         let parent = self.parent()?;
-        // Nobody has locked it: a writer may exchange the folder between its opening and the look into it. Only then does it change.
+        // The folder is not locked: a writer may exchange it between its opening and the check. Only then does the result change.
         let look = || self.check_in(&parent, replace).map(drop);
         let is_final = |found: &Result<()>| !matches!(found, Err(Error::NotReplaced { .. }));
         (1..LOOKS).map(|_| look()).find(is_final).unwrap_or_else(look)
     }
 
-    /// [`Target::check`] with the folder around it. Says whether something stands there.
+    /// [`Target::check`] in the open parent folder. Returns whether something exists there.
     pub(super) fn check_in(&self, parent: &Folder, replace: bool) -> Result<bool> {
         let (name, path) = (self.name()?, || self.path.clone());
         match parent.kind(name)? {
@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// Whether the file there is one that [`Staging::record`](super::Staging::record) recorded as made in this way, and has not
+    /// Whether [`Staging::record`](super::Staging::record) recorded the file there as made in this way, and it has not
     /// been written to since.
     pub fn is_made_by(&self, made_by: &Checksum) -> Result<bool> {
         let mut value = [0; 256];
@@ -133,7 +133,7 @@ impl Target {
         Ok(expected.is_some_and(|expected| expected.as_bytes() == &value[..len]))
     }
 
-    /// Removes what stands there, if gsplit made it; the mark goes last, so that a removal that was killed is taken up again.
+    /// Removes the artifact there, if gsplit made it; the mark goes last, so that a killed removal can be continued.
     pub fn remove(&self) -> Result<()> {
         let (parent, name) = (self.parent()?, self.name()?);
         match (parent.below(name)?, self.mark) {
@@ -148,7 +148,7 @@ impl Target {
         }
     }
 
-    /// Opens the folder around it; those that are missing are made.
+    /// Opens the parent folder, creating missing folders.
     pub(super) fn parent(&self) -> Result<Folder> {
         fs::create_dir_all(&self.root).map_err(Error::io(&self.root))?;
         let mut parent = Folder::open(&self.root)?;
@@ -167,13 +167,13 @@ impl Target {
         self.mark.is_some()
     }
 
-    /// Name in the folder around it.
+    /// Name in the parent folder.
     pub(super) fn name(&self) -> Result<&OsStr> {
         let problem = || Error::Invalid(format!("{}: expected a path that ends in a name", self.path.display()));
         self.path.file_name().ok_or_else(problem)
     }
 
-    /// Whether somebody writes it, or was killed while writing it.
+    /// Whether it is being written, or was when its writer was killed.
     pub(super) fn is_begun(&self) -> Result<bool> {
         let partial = self.path.with_file_name(self.partial()?);
         match partial.symlink_metadata() {
@@ -183,7 +183,7 @@ impl Target {
         }
     }
 
-    /// Identity of what is at its path; `None` if there is nothing.
+    /// Identity of the entry at its path; `None` if it does not exist.
     pub(super) fn shown(&self) -> Result<Option<Identity>> {
         match self.root.exists() {
             true => self.parent()?.identity(self.name()?),
@@ -220,7 +220,7 @@ pub fn make_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// The artifact of gsplit's that `folder` is or lies in, and the document that says so. `folder` need not be there yet.
+/// The artifact of gsplit's that contains or equals `folder`, and the document that proves it. `folder` need not exist yet.
 pub fn artifact_around(folder: &Path) -> Option<(&Path, &'static str)> {
     folder.ancestors().find_map(|folder| {
         let opened = Folder::open(folder).ok()?;

@@ -1,4 +1,4 @@
-//! Staging folders among kills, faults, rivals and what is the user's.
+//! Staging folders under kills, faults, rival writers and next to files of the user's.
 
 pub(super) mod faults;
 
@@ -13,7 +13,7 @@ fn at(path: &Path) -> Target {
     Target::new(path, Mark { file: "x", word: "" })
 }
 
-/// An empty folder, and where in it an artifact is to be.
+/// An empty folder, and the path in it of an artifact.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("artifact");
@@ -153,7 +153,7 @@ fn many_threads_want_one_target() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// A folder of the user's, and what it holds.
+/// A folder of the user's, and its content.
 fn home(folder: &Path) -> PathBuf {
     let home = folder.join("home");
     fs::create_dir_all(home.join("deep")).unwrap();
@@ -226,7 +226,7 @@ fn clearing_and_replacing_follow_no_link() {
     Staging::begin(at(&target), false).unwrap().commit().unwrap();
     assert!(is_untouched(&home) && !folder.join(".artifact.partial").exists());
     fs::remove_dir(&target).unwrap();
-    // A dataset that is to be resumed: what it holds and its scratch folder lead elsewhere.
+    // A dataset that is to be resumed, with links in its content and its scratch folder.
     let partial = folder.join(".ds.partial");
     for name in ["scratch", "dataset", "dataset/nodes", "journal.json", "journal.json.next"] {
         let staging = Staging::open(dataset_target(&folder.join("ds")), false, DATASET).unwrap();
@@ -283,7 +283,7 @@ fn no_link_leads_out_of_a_dataset() {
     assert_eq!(fs::read_dir(path.join("presample")).unwrap().count(), 0);
 }
 
-/// Leaves what a kill leaves: the staging folders, also those with nothing but a lock in them.
+/// Leaves the same files as a kill: the staging folders, even with only a lock in them.
 fn kill(stagings: impl IntoIterator<Item = Staging>) {
     for staging in stagings {
         staging.keep(true);
@@ -324,7 +324,7 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 step.run(&stagings).unwrap();
                 let now = texts(folder);
                 let both = now.iter().any(|text| text == "old") && now.iter().any(|text| text == "new");
-                assert!(!both, "old beside new after {step:?}: {now:?}");
+                assert!(!both, "old next to new after {step:?}: {now:?}");
             }
             kill(stagings);
             if killed_after == steps.len() {
@@ -334,7 +334,7 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 let stagings = begin(folder, replace).unwrap();
                 assert_eq!(texts(folder), before, "killed after {killed_after} steps of {steps:?}");
                 write(&stagings, "newer");
-                // Whoever comes in between is left alone, and what had appeared is taken back.
+                // The artifact of a writer that came in between stays, and the ones that had appeared are taken back.
                 if !replace {
                     fs::write(folder.join(FILES[0]), "mine").unwrap();
                     assert!(matches!(commit_all(stagings), Err(Error::Exists(_))));
@@ -369,7 +369,7 @@ fn a_forged_note_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let home = home(folder);
-    // What is noted of the other one is true of a file and of a folder of the user's, or the user's own is named in its place.
+    // The note on the other artifact fits a file and a folder of the user's, or the user's own is named in its place.
     for victim in ["letter", "deep"] {
         let own = folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap().unwrap();
         for place in [folder.join("second"), home.join("other"), home.join(victim)] {
@@ -387,7 +387,7 @@ fn a_forged_note_removes_nothing() {
             fs::remove_file(folder.join("second")).ok();
         }
     }
-    // What was killed is taken back by whoever writes both.
+    // The artifacts of the killed run are taken back by the next writer of both.
     let targets = killed_before_the_first(folder);
     recover(&targets).unwrap();
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "the home alone");

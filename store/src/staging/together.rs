@@ -1,16 +1,16 @@
 //! Several artifacts that become visible as one.
 //!
-//! The first is shown last: with it all are there, without it none is. Before any is touched, a note in the staging folder of
-//! each of the others records how that one and the first are recognised:
+//! The first becomes visible last: once it is, all of them are. Before any is touched, a note in the staging folder of
+//! each of the others records how to recognise that one and the first:
 //!
 //! ```text
 //! notes ─▶ older artifacts step aside ─▶ the others appear ─▶ the first appears ─▶ what stepped aside goes
 //! ```
 //!
-//! If a step fails, the state from before is restored at once. If that fails too, or the process is killed, the notes and the
-//! older artifacts stay where they are, and [`recover`] restores the state: whoever is about to write the same artifacts calls
-//! it first. The notes name no path. The caller says where the artifacts are: so a note can harm nothing but what the user
-//! has just named, next to a staging folder of that user's. A single artifact needs no note.
+//! If a step fails, the previous state is restored at once. If that fails too, or the process is killed, the notes and
+//! the older artifacts stay where they are, and [`recover`] restores the state: callers that write the same artifacts
+//! call it first. The notes name no path; the caller says where the artifacts are. So a note can harm only files that
+//! the user has just named, next to a staging folder of that user's. A single artifact needs no note.
 
 use std::ffi::OsStr;
 
@@ -168,12 +168,11 @@ impl First {
     }
 }
 
-/// Takes back those of `stagings` that have appeared although the `first` has not, restores what had stepped aside, and removes
-/// what was replaced. Where the first of several is not known, those that belong to one stay as they are.
+/// Takes back the artifacts of `stagings` that have appeared without the `first`, restores the ones moved aside, and
+/// removes replaced ones. If the first of several is not known, artifacts that belong to it stay as they are.
 ///
-/// # Errors
-/// [`Error::Halfway`] where a call of the system fails, [`Error::Unsettled`] where both an artifact and its older one are there
-/// and nothing shows which is to stay. All are tried; what cannot be settled stays.
+/// [`Error::Halfway`] if a system call fails, [`Error::Unsettled`] if both an artifact and its older one exist and
+/// nothing shows which should stay. All are tried; artifacts that cannot be settled stay.
 pub(super) fn settle(stagings: &[&Staging], first: Option<&First>) -> Result<()> {
     let settled = stagings.iter().map(|staging| settle_one(staging, first)).fold(Ok(()), Result::and);
     settled.map_err(|cause| match cause {
@@ -189,7 +188,7 @@ fn settle_one(staging: &Staging, first: Option<&First>) -> Result<()> {
     let noted = match document::read::<Together>(&folder.path().join(NOTE)) {
         Ok((together, _)) if has_note => Some(together),
         Err(error @ Error::Io { .. }) if has_note => return Err(error),
-        // A note that is not whole was being written when nothing had appeared yet.
+        // An incomplete note was being written, so nothing had appeared yet.
         _ => None,
     };
     let have_appeared = noted.as_ref().zip(first).and_then(|(noted, first)| first.has_appeared(&noted.first));

@@ -1,4 +1,4 @@
-//! Folders as a whole: flushed, listed, pruned.
+//! Whole folders: flushes, lists and prunes them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,10 +27,10 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path))
 }
 
-/// Kind of an entry of a folder that is no folder.
+/// Kind of a folder's entry that is not a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A file of so many bytes.
+    /// A file, with its length in bytes.
     File(u64),
     /// A link to whatever it may be.
     Link,
@@ -45,8 +45,8 @@ impl Found {
     }
 }
 
-/// Everything below `path` but folders, by its name relative to `path` with `/` between the parts. No link is followed. What
-/// is not there, or no folder itself, has nothing.
+/// Everything below `path` except folders, by its name relative to `path` with `/` between the parts. Links are not
+/// followed. Empty if `path` does not exist or is not a folder.
 pub(crate) fn list(path: &Path) -> Result<BTreeMap<String, Found>> {
     let mut found = BTreeMap::new();
     if fs::symlink_metadata(path).is_ok_and(|path| path.is_dir()) {
@@ -79,7 +79,7 @@ pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<String, u64>> {
     Ok(list(path)?.into_iter().filter_map(file).collect())
 }
 
-/// Removes everything that [`list`] finds below `path` but the files whose names are to be kept.
+/// Removes everything that [`list`] finds below `path` except the files whose names are to be kept.
 pub(crate) fn prune(path: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
     let kept = |name: &str, found| matches!(found, Found::File(_)) && keep(name);
     for name in list(path)?.into_iter().filter(|(name, found)| !kept(name, *found)).map(|(name, _)| name) {

@@ -1,4 +1,4 @@
-//! Proving that a dataset directory is what it was when it was written.
+//! Verifies that a dataset directory is unchanged since it was written.
 
 use std::path::{Path, PathBuf};
 
@@ -17,22 +17,22 @@ pub(crate) mod strays;
 #[cfg(test)]
 mod tests;
 
-/// One thing that `verify` looked at.
+/// Result of one check of `verify`.
 #[derive(Debug)]
 pub struct Finding {
     /// The file or artifact.
     pub path: PathBuf,
-    /// `None` when it is sound, else what is wrong.
+    /// `None` if it is sound, otherwise the problem.
     pub problem: Option<String>,
 }
 
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
-/// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row a vertex, one row of every
-/// column a vertex or an edge, original ids distinct, no link, no file that no document lists, `Σedge = Σwork` of the
-/// presamples, each partition's map against its report, each placement's slots against its table; of a shard that its rows are those of its
-/// parts' vertices and the rest is the whole dataset's. Fails only when there is no dataset to look at.
+/// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row per
+/// vertex, one row of every column per vertex or edge, original ids distinct, no link, no file that no document lists,
+/// `Σedge = Σwork` of the presamples, each partition's map against its report, each placement's slots against its table; a
+/// shard must hold the rows of its parts' vertices and otherwise equal the whole dataset. Fails only if there is no dataset.
 ///
-/// Memory: 16 bytes a vertex.
+/// Memory: 16 bytes per vertex.
 pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     let mut report = Report { findings: Vec::new() };
     let document = manifest_of(path)?;
@@ -46,7 +46,7 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     }
     let Some(dataset) = report.take(path, Dataset::open_unchecked(path)) else { return Ok(report.findings) };
     report.check_dataset(&dataset);
-    // The dataset's own, and those in the cache.
+    // Check the artifacts of the dataset, and the ones in the cache.
     for named in [str::to_string, tried] {
         for key in dataset.folders(&named("presample"))? {
             report.check_presample(&dataset, &named(&key));
@@ -70,7 +70,7 @@ impl Report {
     fn take<T>(&mut self, path: &Path, result: Result<T>) -> Option<T> {
         let (value, problem) = match result {
             Ok(value) => (Some(value), None),
-            // The remedy is not to verify again.
+            // Leave the remedy out: it is to run `verify`.
             Err(Error::Corrupt { path, problem }) => (None, Some(format!("{}: {problem}", path.display()))),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -78,7 +78,7 @@ impl Report {
         value
     }
 
-    /// Checks every byte, and notes what is sound.
+    /// Checks every byte, and notes which files are sound.
     fn check_files(&mut self, folder: &Path, files: &Files) {
         let files: Vec<_> = files.iter().collect();
         let found: Vec<_> =
@@ -122,7 +122,7 @@ impl Report {
         self.check_undescribed(dataset);
     }
 
-    /// Files that the manifest tells of without saying what they are.
+    /// Finds files that the manifest lists without describing them.
     fn check_undescribed(&mut self, dataset: &Dataset) {
         let described = described_files(dataset.manifest());
         for name in dataset.manifest().files.keys().filter(|name| !described.contains(*name)) {

@@ -9,7 +9,7 @@ use crate::manifest::{Axis, KIND};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, LinkFile, Result, Split};
 
-/// Type and width as the manifest says, and every scale one that a row can have.
+/// Checks that type and width match the manifest, and every scale is valid for a row.
 pub(super) fn check_features(dataset: &Dataset, info: &FeatureInfo) -> Result<()> {
     let table = dataset.stored_features()?;
     let path = dataset.path().join("nodes/feat.arrow");
@@ -66,7 +66,7 @@ pub(super) fn check_original_ids(dataset: &Dataset) -> Result<()> {
     }
 }
 
-/// Every name is text, and no two are the same: told by their digests, of which no two are.
+/// Checks that every name is text, and that names are distinct, by their digests.
 pub(super) fn check_original_names(dataset: &Dataset) -> Result<()> {
     let Some(names) = dataset.original_names()? else { return Ok(()) };
     let kinds = kinds(dataset)?;
@@ -78,7 +78,7 @@ pub(super) fn check_original_names(dataset: &Dataset) -> Result<()> {
     }
 }
 
-/// The kind of each vertex, 0 where all are of one: ids count apart for each kind.
+/// The kind of each vertex, 0 if all are of one kind: ids need to be distinct only within a kind.
 fn kinds(dataset: &Dataset) -> Result<impl Fn(usize) -> u8 + Sync> {
     let column = match dataset.manifest().columns.contains_key(KIND) {
         true => Some(dataset.node_column(KIND)?).filter(|column| column.descr() == "|u1" && column.width() == 1),
@@ -109,7 +109,7 @@ pub(super) fn check_splits(dataset: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// The files that the fields of `manifest` speak of.
+/// The files that the fields of `manifest` describe.
 pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
     let mut names = vec!["topology/indptr.npy".to_string(), "topology/indices.npy".to_string()];
     names.extend(manifest.features.iter().map(|_| "nodes/feat.arrow".to_string()));

@@ -1,7 +1,7 @@
 //! Strays in a dataset: links, and files that no document lists.
 //!
-//! Left out are unfinished work (`.NAME.partial` beside an artifact, which the next run resumes or removes) and hidden files
-//! at the top, but for links, which are told wherever they are.
+//! Ignores unfinished work (`.NAME.partial` next to an artifact, which the next run resumes or removes) and hidden
+//! files at the top, except links, which are reported everywhere.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,17 +13,17 @@ use crate::document;
 use crate::staging::tree::Found;
 use crate::{DatasetManifest, Files, PartitionMeta, PlacementMeta, PresampleMeta, bare_key};
 
-/// One finding for each thing among `found`, the content of the dataset at `path`, that is none of it.
+/// Returns a finding for every entry of `found`, the content of the dataset at `path`, that does not belong to the dataset.
 pub(crate) fn find(path: &Path, manifest: Option<&DatasetManifest>, found: &BTreeMap<String, Found>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // The names of an artifact stand together.
+    // The names of an artifact are adjacent.
     let mut last: Option<(&str, Listed)> = None;
     for (name, kind) in found {
         let problem = match kind {
             Found::Link => {
-                Some("is a link, which no dataset has: put what it points to in its place, or remove it".into())
+                Some("is a link, which datasets must not contain: replace it by its target, or remove it".into())
             }
-            Found::Other => Some("is no plain file: remove it".into()),
+            Found::Other => Some("is not a plain file: remove it".into()),
             Found::File(_) => {
                 let folder = artifact_of(name).unwrap_or_default();
                 if last.as_ref().is_none_or(|(of, _)| *of != folder) {
@@ -48,7 +48,7 @@ fn artifact_of(name: &str) -> Option<&str> {
 
 /// The files that an artifact, or the dataset itself, has.
 enum Listed {
-    /// Its document, and what that lists.
+    /// Its document, and the files that it lists.
     Names(Vec<String>, &'static str),
     /// It is not known: unfinished, or its document is damaged, which is a finding already.
     Unknown,

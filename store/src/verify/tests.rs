@@ -1,4 +1,4 @@
-//! Damage that checksums do not see: every file is as it was written, and what was written is wrong.
+//! Damage that checksums do not see: wrong content was written, and is unchanged since.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ fn dataset(path: &Path, multi_label: bool, string_ids: bool) {
     writer.finish(Provenance::default()).unwrap();
 }
 
-/// Changes the manifest, after bringing the records of all files in line with what lies there.
+/// Changes the manifest, after updating the records of all files to match their content.
 fn edit(path: &Path, change: impl FnOnce(&mut DatasetManifest)) {
     let document_path = path.join("dataset.json");
     let (mut manifest, _) = document::read::<DatasetManifest>(&document_path).unwrap();

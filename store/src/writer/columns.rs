@@ -68,7 +68,7 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Opens the node column `name` of elements of type `descr` (any little-endian number, as `<f4`), `width` of them a
+    /// Opens the node column `name` of elements of type `descr` (any little-endian number, e.g. `<f4`), `width` per
     /// row; hand the writer back to [`DatasetWriter::add_node_column`].
     pub fn node_column_writer(&self, name: &str, descr: &'static str, width: usize) -> Result<ColumnWriter> {
         self.column_writer(Axis::Nodes, name, descr, width)

@@ -1,7 +1,7 @@
 //! Writing a dataset directory.
 //!
 //! The files of the topology come first, then everything that has a row for each vertex or edge, in any order.
-//! [`DatasetWriter::resume`] lets a long run be killed at any moment: what was added before the last
+//! [`DatasetWriter::resume`] lets a long run be killed at any moment: everything added before the last
 //! [`DatasetWriter::complete`] is there when the same command runs again.
 
 use std::collections::BTreeMap;
@@ -43,15 +43,15 @@ pub fn dataset_target(path: &Path) -> Target {
 
 impl DatasetWriter {
     /// Starts a dataset. `replace` allows an existing dataset at `path` to be replaced (with everything derived from it);
-    /// anything else there is refused, and so is a path that another is writing. What an earlier run left is removed.
+    /// anything else there is refused, and so is a path that another process is writing. The files of an earlier run are removed.
     pub fn begin(path: &Path, replace: bool) -> Result<Self> {
         let writer = Self::open(path, replace, None)?;
         writer.staging.restart()?;
         Ok(writer)
     }
 
-    /// [`DatasetWriter::begin`], or goes on where an earlier run with the same `identity` stopped: its finished stages and
-    /// the scratch files of then are kept, everything else is removed. `identity` is whatever decides the bytes of the
+    /// Like [`DatasetWriter::begin`], or resumes an earlier run with the same `identity`: its finished stages and their
+    /// scratch files are kept, everything else is removed. `identity` is everything that decides the bytes of the
     /// dataset: command, options, and the sources.
     pub fn resume(path: &Path, replace: bool, identity: &Value) -> Result<Self> {
         let mut writer = Self::open(path, replace, Some(identity))?;
@@ -64,13 +64,13 @@ impl DatasetWriter {
         Ok(writer)
     }
 
-    /// The identity of what an earlier run left at `path` to be resumed.
+    /// The identity of an earlier run's files at `path` that can be resumed.
     pub fn left(path: &Path) -> Option<Value> {
         let root = path.with_file_name(dataset_target(path).partial().ok()?);
         Journal::unfinished(&root, &root.join(DATASET)).map(|journal| journal.identity)
     }
 
-    /// States the identity in other words, for the stages that are completed from here on: it has to be the same one.
+    /// Rewrites the identity, for the stages that are completed from here on: it must be equivalent to the old one.
     pub fn identify(&mut self, identity: Value) {
         self.journal.identity = identity;
     }
@@ -106,8 +106,8 @@ impl DatasetWriter {
         self.journal.stages.iter().any(|done| done == stage)
     }
 
-    /// Ends `stage`: what was added, the facts, and the scratch files as they are now outlive this process, however it
-    /// ends, if the writer is one that can be resumed. Costs the flushing of the scratch files to disk.
+    /// Ends `stage`: the files added, the facts, and the current scratch files outlive this process, however it ends,
+    /// if the writer is resumable. Flushes the scratch files to disk.
     ///
     /// A scratch file that is changed or removed afterwards makes a run that is killed before the next stage is complete
     /// begin anew.
@@ -123,7 +123,7 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Gives up what was completed too, once this is dropped: the next run begins anew.
+    /// Also discards completed stages, once this is dropped: the next run starts from the beginning.
     pub fn discard(&self) {
         self.staging.keep(false);
     }
@@ -149,11 +149,11 @@ impl DatasetWriter {
         self.journal.decisions = decisions;
     }
 
-    /// A folder for files that are gone when the dataset is finished. Those that are there when a stage is completed are
+    /// A folder for files that are removed when the dataset is finished. Files in it when a stage is completed are
     /// there again when the run is resumed.
     pub fn scratch(&self) -> PathBuf {
         let scratch = scratch_below(&self.staging);
-        // Who creates a file in it is told the reason if it could not be made.
+        // If this fails, creating a file in it reports the reason.
         let _ = std::fs::create_dir_all(&scratch);
         scratch
     }
@@ -203,12 +203,12 @@ impl DatasetWriter {
         self.add(&split.file(), &vertices)
     }
 
-    /// Writes the manifest and makes the dataset visible. The facts counted here join those of `provenance`.
+    /// Writes the manifest and makes the dataset visible. The facts counted here are added to the ones of `provenance`.
     pub fn finish(self, provenance: Provenance) -> Result<Dataset> {
         Dataset::open_unchecked(self.seal(provenance)?.commit()?)
     }
 
-    /// Writes the manifest; the dataset is to be made visible.
+    /// Writes the manifest; the caller makes the dataset visible.
     fn seal(self, mut provenance: Provenance) -> Result<Staging> {
         self.expect_topology()?;
         let Self { staging, name, resumable, journal } = self;

@@ -1,7 +1,7 @@
 //! Cutting a dataset into shards ([`crate::ShardInfo`]).
 //!
-//! Memory: 8 bytes a vertex of a host, and a batch of its feature rows. Cost: a read of the whole dataset, one of the topology for each
-//! host, and their writing.
+//! Memory: 8 bytes per vertex of a host, and a batch of its feature rows. Cost: a read of the whole dataset, one of the
+//! topology for each host, and writing them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,16 +16,16 @@ use crate::{
     Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
-/// Bytes that are copied at once.
+/// Number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 /// The file of the column [`KIND`], which links are drawn by.
 const KINDS: &str = "nodes/kind.npy";
 
-/// The shards that [`write_shards`] would write, where all are there, made of the same dataset and map in the same way. What a killed
-/// run left of them is removed.
+/// The shards that [`write_shards`] would write, if all exist, made from the same dataset and map in the same way.
+/// Leftovers of a killed run are removed.
 ///
 /// # Errors
-/// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] where another writes them, or left a part.
+/// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] if another process writes them, or left a part.
 pub fn finished_shards(
     (dataset, map): (&Dataset, Option<&PartitionMap>),
     hosts: u32,
@@ -42,13 +42,13 @@ pub fn finished_shards(
     Ok(found.collect())
 }
 
-/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are dealt; without a map
-/// the columns of its features. All become visible together. `replace` allows datasets that stand there to be replaced; `provenance` is
-/// that of each.
+/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are
+/// dealt, or the columns of its features without a map. All become visible together. `replace` allows existing datasets
+/// there to be replaced; `provenance` is recorded in each.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless `hosts` divides the number of parts, or where there are fewer columns; [`Error::Missing`] for a shard;
-/// [`Error::Exists`] and its like; [`Error::Corrupt`] where a file is not what its record says.
+/// [`Error::Invalid`] unless `hosts` divides the number of parts, or if there are fewer columns; [`Error::Missing`] for
+/// a shard; [`Error::Exists`] and its like; [`Error::Corrupt`] if a file does not match its record.
 pub fn write_shards(
     (dataset, map): (&Dataset, Option<&PartitionMap>),
     hosts: u32,
@@ -90,7 +90,7 @@ fn infos((dataset, map): (&Dataset, Option<&PartitionMap>), hosts: u32) -> Resul
     Ok((0..hosts).map(|host| ShardInfo { origin: origin.clone(), by: by.clone(), host, hosts }).collect())
 }
 
-/// The parts of `map`, as many for each host.
+/// The parts of `map`, the same number for each host.
 fn by_partition(map: &PartitionMap, hosts: u32) -> Result<Cut> {
     let (key, parts) = (map.key(), map.num_parts());
     if hosts == 0 || !parts.is_multiple_of(hosts as usize) {
@@ -101,7 +101,7 @@ fn by_partition(map: &PartitionMap, hosts: u32) -> Result<Cut> {
     Ok(Cut::Partition(key.to_string(), assignment))
 }
 
-/// At least a column of the features of `dataset` for each host.
+/// The columns of the features of `dataset`, at least one for each host.
 fn by_columns(dataset: &Dataset, hosts: u32) -> Result<Cut> {
     let columns = dataset.features()?.dim();
     match hosts > 0 && hosts as usize <= columns {
@@ -112,7 +112,7 @@ fn by_columns(dataset: &Dataset, hosts: u32) -> Result<Cut> {
     }
 }
 
-/// Bytes that the shards take, but for the numbers of their vertices.
+/// Size of the shards in bytes, without the lists of their vertices.
 fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64 {
     let files = dataset.manifest().files.iter();
     let is_cut =
@@ -125,7 +125,7 @@ fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64
 }
 
 impl DatasetWriter {
-    /// Writes `shard` of `dataset`, cut by `map` or by columns; it is to be made visible.
+    /// Writes `shard` of `dataset`, cut by `map` or by columns; the caller makes it visible.
     fn cut(
         mut self,
         (dataset, map): (&Dataset, Option<&PartitionMap>),
@@ -171,7 +171,7 @@ impl DatasetWriter {
         Ok(staging)
     }
 
-    /// Writes the feature rows and labels of the vertices `owned`, and which these are.
+    /// Writes the list `owned`, and the feature rows and labels of these vertices.
     fn cut_rows(&mut self, dataset: &Dataset, owned: &[u32], stage: &dyn Stage) -> Result<()> {
         let manifest = dataset.manifest();
         self.add(OWNED, owned)?;
@@ -190,7 +190,7 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Writes the `labels` of the vertices `owned`, and which of the train split have none.
+    /// Writes the `labels` of the vertices `owned`, and the list of unlabelled vertices of the train split.
     fn cut_labels<T: Label>(&mut self, dataset: &Dataset, labels: &[T], owned: &[u32]) -> Result<()> {
         self.add(LABELS, &owned.iter().map(|&v| labels[v as usize]).collect::<Vec<T>>())?;
         let has_train = dataset.manifest().splits().contains(&Split::Train);
@@ -199,7 +199,7 @@ impl DatasetWriter {
         self.add(UNLABELLED, &train.filter(|&v| !labels[v as usize].is_given()).collect::<Vec<u32>>())
     }
 
-    /// Writes the rows of `vertices` as `table` has them.
+    /// Writes the rows of `vertices` from `table`, unchanged.
     fn cut_features(&mut self, table: &FeatureTable, vertices: &[u32], stage: &dyn Stage) -> Result<()> {
         let mut out = FeatureWriter::create(self.place(FEATURES)?, table.dtype(), table.dim())?;
         for rows in vertices.chunks(ROWS_PER_BATCH) {
@@ -211,7 +211,7 @@ impl DatasetWriter {
     }
 }
 
-/// Copies the file `from` to a new file `to`, folders included, and checks what was read against its `record`.
+/// Copies the file `from` to a new file `to`, folders included, and checks the bytes read against its `record`.
 fn copy(from: &Path, to: &Path, record: &FileRecord, stage: &dyn Stage) -> Result<()> {
     to.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).map_err(Error::io(folder)))?;
     let mut source = open_file(from).map_err(Error::io(from))?;

@@ -1,4 +1,4 @@
-//! Commands of README and of the pages of `docs/`: `sh` fences run as printed in a clone, README's output is what they print, and
+//! Commands of README and of the pages of `docs/`: `sh` fences run as printed in a clone, their output is compared with README's, and
 //! every option exists.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
         ("presample", "--fanouts", "--negatives", "\nWhat is drawn:\n"),
         ("evaluate", "--partition", "--draw-by", "\nMini-batches:\n"),
         ("export", "--format", "--buffer", "\nOf one format:\n"),
-        ("place", "--cache", "--presample", "\nWhat the prediction assumes:\n"),
+        ("place", "--cache", "--presample", "\nAssumptions of the prediction:\n"),
         ("compare", "--systems", "--jumping-knowledge", "\nModel:\n"),
     ] {
         let [short, long] = ["-h", "--help"].map(|help| ok(folder, format!("{name} {help}")));
@@ -57,7 +57,7 @@ fn help_of_train_shows_few_options_and_help_all_shows_all() {
     }
 }
 
-/// README, then the pages of the manual: what is run.
+/// The documents whose commands are run: README, then the pages of the manual.
 fn documents() -> Vec<PathBuf> {
     [vec![root().join("README.md")], markdown("docs")].concat()
 }
@@ -111,7 +111,7 @@ fn agree(printed: &[String], shown: &[String]) -> bool {
     printed.len() == shown.len() && printed.iter().zip(shown).all(are_equal)
 }
 
-/// A log of one epoch of so many seconds.
+/// The log of a single epoch with these values.
 fn log_of(seconds: f64, exchange: f64, edges: u32) -> String {
     let log = serde_json::json!({ "seconds": seconds, "exchange_s": exchange, "edges": edges, "rows_loaded": edges });
     format!("{log}\n{{\"step\": 1}}\n")
@@ -140,13 +140,13 @@ fn the_demo_says_what_was_measured() {
     assert!(demo.contains("python3 scripts/verdict.py \"$runs/split.jsonl\" \"$runs/data.jsonl\""));
 }
 
-/// A folder in which README's commands have run, and the lines that they printed; `None` where this is no clone.
+/// A folder in which README's commands have run, and the lines that they printed; `None` outside a clone.
 static README_RAN: LazyLock<Option<(PathBuf, BTreeSet<String>)>> = LazyLock::new(|| {
     // A static value is never dropped: the folder is a fixed one, which the next run empties.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let _ = fs::remove_dir_all(&folder);
     if !clone_into(&folder) {
-        println!("skipped: this is no clone, or git is not here");
+        println!("skipped: this is not a clone, or git is not installed");
         return None;
     }
     let printed = run_fences("README.md", &folder);
@@ -175,7 +175,7 @@ fn assert_learnt(log: &Path) {
     assert!(last["test"].as_f64().unwrap() > 0.95, "{last}");
 }
 
-/// Runs the commands of a page of the manual where those of README have run.
+/// Runs the commands of a page of the manual after README's, in the same folder.
 fn run_page(page: &str) {
     let Some((readme, _)) = &*README_RAN else { return };
     let folder = &*scratch();
@@ -238,7 +238,7 @@ fn the_documents_name_all_options_and_no_others() {
             text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.starts_with("--"));
         words.filter(|word| word.len() > 3).map(str::to_string).collect()
     };
-    // Those of launchers, cargo, pip and docker.
+    // Commands of launchers, cargo, pip and docker.
     let mut known = options(
         "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
          --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
@@ -299,7 +299,7 @@ fn logs_with_records_of_mini_batches_are_compared() {
     for key in ["epochs", "loss", "valid", "test", "edges", "rows_loaded"] {
         assert_eq!(both["runs"][0][key], both["runs"][1][key], "{key}");
     }
-    // What was interrupted in its first epoch, and what is something else.
+    // A run that was interrupted in its first epoch, and a file of another kind.
     let log = fs::read_to_string(folder.join("steps.jsonl")).unwrap();
     fs::write(folder.join("early.jsonl"), log.lines().next().unwrap()).unwrap();
     refused(folder, "compare early.jsonl", 1, "early.jsonl: no epoch was finished");

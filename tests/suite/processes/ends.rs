@@ -35,7 +35,7 @@ fn underway(folder: &Path, port: u16, timeout: u64) -> Vec<Child> {
     started
 }
 
-/// Sends process `rank` a signal; what the others say then, and how long they took.
+/// Sends process `rank` a signal; returns the others' output and the time that they took.
 pub fn others_after(mut ranks: Vec<Child>, rank: usize, signal: &str) -> (Vec<String>, Duration) {
     let kill = |child: &Child, signal: &str| {
         let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();

@@ -18,13 +18,13 @@ const TRAIN: &str = "train ds --layers 2 --hidden 8 --fanouts 5,5 --batch-size 1
 /// Bytes of a row, and of its number.
 const ROW: u64 = 64 * 4 + 4;
 
-/// A dataset of so many vertices with features of 64 values, and a partition into two parts.
+/// A dataset with this number of vertices, features of 64 values, and a partition into two parts.
 fn dataset(folder: &Path, vertices: u32) {
     community(folder, vertices);
     ok(folder, "partition ds --parts 2 --partitioner random");
 }
 
-/// The least budget, in MiB, that two processes are told to pass.
+/// The least budget, in MiB, that the error of two processes names.
 fn least(folder: &Path) -> u64 {
     let refused = outputs(folder, 2, &format!("{TRAIN} --threads 1 --memory 64MiB"));
     let lines: Vec<String> = refused.iter().map(complaint).collect();
@@ -52,7 +52,7 @@ fn epochs(folder: &Path) -> Vec<Value> {
     log.lines().take(2).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Feature rows that were loaded, and of these those from disk and from memory beside them.
+/// Feature rows that were loaded, and the numbers of these from disk and from memory.
 fn counts(epoch: &Value) -> [u64; 3] {
     ["rows_loaded", "rows_from_disk", "rows_kept"].map(|name| epoch[name].as_u64().unwrap_or(0))
 }
@@ -69,7 +69,7 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
     let memory: Vec<_> = ranks.iter().map(|process| shared_memory(process).unwrap()).collect();
     let (_, bytes) = memory[0];
     assert_eq!(memory[0], memory[1], "one copy");
-    // A process of the same size holds nearly the same; half of what is left is for edges, which do not fit.
+    // A process of the same size holds nearly the same; half of the rest is for edges, which do not fit.
     assert!(bytes > (more - 2) << 20 && bytes < (more + 4) << 20, "{bytes} bytes of rows in {budget} MiB each");
     let (said, _) = others_after(ranks, 0, "-KILL");
     assert!(said[0].contains("rank 0 left the group: its process has ended"), "{said:?}");
@@ -80,7 +80,7 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
         // Each row is loaded by its owner, once: from disk, or from the copy.
         let ([loaded, from_disk, kept], [all, ..]) = (counts(found), counts(expected));
         assert_eq!((loaded, from_disk + kept), (all, all));
-        // Those that most edges lead from are loaded more often than others.
+        // Vertices with the most out-edges are loaded more often than others.
         let part = bytes as f64 / ROW as f64 / 60_000.0;
         assert!(from_disk > 0 && kept as f64 > part * loaded as f64, "{kept} of {loaded}, {part} are kept");
     }
@@ -91,7 +91,7 @@ fn processes_keep_one_copy_of_the_hottest_rows_in_what_they_leave_together() {
 fn all_rows_are_in_memory_once_where_they_fit() {
     let folder = &*scratch();
     dataset(folder, 30_000);
-    // Each alone has not the memory for all 7.3 MiB.
+    // No single process has the memory for all 7.3 MiB.
     let budget = least(folder) + 5;
     let threads = json(folder, format!("{TRAIN} --threads 2 --ranks 2 --epochs 2"));
     let ranks = start_in(

@@ -1,4 +1,4 @@
-//! Processes that see their part of a dataset alone.
+//! Processes that see only their part of a dataset.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn paths(homes: &[PathBuf]) -> Vec<&Path> {
     homes.iter().map(PathBuf::as_path).collect()
 }
 
-/// Losses of `found` are those of `whole`, its scores nearly.
+/// Losses of `found` equal `whole`'s, its scores nearly.
 fn assert_alike(found: &Value, whole: &Value, what: &str) {
     assert_eq!(losses(found), losses(whole), "{what}");
     let epochs = |run: &Value| run["summary"]["epochs"].as_array().unwrap().clone();

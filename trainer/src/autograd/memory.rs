@@ -1,10 +1,10 @@
-//! Memory for activations and gradients that is used again.
+//! Reusable memory for activations and gradients.
 //!
-//! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest free piece of memory
-//! that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one. Sizes come in
-//! eighths of a power of two, so that mini-batches of about the same size ask for the same. Free pieces go, those
-//! that lay longest first, when with what is in use they are more than a third above the most that was ever in use. With a quarter,
-//! two matrices of each mini-batch found no piece.
+//! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest free piece of
+//! memory that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one.
+//! Sizes are multiples of an eighth of a power of two, so that mini-batches of similar size request equal sizes. When
+//! free and used pieces together exceed the peak use by more than a third, free pieces are released, the longest unused
+//! first. With a limit of a quarter, two matrices of each mini-batch found no free piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,22 +13,22 @@ use tch::Tensor;
 use super::raw::{Pages, adopt};
 use crate::Result;
 
-/// Pieces below this many values are left to the allocator, which has them at hand.
+/// Pieces with fewer values than this are left to the allocator, which serves them quickly.
 const SMALLEST: usize = 1 << 14;
 /// A piece may be this many times larger than needed.
 const WASTE: usize = 2;
 
 static POOL: Mutex<Pool<Pages>> = Mutex::new(Pool::new());
 
-/// Memory between uses. Lengths are numbers of values.
+/// A pool of free memory. Lengths are numbers of values.
 ///
-/// Its pieces are pages, or only their lengths: then it says how much memory matrices take that are made and dropped in some order.
+/// A piece is either pages or only a length; a pool of lengths predicts the memory of a sequence of allocations.
 #[derive(Debug)]
 pub struct Pool<P> {
-    /// In the order in which they came back.
+    /// In the order in which they were given back.
     free: Vec<P>,
     in_use: usize,
-    /// The most that was ever in use.
+    /// Peak of `in_use`.
     most: usize,
 }
 
@@ -54,24 +54,24 @@ fn pool() -> MutexGuard<'static, Pool<Pages>> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most values that matrices of this process had at once.
+/// Peak number of values that the matrices of this process held at once.
 pub fn most_values_held() -> usize {
     pool().most
 }
 
-/// `f32` values to write to; what they hold at first is arbitrary.
+/// Memory for `f32` values to write; its initial contents are arbitrary.
 #[derive(Default)]
 pub struct Buffer {
-    /// `None` only while it is dropped.
+    /// `None` only during `drop`.
     pages: Option<Pages>,
     len: usize,
 }
 
 impl Buffer {
-    /// Room for `len` values.
+    /// Allocates room for `len` values.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if `len` is beyond any memory.
+    /// [`Error::Option`](crate::Error::Option) if `len` exceeds any possible memory.
     pub fn new(len: usize) -> Result<Self> {
         if len < SMALLEST {
             return Ok(Self { pages: Some(Pages::zeroed(len)?), len });
@@ -121,14 +121,14 @@ impl Drop for Buffer {
     }
 }
 
-/// The least length of a piece for `len` values: a multiple of an eighth of the power of two below.
+/// The smallest length of a piece for `len` values: a multiple of an eighth of the power of two at or below `len`.
 fn size_class(len: usize) -> usize {
     let eighth = (1usize << len.max(8).ilog2()) / 8;
     len.checked_next_multiple_of(eighth).unwrap_or(len)
 }
 
 impl Pool<usize> {
-    /// The length of the piece that holds `len` values; 0 for so few that the allocator has them at hand.
+    /// Takes or makes a piece for `len` values and returns its length; 0 if the allocator serves so small a length.
     pub fn take_or_make(&mut self, len: usize) -> usize {
         if len < SMALLEST {
             return 0;
@@ -140,17 +140,17 @@ impl Pool<usize> {
 }
 
 impl<P: Piece> Pool<P> {
-    /// An empty one.
+    /// Creates an empty pool.
     pub const fn new() -> Self {
         Self { free: Vec::new(), in_use: 0, most: 0 }
     }
 
-    /// The most values that were ever in use.
+    /// Peak number of values in use.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Values in use and free.
+    /// Number of values in use and free.
     pub fn kept(&self) -> usize {
         self.in_use + self.free.iter().map(P::num_values).sum::<usize>()
     }
@@ -168,7 +168,7 @@ impl<P: Piece> Pool<P> {
         self.most = self.most.max(self.in_use);
     }
 
-    /// Keeps `piece`, and returns the pieces that are to go.
+    /// Takes `piece` back and returns the pieces to release.
     pub fn give_back(&mut self, piece: P) -> Vec<P> {
         self.in_use = self.in_use.saturating_sub(piece.num_values());
         self.free.push(piece);

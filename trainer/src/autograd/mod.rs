@@ -1,15 +1,15 @@
-//! Operators of our own in torch's graph, and memory that they reuse.
+//! Custom operators in torch's graph, and memory that they reuse.
 //!
 //! `tch` offers no custom autograd function. [`attach`] makes a tensor that Rust computed depend on its inputs: when
 //! torch's backward pass comes to it, a closure turns the gradient of the output into those of the inputs. Between
 //! forward and backward torch keeps the *saved* tensors, as it does for its own operators: it frees them as soon as
 //! they are used, refuses a second backward pass over them, and refuses values that were changed in place. (A closure
-//! that held its own output would never be freed.) Cost: about 2 µs a call.
+//! that held its own output would never be freed.) Cost: about 2 µs per call.
 //!
-//! [`Buffer`]s are what operators write to: their memory is used again once the tensor on it is gone, because fresh
-//! pages from the kernel cost more time than the values that are written to them.
+//! Operators write to [`Buffer`]s: their memory is reused once the tensor on it is gone, because fresh pages from the
+//! kernel cost more time than writing the values to them.
 //!
-//! All unsafe code is in `raw.rs`, with the argument for it.
+//! All unsafe code is in `raw.rs`, with the reasons why it is sound.
 
 mod memory;
 mod raw;
@@ -28,16 +28,16 @@ pub use raw::{
 
 /// Arguments of a backward function.
 pub struct Gradient {
-    /// Gradient of the output, of its shape; perhaps not contiguous.
+    /// Gradient of the output, of the output's shape; perhaps not contiguous.
     pub output: Tensor,
-    /// The tensors saved by [`attach`], in its order.
+    /// The tensors saved by [`attach`], in the same order.
     pub saved: Vec<Tensor>,
-    /// Inputs whose gradients are asked for.
+    /// For each input, whether its gradient is needed.
     pub needed: Vec<bool>,
 }
 
 impl Gradient {
-    /// The saved tensors, if they are `N`.
+    /// The saved tensors, if there are `N` of them.
     pub fn saved<const N: usize>(&self) -> Result<[&Tensor; N]> {
         let found: Vec<&Tensor> = self.saved.iter().collect();
         let wrong =
@@ -46,13 +46,13 @@ impl Gradient {
     }
 }
 
-/// torch's fused optimizers. Lists are in the parameters' order, one tensor of a parameter's shape for each.
+/// torch's fused optimizers. Each list has one tensor per parameter, of its shape, in the parameters' order.
 pub enum UpdateBy<'a> {
     /// `torch.optim.Adam`, or `AdamW` if `decoupled`.
     Adam {
         decoupled: bool,
         moments: [&'a [&'a Tensor]; 2],
-        /// Number of updates, this one included: one f32 where the parameters are.
+        /// Number of updates including this one: one f32 on the parameters' device.
         step: &'a Tensor,
         rate: f64,
         betas: [f64; 2],
@@ -63,18 +63,18 @@ pub enum UpdateBy<'a> {
     Sgd { momenta: Option<&'a [&'a Tensor]>, rate: f64, momentum: f64, decay: f64, nesterov: bool },
 }
 
-/// From the gradient of an output to those of the inputs, in their order. `None` is zero, and the right answer where the
-/// gradient is not needed.
+/// Turns the gradient of an output into the gradients of the inputs, in their order. `None` means zero, and is the
+/// right answer for an input whose gradient is not needed.
 pub type BackwardFn = dyn Fn(Gradient) -> Result<Vec<Option<Tensor>>> + Send;
 
 /// Returns `output` as a function of `inputs`.
 ///
-/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and others. Where no gradients
+/// `output` is a new tensor without history. `saved` may hold inputs, the output itself, and others. If no gradients
 /// are recorded (under [`tch::no_grad`], or with no input that requires them) nothing is kept. An error or a panic in
 /// `backward` becomes an error of the backward pass.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if `output` has a history already.
+/// [`Error::Torch`](crate::Error::Torch) if `output` already has a history.
 pub fn attach(
     inputs: &[&Tensor],
     saved: &[&Tensor],
@@ -85,10 +85,10 @@ pub fn attach(
     Ok(output)
 }
 
-/// Adds to the leaves below `output` their gradients, where that of `output` is `gradient`.
+/// Runs the backward pass from `output`, whose gradient is `gradient`, and adds to the gradients of the leaves.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) with the message of the operator that failed, or if there is no graph (any more).
+/// [`Error::Torch`](crate::Error::Torch) with the message of the operator that failed, or if there is no graph (left).
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     raw::backward(output, gradient)
 }

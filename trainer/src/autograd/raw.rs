@@ -3,22 +3,22 @@
 //! Why it is sound:
 //!
 //! * **Ownership across the boundary.** A `tch` tensor is a pointer to a C++ `at::Tensor` that it deletes when dropped.
-//!   Arguments are lent for the length of a call. What C++ hands to [`call_backward`] was made with `new` for it and is
-//!   wrapped at once; what [`call_backward`] returns was released by [`into_raw`] and C++ wraps it. A closure or buffer
-//!   travels as one `Box` pointer with the function that frees it, and C++ calls that function exactly once, whatever
-//!   fails (`Owned` in `shim.cpp`).
+//!   Arguments are lent for the duration of a call. The tensors that C++ passes to [`call_backward`] were made with
+//!   `new` for it and are wrapped at once; the tensors that it returns were released by [`into_raw`] and C++ wraps
+//!   them. A closure or buffer travels as one `Box` pointer with the function that frees it, and C++ calls that
+//!   function exactly once, whatever fails (`Owned` in `shim.cpp`).
 //! * **No unwinding.** Every C++ function catches all exceptions; every Rust function that C++ calls catches panics.
 //!   Both become a line of text of at most [`ERROR_BYTES`] bytes.
 //! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
 //!   its closure under its own lock, never twice at a time.
-//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule, and [`device_values_mut_of`] that of a
-//!   tensor which its caller has made just now and nobody else knows, or of a parameter between two mini-batches, when no graph holds it. What is launched with them runs in the order of the
-//!   calls on the stream that torch uses too, so the tensor may be dropped before it has run.
-//! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
-//!   can share memory, and an in-place operation could change a slice that is being read; hence the rule, which the
-//!   crate keeps: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent
-//!   for writing as a [`Pages`], before any tensor exists on it, and by [`values_mut`] to the exchange between layers: rows that were
-//!   [`extended`] and that no layer has seen yet, and a gradient that torch has given away.
+//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule. [`device_values_mut_of`]
+//!   lends a tensor that its caller has just made and has not shared, or a parameter between two mini-batches, when no graph
+//!   holds it. Kernels run in call order on the stream that torch also uses, so a tensor may be dropped before they run.
+//! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's
+//!   tensors can share memory, and an in-place operation could change a slice that is being read; hence the crate's
+//!   rule: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent for
+//!   writing as a [`Pages`], before any tensor exists on it, and by [`values_mut`] to the exchange between layers: rows
+//!   that were [`extended`] and that no layer has seen yet, and a gradient that torch has given up.
 //! * **Products.** [`gemm`] checks the three slices against the shapes before it passes pointers on.
 
 #![allow(unsafe_code)]
@@ -36,7 +36,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::{BackwardFn, Gradient, UpdateBy};
 use crate::{Error, Result};
 
-/// Room for a message, its closing zero included; `shim.cpp` says the same.
+/// Room for a message and its terminating zero; `shim.cpp` has the same constant.
 const ERROR_BYTES: usize = 512;
 type Message = [c_char; ERROR_BYTES];
 
@@ -122,13 +122,13 @@ unsafe extern "C" {
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
 }
 
-/// Runs a function of the shim and makes its message an error.
+/// Runs a function of the shim and turns its message into an error.
 fn checked(call: impl FnOnce(*mut c_char) -> c_int) -> Result<()> {
     let mut message: Message = [0; ERROR_BYTES];
     if call(message.as_mut_ptr()) == 0 {
         return Ok(());
     }
-    // SAFETY: the shim closed its message with a zero inside the array.
+    // SAFETY: the shim terminated its message with a zero inside the array.
     let text = unsafe { CStr::from_ptr(message.as_ptr()) };
     Err(TchError::Torch(text.to_string_lossy().into_owned()).into())
 }
@@ -137,7 +137,7 @@ fn pointers(tensors: &[&Tensor]) -> Vec<*const c_void> {
     tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect()
 }
 
-/// Gives the C++ tensor of `tensor` away.
+/// Releases the C++ tensor of `tensor`; the caller owns it.
 fn into_raw(tensor: Tensor) -> *mut c_void {
     std::mem::ManuallyDrop::new(tensor).as_mut_ptr().cast()
 }
@@ -168,10 +168,10 @@ pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
 }
 
-/// Updates `parameters` as `by` does.
+/// Updates `parameters` in place with one step of the optimizer `by`.
 ///
 /// # Panics
-/// Unless there are as many gradients and moments as parameters.
+/// If the numbers of gradients and moments differ from the number of parameters.
 pub fn update(parameters: &[&Tensor], gradients: &[&Tensor], by: &UpdateBy<'_>) -> Result<()> {
     let count = parameters.len();
     let same = |tensors: &[&Tensor]| {
@@ -192,7 +192,7 @@ pub fn update(parameters: &[&Tensor], gradients: &[&Tensor], by: &UpdateBy<'_>) 
         UpdateBy::Sgd { momenta, rate, momentum, decay, nesterov } => {
             let momenta = momenta.map(same).unwrap_or_default();
             let (m, count_momenta) = (momenta.as_ptr(), momenta.len());
-            // SAFETY: all tensors outlive the call, and each list has `count` of them, the momenta perhaps none.
+            // SAFETY: all tensors outlive the call, and each list has `count` of them; `momenta` may be empty.
             checked(|error| unsafe {
                 gsplit_sgd(count, w, g, m, count_momenta, rate, momentum, decay, nesterov, error)
             })
@@ -200,13 +200,13 @@ pub fn update(parameters: &[&Tensor], gradients: &[&Tensor], by: &UpdateBy<'_>) 
     }
 }
 
-/// Gives the memory that torch keeps for later on GPUs back to them. An error without a GPU that torch has used.
+/// Returns the memory that torch caches on GPUs to the driver. Fails unless torch has used a GPU.
 pub fn give_back_memory() -> Result<()> {
-    // SAFETY: touches what nobody uses.
+    // SAFETY: frees only cached memory that is not in use.
     checked(|error| unsafe { gsplit_give_back_memory(error) })
 }
 
-/// Bytes of the memory of `device`, a GPU, that torch's allocator holds, in use or for later. torch's CUDA part is loaded.
+/// Bytes of the GPU `device` that torch's allocator holds, in use or cached. torch's CUDA part must be loaded.
 pub fn bytes_held(device: Device) -> Result<u64> {
     let (Device::Cuda(ordinal), mut bytes) = (device, 0) else { return Ok(0) };
     // SAFETY: the number is written.
@@ -214,49 +214,49 @@ pub fn bytes_held(device: Device) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Lets torch take the memory that kernels keep for later on a GPU: it calls [`make_room`] before it asks the driver for more. torch's
-/// CUDA part is loaded.
+/// Lets torch take the GPU memory that kernels have cached: torch calls [`make_room`] before it asks the driver for
+/// more. torch's CUDA part must be loaded.
 pub fn share_memory() -> Result<()> {
     unsafe extern "C" fn called(ordinal: c_int) {
-        // Without room torch says that it is out of memory.
+        // Without room torch reports that it is out of memory.
         let _ = catch_unwind(|| make_room(ordinal.unsigned_abs() as usize));
     }
     // SAFETY: torch calls the function with the number of a GPU.
     checked(|error| unsafe { gsplit_before_torch_allocates(called, error) })
 }
 
-/// Lets products of f32 factors on GPUs round them to TF32 from now on, in all of the process.
+/// Lets products of f32 factors on GPUs round them to TF32 from now on, in the whole process.
 pub fn round_to_tf32() -> Result<()> {
-    // SAFETY: torch keeps a flag.
+    // SAFETY: sets a flag of torch.
     checked(|error| unsafe { gsplit_round_to_tf32(error) })
 }
 
-/// Whether they may: by [`round_to_tf32`], or as the process or `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE` has set torch.
+/// Whether products may round to TF32: by [`round_to_tf32`], torch's settings or `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE`.
 pub fn rounds_to_tf32() -> bool {
     // SAFETY: as above.
     unsafe { gsplit_rounds_to_tf32() }
 }
 
-/// Leaves `leaf` without a gradient.
+/// Removes the gradient of `leaf`.
 pub fn forget_gradient(leaf: &Tensor) -> Result<()> {
     // SAFETY: the tensor outlives the call.
     checked(|error| unsafe { gsplit_forget_gradient(leaf.as_ptr().cast(), error) })
 }
 
-/// Drops a boxed `T`; one that panics while it is dropped is left where it is.
+/// Drops a boxed `T`; if its drop panics, the memory leaks.
 ///
 /// # Safety
 /// `pointer` is from `Box::<T>::into_raw` and not used afterwards.
 unsafe extern "C" fn free<T>(pointer: *mut c_void) {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(pointer.cast::<T>()) })));
 }
 
 /// Runs a closure for `RustNode::apply`.
 ///
 /// # Safety
-/// As the shim calls it: `state` is what [`attach`] gave away; `gradient` and `saved` are owned tensors; `needed` and
-/// `gradients` have `num_inputs` places; `error` has [`ERROR_BYTES`].
+/// As the shim calls it: `state` comes from [`attach`]; `gradient` and `saved` are owned tensors; `needed` and
+/// `gradients` have `num_inputs` entries; `error` has [`ERROR_BYTES`] bytes.
 unsafe extern "C" fn call_backward(
     state: *mut c_void,
     gradient: *mut c_void,
@@ -267,7 +267,7 @@ unsafe extern "C" fn call_backward(
     num_inputs: usize,
     error: *mut c_char,
 ) -> c_int {
-    // SAFETY: as the caller promises; zero lengths come with pointers that may be null.
+    // SAFETY: promised by the caller; zero lengths come with pointers that may be null.
     let (closure, gradient, saved, needed) = unsafe {
         let owned = |tensor: *mut c_void| Tensor::from_ptr(tensor.cast());
         let saved: Vec<Tensor> = (0..num_saved).map(|i| owned(*saved.add(i))).collect();
@@ -284,7 +284,7 @@ unsafe extern "C" fn call_backward(
     let text = match outcome {
         Ok(Ok(found)) => {
             for (i, tensor) in found.into_iter().enumerate() {
-                // SAFETY: `gradients` has a place for every input, and their number was checked.
+                // SAFETY: `gradients` has an entry for every input, and their number was checked.
                 unsafe { *gradients.add(i) = tensor.map_or(null_mut(), into_raw) };
             }
             return 0;
@@ -293,7 +293,7 @@ unsafe extern "C" fn call_backward(
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             let text = format!("backward panicked: {}", text.unwrap_or("no message"));
-            // What was thrown may panic in its own drop.
+            // The panic's payload may panic in its own drop.
             std::mem::forget(panic);
             text
         }
@@ -305,12 +305,12 @@ unsafe extern "C" fn call_backward(
     1
 }
 
-/// The values of a dense f32 tensor on the host, row after row, where they lie.
+/// Borrows the values of a dense f32 tensor on the host, row after row, without copying.
 pub fn values(tensor: &Tensor) -> Result<&[f32]> {
     values_of(tensor)
 }
 
-/// The values of a dense tensor of `T` on the host, row after row, where they lie.
+/// Borrows the values of a dense tensor of `T` on the host, row after row, without copying.
 pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
     let fits = tensor.kind() == T::KIND && tensor.device() == Device::Cpu && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
@@ -325,17 +325,17 @@ pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const T, tensor.numel()) })
 }
 
-/// The values of a dense f32 tensor on the host, to be written: of one that its caller alone reads and writes meanwhile.
+/// Borrows the values of a dense f32 tensor on the host for writing. Only the caller may use the tensor meanwhile.
 pub fn values_mut(tensor: &mut Tensor) -> Result<&mut [f32]> {
     let (start, len) = (values(tensor)?.as_ptr(), tensor.numel());
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `values`; nobody else uses the memory meanwhile (module doc).
+    // SAFETY: as in `values`; only the caller uses the memory meanwhile (module doc).
     Ok(unsafe { std::slice::from_raw_parts_mut(start.cast_mut(), len) })
 }
 
-/// A type of values that both torch and the kernels know.
+/// A type of values that both torch and the kernels support.
 pub trait TensorValue: Pod {
     /// Torch's name of the type.
     const KIND: Kind;
@@ -365,35 +365,35 @@ impl TensorValue for u8 {
     const KIND: Kind = Kind::Uint8;
 }
 
-/// The values of a dense f32 tensor at a place of GPU memory.
+/// Borrows the values of a dense f32 tensor on the GPU `device`.
 pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, f32>> {
     device_values_of(device, tensor)
 }
 
-/// The values of a dense f32 tensor at a place of GPU memory, to be written. Nobody else reads or writes them meanwhile.
+/// Borrows the values of a dense f32 tensor on the GPU `device` for writing. Only the caller may use it meanwhile.
 pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
     device_values_mut_of(device, tensor)
 }
 
-/// The values of a dense tensor of `T` at a place of GPU memory.
+/// Borrows the values of a dense tensor of `T` on the GPU `device`.
 pub fn device_values_of<'a, T: TensorValue>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, T>> {
     let (address, len) = device_memory::<T>(device, tensor)?;
-    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, where its device reaches them, which live as long as
-    // the tensor; nothing writes to them meanwhile (module doc).
+    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, accessible to its device, which live as long
+    // as the tensor; nothing writes to them meanwhile (module doc).
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
 }
 
-/// As [`device_values_of`], to be written. Nobody else reads or writes them meanwhile.
+/// Like [`device_values_of`], for writing. Only the caller may use the tensor meanwhile.
 pub fn device_values_mut_of<'a, T: TensorValue>(
     device: Device,
     tensor: &'a mut Tensor,
 ) -> Result<DeviceSliceMut<'a, T>> {
     let (address, len) = device_memory::<T>(device, tensor)?;
-    // SAFETY: as above; nobody else uses the tensor meanwhile (module doc).
+    // SAFETY: as above; only the caller uses the tensor meanwhile (module doc).
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
 }
 
-/// A copy of `tensor`, which is on the host, on `gpu`, which torch calls `device`; without history. Waits for nothing, up to 2 MiB.
+/// Copies `tensor` from the host to `gpu`, torch's `device`, without history. Does not wait, for up to 2 MiB.
 pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
     let host = tensor.detach().contiguous();
     if host.device() != Device::Cpu || host.is_sparse() {
@@ -402,7 +402,7 @@ pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
     let made = Tensor::f_empty(host.size(), (host.kind(), device))?;
     let bytes = host.numel() * host.kind().elt_size_in_bytes();
     if bytes > 0 {
-        // SAFETY: both are contiguous and have as many bytes from data_ptr() on; nobody else knows the one that is written.
+        // SAFETY: both are contiguous and have `bytes` bytes from data_ptr() on; the written one has not been shared yet.
         let (from, mut to) = unsafe {
             let from = std::slice::from_raw_parts(host.data_ptr().cast::<u8>(), bytes);
             (from, DeviceSliceMut::<u8>::from_raw(made.data_ptr() as u64, bytes))
@@ -422,7 +422,7 @@ fn device_memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64
     Ok((if len == 0 { 0 } else { tensor.data_ptr() as u64 }, len))
 }
 
-/// Zeroed f32 memory on cache lines and, from a few MiB on, on huge pages where the kernel has them.
+/// Zeroed f32 memory, aligned to cache lines and, from 4 MiB on, to huge pages if the kernel has them.
 pub struct Pages {
     start: NonNull<f32>,
     layout: Layout,
@@ -434,10 +434,10 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// A huge page on x86-64.
+    /// Size of a huge page on x86-64.
     const HUGE_BYTES: usize = 2 << 20;
 
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
         let refused = || Error::Option(format!("{len} values of f32 are more than there is memory for"));
         let bytes = len.max(1).checked_mul(size_of::<f32>()).ok_or_else(refused)?;
@@ -482,8 +482,8 @@ impl std::ops::Drop for Pages {
     }
 }
 
-/// A tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage. What is behind these
-/// values is room for [`extended`].
+/// Creates a tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage.
+/// The memory after these values is room for [`extended`].
 pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Result<Tensor> {
     let mut owner = Box::new(owner);
     let (values, room) = (owner.as_mut().as_mut().as_mut_ptr(), owner.as_mut().as_mut().len());
@@ -493,16 +493,16 @@ pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Resul
     }
     let mut tensor = null_mut();
     let owner = Box::into_raw(owner).cast();
-    // SAFETY: the memory holds the shape and, on the heap of `owner`, stays where it is until C++ frees it.
+    // SAFETY: the memory is large enough for `shape` and, on the heap of `owner`, does not move until C++ frees it.
     checked(|error| unsafe {
         gsplit_adopt(values, room as i64, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
     })?;
-    // SAFETY: made with `new` by the shim, for us.
+    // SAFETY: made with `new` by the shim for this call.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// A tensor of `shape` on the memory of `owner`, which is on the GPU that torch calls `device`, or on the host where that is emulated.
-/// `owner` is dropped with the tensor's storage.
+/// Creates a tensor of `shape` on the memory of `owner`, on the GPU that torch calls `device`, or on the host if the
+/// GPU is emulated. `owner` is dropped with the tensor's storage.
 pub fn adopt_on_device<T: TensorValue + Send>(device: Device, owner: DeviceBuffer<T>, shape: &[i64]) -> Result<Tensor> {
     let needed = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
     if needed != Some(owner.len()) {
@@ -511,27 +511,27 @@ pub fn adopt_on_device<T: TensorValue + Send>(device: Device, owner: DeviceBuffe
     let like = Tensor::f_empty([0], (T::KIND, device))?;
     let (address, mut tensor) = (owner.slice().address() as *mut c_void, null_mut());
     let owner = Box::into_raw(Box::new(owner)).cast();
-    // SAFETY: the memory holds the shape and stays where it is until C++ drops `owner`; what is launched on it runs in the order of the
-    // calls on the stream that frees it.
+    // SAFETY: the memory is large enough for `shape` and does not move until C++ drops `owner`; kernels on it run in
+    // call order on the stream that frees it.
     checked(|error| unsafe {
         let (like, shape, dims) = (like.as_ptr().cast(), shape.as_ptr(), shape.len());
         gsplit_adopt_like(address, like, shape, dims, owner, free::<DeviceBuffer<T>>, &mut tensor, error)
     })?;
-    // SAFETY: made with `new` by the shim, for us.
+    // SAFETY: made with `new` by the shim for this call.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// A matrix of `rows` rows that starts with those of `matrix`, where these are all that was adopted ([`adopt`]) and have room behind
-/// them. The rows behind hold anything; a matrix is extended once.
+/// Extends `matrix` to `rows` rows on the same memory, if `matrix` is the whole adopted tensor ([`adopt`]) and there is
+/// room behind it; otherwise returns `None`. The new rows are uninitialised; a matrix can be extended once.
 pub fn extended(matrix: &Tensor, rows: usize) -> Result<Option<Tensor>> {
     let mut tensor = null_mut();
     // SAFETY: the tensor outlives the call.
     checked(|error| unsafe { gsplit_extend(matrix.as_ptr().cast(), rows as i64, &mut tensor, error) })?;
-    // SAFETY: null, or made with `new` by the shim, for us.
+    // SAFETY: null, or made with `new` by the shim for this call.
     Ok((!tensor.is_null()).then(|| unsafe { Tensor::from_ptr(tensor.cast()) }))
 }
 
-/// `out = a × b`, or `out += a × b` with `add`, by the calling thread alone. `out` is stored row after row,
+/// Computes `out = a × b`, or `out += a × b` with `add`, on the calling thread only. `out` is stored row after row,
 /// `a.rows × b.columns`.
 ///
 /// # Panics
@@ -541,14 +541,14 @@ pub fn gemm(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     assert!(b.rows == k && out.len() == m * n, "shapes of a product");
     assert!(a.fits() && b.fits(), "a matrix outside its slice");
     if k == 0 {
-        // The crate leaves the result as it is.
+        // The gemm crate leaves the result as it is.
         if !add {
             out.fill(0.0);
         }
         return;
     }
-    // SAFETY: all elements were checked to lie in their slices; `out` is borrowed exclusively. Strides of a slice's
-    // elements fit an isize, and the product of no matrix that is empty reads anything.
+    // SAFETY: all elements were checked to be inside their slices; `out` is borrowed exclusively. Strides of a slice's
+    // elements fit an isize, and a product with an empty matrix reads nothing.
     unsafe {
         gemm::gemm(
             m,

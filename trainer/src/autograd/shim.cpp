@@ -1,7 +1,7 @@
-// What tch lacks of torch's C++ interface: a graph node whose backward is a Rust function, a backward pass that starts
-// from a given gradient, leaves whose gradient is taken away, tensors on memory that Rust owns, and what torch calls before it takes memory of
-// a GPU. Called by raw.rs alone, which documents the contract.
-// No exception leaves: each function returns 0, or 1 with a message in `error`.
+// The parts of torch's C++ interface that tch lacks: a graph node whose backward is a Rust function, a backward pass
+// from a given gradient, removing a leaf's gradient, tensors on memory that Rust owns, and a callback of torch's GPU
+// allocator. Called only by raw.rs, which documents the contract.
+// No exception leaves this file: each function returns 0, or 1 with a message in `error`.
 
 #include "guarded.h"
 
@@ -31,7 +31,7 @@ using torch::autograd::variable_list;
 
 namespace c10 {
 
-// As c10/cuda/CUDACachingAllocator.h has it, which cannot be included without CUDA's own headers.
+// Copied from c10/cuda/CUDACachingAllocator.h, which cannot be included without CUDA's own headers.
 class FreeMemoryCallback {
  public:
   virtual ~FreeMemoryCallback() = default;
@@ -42,16 +42,16 @@ class FreeMemoryCallback {
 
 namespace {
 
-// Makes room on the GPU of this number.
+// Makes room on the GPU of the given number.
 using MakeRoom = void (*)(int);
 
-// Called by torch's allocator where what it keeps has no room for a tensor, on the thread that asks for the tensor.
+// Called by torch's allocator when its cache has no room for a tensor, on the thread that requests the tensor.
 struct RoomMaker : c10::FreeMemoryCallback {
   MakeRoom make_room;
   explicit RoomMaker(MakeRoom make_room) : make_room(make_room) {}
   bool Execute() override {
     make_room(c10::impl::VirtualGuardImpl(at::kCUDA).getDevice().index());
-    // What torch keeps is the same: it need not look there again.
+    // torch's own cache has not changed, so it need not search it again.
     return false;
   }
 };
@@ -62,17 +62,17 @@ using Backward = int (*)(
     void* state, Tensor* gradient, Tensor** saved, size_t num_saved, const bool* needed, Tensor** gradients,
     size_t num_inputs, char* error);
 
-// Something of Rust's, dropped exactly once.
+// A Rust object, dropped exactly once.
 struct Owned {
   void* pointer;
   Drop drop;
   ~Owned() { drop(pointer); }
 };
 
-// What a storage on memory of Rust's holds.
+// Context of a storage on memory that Rust owns.
 struct Memory {
   Owned owner;
-  // Bytes from the start that tensors were made of.
+  // Number of bytes from the start that belong to tensors.
   size_t used;
 };
 
@@ -102,7 +102,7 @@ struct RustNode : torch::autograd::Node {
     for (size_t i = 0; i < inputs; i++) needed[i] = task_should_compute_output(i);
     std::vector<Tensor> unpacked;
     for (auto& variable : saved) unpacked.push_back(variable.unpack(shared_from_this()));
-    // Nothing below throws until everything has an owner again.
+    // Nothing below throws until every tensor has an owner again.
     std::vector<Tensor*> given(unpacked.size()), gradients(inputs, nullptr);
     for (size_t i = 0; i < unpacked.size(); i++) given[i] = new Tensor(std::move(unpacked[i]));
     char error[ERROR_BYTES] = "";
@@ -128,7 +128,7 @@ struct RustNode : torch::autograd::Node {
 
 extern "C" {
 
-// Takes ownership of `state`, whatever it returns.
+// Takes ownership of `state`, even on failure.
 int gsplit_attach(
     Tensor* const* inputs, size_t num_inputs, Tensor* const* saved, size_t num_saved, Tensor* output, void* state,
     Backward backward, Drop drop, char* error) {
@@ -149,7 +149,7 @@ int gsplit_attach(
   });
 }
 
-// Leaves a leaf without a gradient, as `zero_grad(set_to_none=True)` does.
+// Removes the gradient of a leaf, like `zero_grad(set_to_none=True)`.
 int gsplit_forget_gradient(const Tensor* leaf, char* error) {
   return guarded(error, [&] { leaf->mutable_grad() = Tensor(); });
 }
@@ -158,7 +158,7 @@ int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {
   return guarded(error, [&] { torch::autograd::backward({*output}, {*gradient}); });
 }
 
-// One update by Adam or, if `decoupled`, AdamW of `count` parameters. `step` counts the updates, this one included.
+// One update of `count` parameters by Adam or, if `decoupled`, AdamW. `step` counts the updates, including this one.
 int gsplit_adam(
     bool decoupled, size_t count, Tensor* const* parameters, Tensor* const* gradients, Tensor* const* first,
     Tensor* const* second, const Tensor* step, double rate, double beta1, double beta2, double decay, double epsilon,
@@ -172,7 +172,7 @@ int gsplit_adam(
   });
 }
 
-// One update by SGD of `count` parameters, with `count_momenta` momenta: as many or none.
+// One update of `count` parameters by SGD, with `count_momenta` momenta: `count` or 0.
 int gsplit_sgd(
     size_t count, Tensor* const* parameters, Tensor* const* gradients, Tensor* const* momenta, size_t count_momenta,
     double rate, double momentum, double decay, bool nesterov, char* error) {
@@ -184,7 +184,7 @@ int gsplit_sgd(
   });
 }
 
-// Takes ownership of `owner`, whatever it returns: it is dropped with the tensor's storage, which has `room` values.
+// Takes ownership of `owner`, even on failure: it is dropped with the tensor's storage, which has `room` values.
 int gsplit_adopt(
     float* data, int64_t room, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
   return guarded(error, [&] {
@@ -197,7 +197,7 @@ int gsplit_adopt(
   });
 }
 
-// The same of memory where `like` is, of values of its type. It has no room for `gsplit_extend`.
+// Like `gsplit_adopt`, for memory on the device of `like`, with values of its type. Leaves no room for `gsplit_extend`.
 int gsplit_adopt_like(
     void* data, const Tensor* like, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
   return guarded(error, [&] {
@@ -211,8 +211,8 @@ int gsplit_adopt_like(
   });
 }
 
-// A matrix of `rows` rows that starts with those of `matrix`, on the same memory. Leaves `extended` null where that is not all of an
-// adopted memory's first tensor, or has no room.
+// Extends `matrix` to `rows` rows on the same memory. Leaves `extended` null if `matrix` is not the whole of the last
+// tensor on adopted memory, or if there is no room.
 int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* error) {
   return guarded(error, [&] {
     const at::Storage& storage = matrix->storage();
@@ -229,7 +229,7 @@ int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* e
   });
 }
 
-// Gives the memory that torch keeps for later back to the GPUs.
+// Returns the memory that torch caches to the GPUs.
 int gsplit_give_back_memory(char* error) {
   return guarded(error, [&] {
     auto* allocator = c10::getDeviceAllocator(at::kCUDA);
@@ -237,7 +237,7 @@ int gsplit_give_back_memory(char* error) {
   });
 }
 
-// Bytes that torch's allocator has of the memory of a GPU, in use or for later.
+// Bytes of a GPU's memory that torch's allocator holds, in use or cached.
 int gsplit_bytes_held(int ordinal, uint64_t* bytes, char* error) {
   return guarded(error, [&] {
     constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -245,7 +245,7 @@ int gsplit_bytes_held(int ordinal, uint64_t* bytes, char* error) {
   });
 }
 
-// Lets torch's allocator for GPUs call `make_room`. Found at run time, as all of torch's CUDA part is.
+// Lets torch's GPU allocator call `make_room`. Found at run time, like all of torch's CUDA part.
 int gsplit_before_torch_allocates(MakeRoom make_room, char* error) {
   return guarded(error, [&] {
     using Registry = c10::Registry<std::string, std::unique_ptr<c10::FreeMemoryCallback>>;
@@ -264,7 +264,7 @@ int gsplit_round_to_tf32(char* error) {
   return guarded(error, [&] { at::globalContext().setFloat32MatmulPrecision("high"); });
 }
 
-// Whether they may.
+// Whether products may round to TF32.
 bool gsplit_rounds_to_tf32() { return at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST; }
 
 // Asks for huge pages; a kernel without them gives ordinary ones.

@@ -1,4 +1,4 @@
-//! The node and the memory: right gradients, no leak, and every misuse an error.
+//! The graph node and the memory pool: gradients are right, nothing leaks, and every misuse is an error.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn leaf(values: &[f32]) -> Tensor {
     Tensor::from_slice(values).set_requires_grad(true)
 }
 
-/// `x²`, by us; `alive` is held as long as the closure.
+/// `x²` as an operator of this crate; `alive` is held as long as the closure.
 fn square(x: &Tensor, alive: &Arc<()>) -> Tensor {
     let alive = alive.clone();
     let output = tch::no_grad(|| x * x);
@@ -78,7 +78,7 @@ fn the_second_use_of_a_graph_is_an_error() {
     assert_eq!(Arc::strong_count(&alive), 1, "freed by the first use");
     assert!(message(backward(&y, &one)).contains("second time"));
     assert_eq!(list(&x.grad()), [4.0]);
-    // On request torch keeps the graph, and the gradients add up.
+    // On request torch keeps the graph, and gradients add up.
     let y = square(&x, &alive);
     Tensor::run_backward(&[&y], &[&x], true, false);
     backward(&y, &one).unwrap();

@@ -1,13 +1,13 @@
-//! Mini-batches, prepared ahead of the one that is being computed.
+//! Prepares mini-batches ahead of the one that is being computed.
 //!
-//! [`for_each`] gives the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
-//! each is sampled and loaded when it is needed; else a thread of its own stays up to that many ahead. Samples are a
+//! [`for_each`] passes the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
+//! each is sampled and loaded when it is needed; otherwise a separate thread stays up to that many ahead. Samples are a
 //! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
-//! through communicators of its own: their calls may fall between those of any step of the computing threads.
-//! Given threads of its own (`--sample-threads`) it does its parallel work there, else on those that everything shares, where
-//! pieces of it wait for pieces of a layer and the other way round.
-//! A GPU that samples does so ahead on a stream of its own: `sampler.rs` says how memory passes from one to the other.
-//! Memory: the mini-batches that are ahead, with their feature rows where other ranks need them.
+//! through its own communicators: its calls may fall between those of any step of the computing threads.
+//! With `--sample-threads` its parallel work runs on a pool of its own, otherwise on the shared pool, where sampling
+//! and the layers wait for each other's work.
+//! A GPU that samples does so ahead on a separate stream: `sampler.rs` explains how memory passes between the two.
+//! Memory: the mini-batches that are ahead, with their feature rows if other ranks need them.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -19,10 +19,10 @@ use crate::job::Job;
 use crate::ranks::comms::Comms;
 use crate::{Error, Result};
 
-/// Calls `compute` for each of the `count` mini-batches `prepared`. Collective.
+/// Calls `compute` for each of the `count` mini-batches that `prepared` yields. Collective.
 ///
 /// # Errors
-/// The first of `compute` or of the preparation; the other ranks are told of it.
+/// The first error of `compute` or of the preparation, which also fails the other ranks.
 pub fn for_each<'a>(
     job: &Job<'_>,
     mut prepared: impl Iterator<Item = Result<Prepared<'a>>> + Send,
@@ -35,7 +35,7 @@ pub fn for_each<'a>(
     }
     let pool = job.options.sample_threads.map(own_threads).transpose()?;
     thread::scope(|scope| {
-        // One more is being made, and one waits to be put in.
+        // One more is being made, and one waits to be sent.
         let (sender, receiver) = sync_channel(job.options.prefetch - 1);
         let work = move || {
             for batch in prepared {
@@ -51,7 +51,7 @@ pub fn for_each<'a>(
             None => work(),
         });
         let outcome = receive(&receiver, count, &mut compute);
-        // A thread that waits for other ranks, or for room, is to end before the scope does.
+        // The thread may be waiting for other ranks or for room: it must end before the scope does.
         drop(receiver);
         if let Err(error) = &outcome {
             comms.fail(&error.to_string());
@@ -60,7 +60,7 @@ pub fn for_each<'a>(
     })
 }
 
-/// `threads` threads for the sampling and loading of one rank.
+/// Creates a pool of `threads` threads for the sampling and loading of one rank.
 fn own_threads(threads: usize) -> Result<ThreadPool> {
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
     pool.map_err(|error| Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer")))

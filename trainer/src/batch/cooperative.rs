@@ -1,21 +1,21 @@
-//! Cooperative mini-batches: made once, server by server (GraNNDis, section 4: shared preloading, expansion-aware sampling, cooperative
-//! batching).
+//! Cooperative mini-batches: made once per server (GraNNDis, section 4: shared preloading, expansion-aware sampling,
+//! cooperative batching).
 //!
-//! A server is a group of ranks. An epoch has R mini-batches, of equal shares of the training vertices; of each a server takes the seeds
-//! that it owns. It reads them with all in-edges, as many hops as the model has layers; beyond its own vertices at most
-//! `--expansion-hops` hops and `--expansion-fanout` in-neighbours of a vertex on each. The edges among all vertices that it reaches
-//! so are the server's graph for that mini-batch. The server splits it over its ranks by the partition map, and computes what lies
-//! beyond its own vertices again: between servers no row moves, gradients alone are summed.
+//! A server is a group of ranks. An epoch has R mini-batches, of equal shares of the training vertices; a server takes
+//! the seeds of each that it owns. It reads them with all in-edges, as many hops as the model has layers; beyond its own
+//! vertices at most `--expansion-hops` hops and `--expansion-fanout` in-neighbours per vertex on each. The edges among
+//! all vertices reached are the server's graph for that mini-batch. The server splits it over its ranks by the partition
+//! map and recomputes the vertices that other servers own: no rows move between servers, only gradients are summed.
 //!
-//! Mini-batches are made once and kept, edges and exchanges; R = 1 is full-graph training. Of a mini-batch that is the only one
-//! the feature rows are kept too, where they stay as they are stored: they are the paper's preloaded rows.
+//! Mini-batches are made once and kept, with their edges and exchanges; R = 1 is full-graph training. If there is only
+//! one mini-batch, its feature rows are kept too if they are used as stored: they are the paper's preloaded rows.
 //!
-//! A layer computes the rows alone that the layers above need, where the paper's computes all of the server's graph: the seeds' logits
-//! are the same, and with all hops beyond the servers those of the full graph. Once a frontier grows no more, the layers below share
-//! their edges ([`sample_all`]), so memory grows with depth by the rows alone.
+//! A layer computes only the rows that the layers above need, while the paper's layers compute the whole server graph:
+//! the seeds' logits are the same, and with all hops beyond the servers those of the full graph. Once a frontier stops
+//! growing, the layers below share their edges ([`sample_all`]), so only the rows' memory grows with depth.
 //!
-//! Cost: once for each mini-batch and rank, a pass over the in-edges of what the server reaches, and 8 bytes for each vertex of the graph
-//! meanwhile.
+//! Cost: once per mini-batch and rank, a pass over the in-edges of the vertices that the server reaches, and 8 bytes per
+//! vertex of the graph during that pass.
 
 use std::sync::Mutex;
 
@@ -35,38 +35,38 @@ use crate::sample::{Sampled, SampledLayer, sample_all};
 use crate::task::{Targets, Task};
 use crate::{Error, Result};
 
-/// The mini-batches of a run, as one rank has them.
+/// The mini-batches of a run, from the point of view of one rank.
 pub struct Made {
     batches: Vec<MadeBatch>,
 }
 
-/// A mini-batch that was made.
+/// A mini-batch that is kept for all epochs.
 struct MadeBatch {
-    /// Seeds on all servers.
+    /// Seeds of all servers.
     items: Vec<u32>,
     /// This rank's part.
     sampled: Sampled<'static>,
-    /// Feature rows, once they were loaded, where they are the same in every epoch and there is room.
+    /// Feature rows, once loaded, if they are the same in every epoch and this is the only mini-batch.
     rows: Mutex<Option<Tensor>>,
 }
 
 /// Size of the mini-batches of a run, over all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Most vertices that a server reads for a mini-batch.
+    /// Largest number of vertices that a server reads for a mini-batch.
     pub vertices: u64,
-    /// Vertices of all mini-batches that belong to another server than the one that reads them.
+    /// Number of vertices, over all mini-batches, that belong to another server than the one that reads them.
     pub beyond: u64,
-    /// All servers' vertices of all mini-batches.
+    /// Number of vertices of all servers and mini-batches.
     pub all: u64,
 }
 
 impl Made {
-    /// Makes the mini-batches, with the rows of all ranks in the memory of this machine where they are `together`. Collective.
+    /// Makes the mini-batches. With `together` the rows of all ranks must fit in the memory of this machine. Collective.
     ///
     /// # Errors
-    /// [`Error::Option`] for more mini-batches than training vertices; where the machine has not the memory for the rows of
-    /// `model`, with what would do.
+    /// [`Error::Option`] for more mini-batches than training vertices, or if the machine lacks the memory for the rows
+    /// of `model`; the message suggests options that would fit.
     pub fn new(job: &Job<'_>, model: &Model, comms: &Comms, together: bool) -> Result<(Self, Size)> {
         let (config, comm) = (job.config, comms.ranks().group);
         let (batches, seeds) = (config.cooperative.batches(), job.train.len());
@@ -76,7 +76,7 @@ impl Made {
             )));
         }
         let server = server(job, comm)?;
-        // The same in every epoch, and not in the order of ids.
+        // The same in every epoch, but not in the order of ids.
         let order = epoch_seeds(&job.train, config.seed, 0)?;
         let (mut size, mut bytes, mut made) = (Size::default(), 0, Vec::new());
         for batch in 0..batches {
@@ -103,12 +103,12 @@ impl Made {
         Ok((Self { batches: made }, size.over_servers(comms)?))
     }
 
-    /// Mini-batches of an epoch.
+    /// Number of mini-batches of an epoch.
     pub fn len(&self) -> usize {
         self.batches.len()
     }
 
-    /// The mini-batches of `epoch`, in its order, loaded as they are taken. Collective then.
+    /// The mini-batches of `epoch`, in its order, each loaded when it is taken (which is collective).
     pub fn epoch<'a>(
         &'a self,
         with: Preparation<'a>,
@@ -122,7 +122,7 @@ impl Made {
         }))
     }
 
-    /// Loads the rows of `batch`, unless they are kept from the last time. Collective.
+    /// Loads the rows of `batch`, unless they were kept from the last epoch. Collective.
     fn load<'a>(&'a self, batch: &'a MadeBatch, with: Preparation<'a>, step: Step) -> Result<Prepared<'a>> {
         let Preparation { job, source, comm } = with;
         let mut clock = Clock::start(comm.into(), Traffic::default());
@@ -151,7 +151,7 @@ impl Made {
     }
 }
 
-/// This rank's server, and what it may read beyond it.
+/// This rank's server, and the limits on reading beyond it.
 fn server<'a>(job: &Job<'a>, comm: &dyn Communicator) -> Result<Expansion<'a>> {
     let Some(parts) = job.parts else {
         return Err(Error::Option("--parallelism cooperative goes by a partition map".into()));
@@ -163,7 +163,7 @@ fn server<'a>(job: &Job<'a>, comm: &dyn Communicator) -> Result<Expansion<'a>> {
 }
 
 impl Size {
-    /// The sums, and the largest, over all servers. Collective.
+    /// Sums the counts and takes the maximum of `vertices` over all servers. Collective.
     fn over_servers(self, comms: &Comms) -> Result<Self> {
         let (comm, leads) = (comms.all(), comms.ranks().group.rank() == 0);
         let mut sums = if leads { [self.beyond, self.all] } else { [0; 2] };
@@ -174,18 +174,18 @@ impl Size {
     }
 }
 
-/// Bytes of the rows of a mini-batch on this rank, with their gradients: what layers read and what they return.
+/// Bytes of the rows of a mini-batch on this rank, with their gradients: the inputs and outputs of all layers.
 fn bytes_of_rows(sampled: &Sampled<'_>, model: &Model, features: usize) -> u64 {
     let rows = |(depth, layer): (usize, &SampledLayer)| {
         let index = sampled.layers.len() - 1 - depth;
         let (read, width) = (if index == 0 { features } else { model.width(index - 1) }, model.width(index));
-        // A layer keeps what it reads, its sums and its rows; gradients come and go with two layers.
+        // A layer keeps its input, its sums and its rows; gradients exist for two layers at a time.
         layer.read.len() * read + 2 * layer.frontier.len() * width
     };
     (sampled.layers.iter().enumerate().map(rows).sum::<usize>() * size_of::<f32>()) as u64
 }
 
-/// Fails where the rows of the largest of `batches` mini-batches, `needed` bytes, are more than are `available`.
+/// Fails if the rows of the largest of `batches` mini-batches, `needed` bytes, exceed the `available` bytes.
 fn fits(needed: u64, available: u64, batches: usize) -> Result<()> {
     if needed <= available {
         return Ok(());

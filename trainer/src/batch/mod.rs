@@ -1,11 +1,11 @@
 //! A mini-batch from its seeds to loaded rows: `prepare = load(sample(seeds))`.
 //!
-//! Who computes which rows is a row of the table in `config/parallelism.rs`; the loop over mini-batches is the same for all. Samples
-//! are a function of (seed, epoch, step, layer, vertex): the same whenever a mini-batch is prepared.
+//! The table in `config/parallelism.rs` says which rank computes which rows; the loop over mini-batches is the same for
+//! all. Samples are a function of (seed, epoch, step, layer, vertex): they do not depend on when a mini-batch is prepared.
 //!
 //! ```text
-//! mod.rs           drawn anew in every epoch: all systems but one
-//! ahead.rs         prepared while another one is computed
+//! mod.rs           drawn anew in every epoch: every system but one
+//! ahead.rs         prepares a mini-batch while another is computed
 //! cooperative.rs   made once, server by server (GraNNDis)
 //! push_pull.rs     the bottom layer by columns of the features (P3)
 //! ```
@@ -44,34 +44,34 @@ pub fn prepare<'a, 's: 'a>(
     Ok(Prepared { step, items: global.len(), targets, batch, push_pull, preparing: clock.stop() })
 }
 
-/// Inputs of one rank's mini-batches.
+/// Inputs for preparing one rank's mini-batches.
 #[derive(Clone, Copy)]
 pub struct Preparation<'a> {
-    /// Seeds, graph, and what to do.
+    /// Seeds, graph and options.
     pub job: &'a Job<'a>,
     /// Feature rows.
     pub source: &'a FeatureSource<'a>,
-    /// Ranks of the group, for what is sampled and loaded.
+    /// Communicator of the group, for sampling and loading.
     pub comm: &'a dyn Communicator,
 }
 
-/// A mini-batch that is ready to compute, wherever it came from.
+/// A mini-batch that is ready to compute, from whichever source.
 pub struct Prepared<'a> {
     /// Number in the run.
     pub step: Step,
-    /// Number of seeds on all ranks, or of edges where these are learnt.
+    /// Number of seeds on all ranks, or of edges if links are learnt.
     pub items: usize,
-    /// Labels or links that this rank's seeds are to learn.
+    /// Labels or links that this rank's seeds should learn.
     pub targets: Targets<'a>,
     /// This rank's part.
     pub batch: Loaded<'a>,
-    /// The bottom layers of all ranks, where each is computed by columns.
+    /// The bottom layers of all ranks, if each is computed by columns.
     pub push_pull: Option<PushPull<'a>>,
     /// Time and traffic of the preparation.
     pub preparing: Counted,
 }
 
-/// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken. Collective then.
+/// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken, collectively.
 pub fn drawn<'a, 's: 'a>(
     with: Preparation<'a>,
     sampler: &'a mut BatchSampler<'s>,
@@ -86,7 +86,7 @@ pub fn drawn<'a, 's: 'a>(
 }
 
 impl<'a> Preparation<'a> {
-    /// Samples this rank's part of the mini-batch, and finds what it is to learn. Collective.
+    /// Samples this rank's part of the mini-batch, and finds its targets. Collective.
     pub fn sample<'s: 'a>(
         self,
         sampler: &mut BatchSampler<'s>,
@@ -100,7 +100,7 @@ impl<'a> Preparation<'a> {
         Ok((sampled, targets))
     }
 
-    /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that have them. Collective.
+    /// Loads the feature rows of `sampled`, or sends its bottom layer to the ranks that hold them. Collective.
     fn load(self, sampled: Sampled<'a>, step: Step) -> Result<(Loaded<'a>, Option<PushPull<'a>>)> {
         let Self { job, source, comm } = self;
         let (config, ahead) = (job.config, job.options.prefetch > 0);
@@ -112,7 +112,7 @@ impl<'a> Preparation<'a> {
             None => load(source, sampled, &Input::training(&config.model, step), (ahead, sums_rows(job)), comm)?,
         };
         job.end_phase(source.place())?;
-        // The other models sort edges of their own.
+        // The other models sort their own edges.
         let edges = matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2);
         prepare_backward(&batch, edges)?;
         if ahead {

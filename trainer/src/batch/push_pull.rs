@@ -1,21 +1,21 @@
 //! Push-pull parallelism: the bottom layer by columns of the features (P3, OSDI 2021, sections 3.2 and 3.3).
 //!
-//! Each rank holds `F / N` columns of every feature row, and takes an equal share of the seeds as under data parallelism. Instead of
-//! fetching feature rows it has the others compute with theirs:
+//! Each rank holds `F / N` columns of every feature row, and takes an equal share of the seeds as under data
+//! parallelism. Instead of fetching feature rows it lets the other ranks compute with their columns:
 //!
 //! ```text
 //! push      every rank's sampled edges of the bottom layer go to all ranks
-//! partial   each rank computes, for every rank, what its columns add to that rank's linear step    (no bias)
+//! partial   each rank computes its columns' contribution to every rank's linear step    (no bias)
 //! pull      each rank receives its partial sums from all, and adds them up in rank order
 //! complete  bias, activation and all layers above as under data parallelism
 //! ```
 //!
-//! Backwards the gradient of the sums goes to all ranks, and each makes of it the gradient of the weights of its columns: all of it,
-//! over the seeds of every rank, and nothing of the other columns. The sum over ranks of all gradients, which every parallelism
-//! takes, is then right as it is. Loss and gradients are those of one rank, up to the order of sums.
+//! Backwards the gradient of the sums goes to all ranks, and each computes from it the gradient of the weights of its columns:
+//! all of it, over the seeds of every rank, and nothing of the other columns. Every parallelism then sums all gradients over
+//! the ranks, and that sum is right as it is. Loss and gradients equal those of one rank, up to the order of sums.
 //!
-//! Cost: sums of hidden width for each target of the bottom layer and rank, where data parallelism brings rows of feature width for
-//! each vertex that it reads: cheaper where features are wide and the hidden rows narrow, dearer where they are alike.
+//! Cost: sums of hidden width per target of the bottom layer and rank, where data parallelism fetches rows of feature width
+//! per vertex read: cheaper if features are wide and hidden rows narrow, more expensive if their widths are similar.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ use crate::ranks::clock::Clock;
 use crate::sample::SampledLayer;
 use crate::{Error, Result};
 
-/// The bottom layers of all ranks, as one rank computes its columns of them.
+/// The bottom layers of all ranks, of which this rank computes its columns.
 pub struct PushPull<'a> {
     layers: Vec<Pushed>,
-    /// This rank's columns of the feature rows, and which those are.
+    /// Table with this rank's columns of the feature rows, and the range of these columns.
     features: &'a FeatureTable,
     columns: Range<usize>,
     /// Width of a whole feature row.
     width: usize,
-    /// Computed parts, until backward: one entry a rank, or empty.
+    /// Computed parts, kept until backward: one entry per rank, or empty.
     partials: Vec<Tensor>,
 }
 
@@ -49,19 +49,19 @@ pub struct PushPull<'a> {
 struct Pushed {
     edges: Arc<Edges>,
     read: Ids,
-    /// This rank's columns of the rows that it reads, where they were gathered ahead, or read from a file.
+    /// This rank's columns of the rows that the layer reads, if they were gathered ahead or read from a file.
     rows: Option<Tensor>,
 }
 
 impl<'a> PushPull<'a> {
-    /// Sends the structure of `bottom` to all ranks and receives theirs. Feature rows come from the source of `with`, which has this rank's
-    /// columns of them: now, where mini-batches are prepared ahead, or rows are read from a file. Collective.
+    /// Sends the structure of `bottom` to all ranks and receives theirs. The source of `with` holds this rank's columns of
+    /// the feature rows; they are read now if mini-batches are prepared ahead or rows are read from a file. Collective.
     pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
         let Preparation { job, source, comm } = with;
         let width = job.features.dim();
         let gathered = job.options.prefetch > 0 || source.table().read_by().is_some();
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
-        // Factors go as their bits.
+        // Factors are sent as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
         let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
         let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
@@ -86,8 +86,8 @@ impl<'a> PushPull<'a> {
         Ok(Self { layers, features: source.table(), columns, width, partials: Vec::new() })
     }
 
-    /// The sums of all columns for this rank's bottom layer, one dimension ([`Model::complete`]). With `keep`, what was computed for
-    /// the others is kept for [`PushPull::backward`]. Collective.
+    /// The sums of all columns for this rank's bottom layer, one dimension ([`Model::complete`]). With `keep`, the
+    /// parts computed for the other ranks are kept for [`PushPull::backward`]. Collective.
     pub fn forward(
         &mut self,
         (model, graph): (&Model, Graph<'_>),
@@ -123,7 +123,7 @@ impl<'a> PushPull<'a> {
         })
     }
 
-    /// Gradients of the weights of this rank's columns, from that of every rank's sums, of which this rank has `of_sums`. Collective.
+    /// Computes the gradients of the weights of this rank's columns. `of_sums` is the gradient of this rank's sums. Collective.
     pub fn backward(
         mut self,
         (model, graph): (&Model, Graph<'_>),
@@ -151,7 +151,7 @@ impl<'a> PushPull<'a> {
         Ok(())
     }
 
-    /// Parts that this rank's columns add to the bottom layer of each rank; with `keep` in torch's graph. Empty where it has nothing to add.
+    /// This rank's contribution to the bottom layer of each rank, recorded by torch with `keep`. Empty if there is none.
     fn partials(&self, model: &Model, graph: Graph<'_>, keep: bool) -> Result<Vec<Tensor>> {
         let partial = |layer: &Pushed| {
             if self.columns.is_empty() || layer.edges.num_targets() == 0 {
@@ -168,7 +168,7 @@ impl<'a> PushPull<'a> {
         if keep { all() } else { tch::no_grad(all) }
     }
 
-    /// Values of the sums of `rank`.
+    /// Number of values of the sums of `rank`.
     fn length_of(&self, model: &Model, rank: usize) -> Result<usize> {
         let layer = self.layers.get(rank).ok_or_else(|| Error::Option("a rank without a bottom layer".into()))?;
         match layer.edges.num_targets() {
@@ -178,7 +178,7 @@ impl<'a> PushPull<'a> {
     }
 }
 
-/// Tells all ranks `own`, and returns what each tells, of these `lengths`. In memory that is used again: [`all_gather_v`] takes fresh.
+/// Like [`all_gather_v`], in reused memory: sends `own` to all ranks and returns the values of each, of these `lengths`.
 fn given_to_all(comm: &dyn Communicator, own: &[f32], lengths: &[usize]) -> Result<Vec<Tensor>> {
     let mut send = Buffer::new(own.len() * lengths.len())?;
     send.as_mut_slice().chunks_exact_mut(own.len().max(1)).for_each(|copy| copy.copy_from_slice(own));

@@ -9,37 +9,37 @@ use super::{Device, TrainConfig};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CooperativeConfig {
-    /// With cooperative, mini-batches of an epoch; 1 is full-graph training. They are made once, with all in-edges: --fanouts and
-    /// --batch-size do not apply [default: 1]
+    /// With cooperative, the number of mini-batches per epoch; 1 is full-graph training. They are made once, with all
+    /// in-edges: --fanouts and --batch-size do not apply [default: 1]
     #[arg(long, value_name = "R")]
     pub batches_per_epoch: Option<usize>,
-    /// With cooperative and several servers (--groups), how many hops beyond its own vertices a server reads; as many as there are
-    /// layers for all [default: 1]
+    /// With cooperative and several servers (--groups), the number of hops beyond its own vertices that a server reads;
+    /// the number of layers reads all [default: 1]
     #[arg(long, value_name = "HOPS")]
     pub expansion_hops: Option<usize>,
-    /// In-neighbours that are drawn for each vertex on a hop beyond a server's own; `all` takes every one. Edges within a server
-    /// are never left out [default: 15]
+    /// In-neighbours drawn for each vertex on a hop beyond a server's own vertices; `all` takes every one. Edges within
+    /// a server are never left out [default: 15]
     #[arg(long, value_name = "FANOUT")]
     pub expansion_fanout: Option<Fanout>,
 }
 
 impl CooperativeConfig {
-    /// Mini-batches of an epoch.
+    /// Number of mini-batches per epoch.
     pub fn batches(&self) -> usize {
         self.batches_per_epoch.unwrap_or(1)
     }
 
-    /// Hops beyond a server's own vertices (GraNNDis, section 4.3: 1).
+    /// Number of hops beyond a server's own vertices (GraNNDis, section 4.3: 1).
     pub fn hops(&self) -> usize {
         self.expansion_hops.unwrap_or(1)
     }
 
-    /// In-neighbours on each (GraNNDis, section 4.3: 15).
+    /// Number of in-neighbours drawn on each of these hops (GraNNDis, section 4.3: 15).
     pub fn fanout(&self) -> Fanout {
         self.expansion_fanout.unwrap_or(Fanout::Take(15))
     }
 
-    /// These settings with what is left open filled in, for so many servers.
+    /// Returns these settings for the number of `servers`, with the defaults filled in.
     pub(super) fn effective(&self, servers: usize) -> Self {
         let beyond = servers > 1;
         Self {
@@ -51,7 +51,7 @@ impl CooperativeConfig {
 }
 
 impl TrainConfig {
-    /// The problem with mini-batches that are made once, or with options that are for them alone, if any.
+    /// Returns the problem with these options, or with a run whose mini-batches are made once, if any.
     pub(super) fn cooperative_problem(&self) -> Option<String> {
         let CooperativeConfig { batches_per_epoch: batches, expansion_hops, expansion_fanout } = &self.cooperative;
         let expansion = [
@@ -67,9 +67,9 @@ impl TrainConfig {
         let problem = if *batches == Some(0) {
             "--batches-per-epoch 0: expected 1 or more".to_string()
         } else if let Some(option) = expansion.filter(|_| self.groups == 1) {
-            format!("{option}: nothing lies beyond one server: leave it out, or give --groups")
+            format!("{option}: there is nothing beyond one server: leave it out, or give --groups")
         } else if self.device == Device::Cuda {
-            "mini-batches that are made once are made for CPUs: choose --device cpu".into()
+            "mini-batches that are made once are for CPUs only: choose --device cpu".into()
         } else if self.task.is_link() {
             "mini-batches that are made once are of vertices: leave --task link out, or choose another parallelism"
                 .into()

@@ -1,4 +1,4 @@
-//! Draws of in-neighbours, and the weights of their rows in sums.
+//! Options for drawing in-neighbours and weighting their rows in sums.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ use super::{Device, ModelKind, TrainConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum DrawKind {
-    /// All alike, or by --draw-by
+    /// All with the same probability, or by --draw-by
     #[default]
     Uniform,
-    /// More often those whose rows the rank keeps (--cache), and those from which these are reached; sums and means are corrected for it,
-    /// and stay right in expectation (Song and Jiang, 2022)
+    /// Prefer in-neighbours whose rows the rank keeps (--cache), and those from which such rows are reached; sums and
+    /// means are corrected for it and stay right in expectation (Song and Jiang, 2022)
     Locality,
 }
 
-/// How many times more often.
+/// How many times as often a preferred in-neighbour is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DrawFactor {
-    /// The factor that the bytes moved in the epoch before ask for.
+    /// Follows the share of loaded bytes that missed the cache in the epoch before.
     Auto,
-    /// So many times, from 1.
+    /// A fixed factor, at least 1.
     Fixed(f64),
 }
 
@@ -65,17 +65,17 @@ impl<'de> Deserialize<'de> for DrawFactor {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct DrawConfig {
-    /// How in-neighbours are drawn. What locality draws depends on the rows that a rank keeps, so with other caches losses are others
+    /// How in-neighbours are drawn. Locality depends on the rows that a rank keeps, so another cache gives other losses
     #[arg(id = "draw", long, value_name = "KIND", value_enum, default_value = "uniform")]
     pub kind: DrawKind,
-    /// With --draw locality, how many times more often: a number from 1, or auto: 1 in the first epoch, doubled after each in which 20 % of
-    /// the bytes loaded or more were not in the rank's own cache, up to 8, halved after each in which less than 15 % were [default: auto]
+    /// With --draw locality, how many times as often in-neighbours are drawn: a number from 1, or auto, which starts at 1, doubles after an
+    /// epoch in which 20 % or more of the loaded bytes were not in the rank's own cache, up to 8, and halves below 15 % [default: auto]
     #[arg(long, value_name = "F|auto")]
     pub draw_factor: Option<DrawFactor>,
 }
 
 impl DrawConfig {
-    /// This with what is left open filled in.
+    /// Returns these settings with the defaults filled in.
     pub(super) fn effective(&self) -> Self {
         let local = self.kind == DrawKind::Locality;
         Self { draw_factor: local.then(|| self.draw_factor.unwrap_or(DrawFactor::Auto)), ..self.clone() }
@@ -83,12 +83,12 @@ impl DrawConfig {
 }
 
 impl TrainConfig {
-    /// Whether ranks draw more often what they keep.
+    /// True if ranks prefer in-neighbours whose rows they keep.
     pub fn draws_locally(&self) -> bool {
         self.draw.kind == DrawKind::Locality
     }
 
-    /// The option for which the host has to draw, for GPUs too, if there is one.
+    /// The option that requires drawing on the host, for GPUs too, if there is one.
     pub(crate) fn drawn_by_host(&self) -> Option<&'static str> {
         match self.draw.kind {
             DrawKind::Locality => Some("--draw locality"),
@@ -97,7 +97,7 @@ impl TrainConfig {
         }
     }
 
-    /// The problem with what is drawn, and how it is summed, if any.
+    /// Returns the problem with how in-neighbours are drawn or their rows are summed, if any.
     pub(super) fn draw_problem(&self) -> Option<String> {
         let (kind, on_gpu) = (self.model.kind, self.device == Device::Cuda);
         if let Some(column) = self.edge_weights.as_ref().filter(|_| !kind.sums_sources()) {
@@ -105,7 +105,7 @@ impl TrainConfig {
             return Some(format!("--edge-weights {column}: --model {} {problem}", kind.name()));
         }
         if let Some(column) = self.draw_by.as_ref().filter(|_| on_gpu && kind.attends()) {
-            let problem = "corrects its draws on a CPU alone: choose --device cpu";
+            let problem = "corrects its draws on CPUs only: choose --device cpu";
             return Some(format!("--draw-by {column}: --model {} {problem}", kind.name()));
         }
         if !self.draws_locally() {
@@ -117,13 +117,12 @@ impl TrainConfig {
                 "--draw locality: in-neighbours are drawn by --draw-by {column} already: leave one of them out"
             ))
         } else if self.split_layers() > 0 || self.parallelism.slices_columns() {
-            let problem =
-                "a rank loads other rows than those that it draws: choose --parallelism data, owned or single";
+            let problem = "a rank loads other rows than it draws: choose --parallelism data, owned or single";
             Some(format!("--draw locality: under --parallelism {} {problem}", self.parallelism))
         } else if kind == ModelKind::SagePool {
             Some("--draw locality: --model sage-pool takes maxima, which nothing corrects: choose another".into())
         } else if on_gpu && !kind.sums_sources() {
-            Some(format!("--draw locality: --model {} is corrected on a CPU alone: choose --device cpu", kind.name()))
+            Some(format!("--draw locality: --model {} is corrected on CPUs only: choose --device cpu", kind.name()))
         } else {
             None
         }

@@ -1,4 +1,4 @@
-//! Everything that determines a training run, as command-line options and as it is stored in every checkpoint.
+//! All options that determine a training run, on the command line and as stored in every checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub use task::{ClassWeights, NumberLoss, ScorerKind, TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 
-/// Ranks are threads of one process: more than this is a mistake, and would exhaust it.
+/// Ranks are threads of one process: more than this is a mistake and would exhaust it.
 const MAX_RANKS: usize = 256;
 
 /// Device that ranks compute on.
@@ -35,41 +35,41 @@ pub enum Device {
     /// Threads of this process
     #[default]
     Cpu,
-    /// NVIDIA's GPUs, one a rank
+    /// NVIDIA GPUs, one per rank
     #[value(alias = "gpu")]
     Cuda,
 }
 
-/// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
+/// A training run. Runs with equal options, dataset, partition map and threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Division of the work between ranks [default: single; split with several ranks, as with --ranks, --partition or
-    /// several GPUs]
+    /// Division of the work between ranks [default: single; split where several ranks are asked for, e.g. by --ranks,
+    /// --partition or several GPUs]
     #[arg(long, value_enum, default_value = "split", hide_default_value = true)]
     pub parallelism: Parallelism,
-    /// With split, how many layers are split, the lowest: their rows come from the ranks that own them. Above, each rank computes
-    /// all that the seeds that it owns need, and no row moves. With 1 only feature rows move; losses are the same for any
-    /// number [default: all layers]
+    /// With split, the number of layers that are split, from the lowest: their rows come from the ranks that own them.
+    /// Above them, each rank computes everything that its own seeds need, and no rows move. With 1 only feature rows
+    /// move; losses are the same for any number [default: all layers]
     #[arg(long, value_name = "N")]
     pub split_layers: Option<usize>,
-    /// Number of ranks [default: one for each GPU; on the CPU 1 for single, else 4]
+    /// Number of ranks [default: one per GPU; on the CPU 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
-    /// With split, groups of ranks that follow each other: each group takes an equal share of every mini-batch and splits it over
-    /// its own ranks, by a partition map with as many parts as these. On several hosts, as many as there are: rows then stay within
-    /// a host, and gradients alone cross. Losses are the same for any number. With cooperative, servers: the map has a part for every
-    /// rank (gsplit partition --servers)
+    /// With split, the number of groups of ranks: each group takes an equal share of every mini-batch and splits it
+    /// over its own ranks, by a partition map with one part per rank of a group. On several hosts, give the number of
+    /// hosts: rows then stay within a host, and only gradients cross. Losses are the same for any number. With
+    /// cooperative, the number of servers: the map has a part for every rank (gsplit partition --servers)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub groups: usize,
     /// Device that ranks compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks, or
-    /// as ranks of a group]
+    /// Key of the partition map for split and --placement partitioned [default: the only one with as many parts as
+    /// ranks, or as ranks of a group]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::stored_key)]
     pub partition: Option<String>,
-    /// How mini-batches that are made once are made
+    /// Options of mini-batches that are made once
     #[command(flatten)]
     pub cooperative: CooperativeConfig,
     /// The model
@@ -78,11 +78,11 @@ pub struct TrainConfig {
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
     #[arg(long, default_value = "15,10,5")]
     pub fanouts: Fanouts,
-    /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 are left out of
-    /// the graph. Sums are corrected for it. On the host, for GPUs too [default: all alike]
+    /// Draw in-neighbours with probabilities that grow with this edge column, e.g. `weight`, without replacement; edges with 0 are left
+    /// out of the graph. Sums are corrected for it. Always drawn on the host, also for GPUs [default: all with the same probability]
     #[arg(long, value_name = "COLUMN")]
     pub draw_by: Option<String>,
-    /// How they are drawn
+    /// Options of the drawing of in-neighbours
     #[command(flatten)]
     pub draw: DrawConfig,
     /// Multiply each in-neighbour's row by this edge column where rows are summed, in evaluation and `infer` too: for sage, gcn, resgcn,
@@ -95,10 +95,10 @@ pub struct TrainConfig {
     /// Passes over the training split
     #[arg(long, default_value_t = 10)]
     pub epochs: u32,
-    /// How it is updated
+    /// Options of the optimizer
     #[command(flatten)]
     pub optimizer: OptimizerConfig,
-    /// How its learning rate changes
+    /// Options of the learning-rate schedule
     #[command(flatten)]
     pub schedule: ScheduleConfig,
     /// The task
@@ -107,16 +107,16 @@ pub struct TrainConfig {
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Evaluate on the valid and test splits every N epochs, and after the last; 0 for never. Ranks that are threads share the work,
-    /// of those that are processes rank 0 does it alone
+    /// Evaluate on the valid and test splits every N epochs, and after the last; 0 for never. Ranks that are threads
+    /// share the work; of ranks that are processes, only rank 0 evaluates
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub eval_every: u32,
-    /// Evaluate on sampled neighbourhoods: so many in-neighbours of each vertex, from the scored vertices' layer downwards, the same in
-    /// every evaluation. For graphs whose layers are too much to compute for all vertices; scores are then estimates [default: exact]
+    /// Evaluate on sampled neighbourhoods: this many in-neighbours per vertex, from the scored vertices' layer downwards, the same in
+    /// every evaluation. For graphs whose layers are too large for exact evaluation; scores are then estimates [default: exact]
     #[arg(long, value_name = "FANOUTS")]
     pub eval_fanouts: Option<Fanouts>,
-    /// Stop after this many evaluations in a row without a better one: a higher valid metric (an error: a lower), or an equal one with a
-    /// lower valid loss, unless it is perfect
+    /// Stop after this many evaluations in a row without an improvement: a higher valid metric (for an error, a lower
+    /// one), or an equal one with a lower valid loss, unless it is perfect
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
     /// Least rise of the valid metric (of an error: fall) that counts, for --patience; above 0, a lower loss does not count
@@ -125,14 +125,14 @@ pub struct TrainConfig {
 }
 
 impl TrainConfig {
-    /// The configuration that no option changes: one rank. `None` never, unless an option has lost its default.
+    /// The configuration without any option: one rank. `None` only if an option has lost its default.
     pub fn defaults() -> Option<Self> {
         let given = Self::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]).ok()?;
         let config = Self::from_arg_matches(&given).ok()?;
         Some(Self { parallelism: Parallelism::Single, ..config })
     }
 
-    /// Names of the options whose values are not those of [`Self::defaults`], in a table as `model.hidden`.
+    /// Names of the options that differ from [`Self::defaults`], e.g. `model.hidden` with its table.
     pub fn changed(&self) -> Vec<String> {
         let defaults = Self::defaults().map(|config| config.options()).unwrap_or_default();
         let options = self.options().into_iter();
@@ -140,17 +140,17 @@ impl TrainConfig {
         changed.map(|(_, ConfigOption { table, key, .. })| [table.as_slice(), &[key]].concat().join(".")).collect()
     }
 
-    /// The number of ranks that the options ask for.
+    /// Number of ranks, from the options or by default.
     pub fn num_ranks(&self) -> usize {
         self.ranks.unwrap_or(if self.parallelism.row().several { 4 } else { 1 })
     }
 
-    /// The number of layers, the lowest, whose rows come from the ranks that own them.
+    /// Number of layers, from the lowest, whose rows come from the ranks that own them.
     pub fn split_layers(&self) -> usize {
         if self.parallelism.splits() { self.split_layers.unwrap_or(self.model.layers) } else { 0 }
     }
 
-    /// Holders of each frontier's rows; `assignment` is the partition map where the seeds are dealt by one.
+    /// Owners of each frontier's rows; `assignment` is the partition map, if one distributes the seeds.
     pub(crate) fn frontiers<'a>(&self, assignment: Option<&'a [u16]>) -> Frontiers<'a> {
         let layers = self.model.layers;
         match assignment {
@@ -159,24 +159,24 @@ impl TrainConfig {
         }
     }
 
-    /// The number of parts of the partition map that ranks go by.
+    /// Number of parts that the partition map must have.
     pub fn num_parts(&self) -> usize {
         if self.parallelism.cooperates() { self.num_ranks() } else { self.ranks_of_group() }
     }
 
-    /// The number of ranks of each group.
+    /// Number of ranks in each group.
     pub fn ranks_of_group(&self) -> usize {
         self.num_ranks() / self.groups.max(1)
     }
 
-    /// Refuses options that contradict each other, and those that nothing would read.
+    /// Refuses options that contradict each other, and options that would have no effect.
     pub fn check(&self) -> Result<()> {
         self.check_values()?;
         let unread = self.model.unread_problem().or_else(|| self.task.unread_problem()).or_else(|| self.map_problem());
         unread.map_or(Ok(()), |problem| Err(Error::Option(problem)))
     }
 
-    /// Refuses options that contradict each other. Checkpoints may hold some that nothing reads.
+    /// Refuses options that contradict each other. Checkpoints may hold options without effect.
     pub(crate) fn check_values(&self) -> Result<()> {
         let (fanouts, layers) = (self.fanouts.len(), self.model.layers);
         let problem = if fanouts != layers && !self.parallelism.cooperates() {
@@ -225,7 +225,7 @@ impl TrainConfig {
         Err(Error::Option(problem))
     }
 
-    /// The problem with the groups of ranks, if any.
+    /// Returns the problem with the groups of ranks, if any.
     fn grouping_problem(&self) -> Option<String> {
         let (groups, ranks) = (self.groups, self.num_ranks());
         if groups > 1 && !self.parallelism.splits() {
@@ -242,7 +242,7 @@ impl TrainConfig {
         }
     }
 
-    /// The problem with the number of layers that are split, if any.
+    /// Returns the problem with the number of split layers, if any.
     fn splitting_problem(&self) -> Option<String> {
         let (split_layers, layers) = (self.split_layers?, self.model.layers);
         if !self.parallelism.splits() {
@@ -257,7 +257,7 @@ impl TrainConfig {
         }
     }
 
-    /// The problem with sampled evaluation, if any.
+    /// Returns the problem with sampled evaluation, if any.
     fn evaluation_problem(&self) -> Option<String> {
         let (fanouts, layers) = (self.eval_fanouts.as_ref()?, self.model.layers);
         if fanouts.len() != layers {
@@ -272,7 +272,7 @@ impl TrainConfig {
         }
     }
 
-    /// The problem with the options that the valid metric decides by, if any.
+    /// Returns the problem with the options that depend on the valid metric, if any.
     fn stopping_problem(&self) -> Option<String> {
         if self.patience == Some(0) {
             Some("--patience 0: expected 1 or more".to_string())
@@ -286,7 +286,7 @@ impl TrainConfig {
         }
     }
 
-    /// The option that makes the course of the run depend on the valid metric, if one does.
+    /// The option that makes the run depend on the valid metric, if there is one.
     pub fn watches_valid(&self) -> Option<&'static str> {
         match self.schedule.kind {
             ScheduleKind::Plateau => Some("--schedule plateau"),
@@ -294,7 +294,7 @@ impl TrainConfig {
         }
     }
 
-    /// This configuration with everything that is left open filled in.
+    /// Returns this configuration with defaults for all options that are not given.
     pub fn effective(&self) -> Self {
         Self {
             ranks: Some(self.num_ranks()),
@@ -312,11 +312,11 @@ impl TrainConfig {
         }
     }
 
-    /// Names the first option whose change would make a resumed run another run. The number of epochs may grow, where the
-    /// learning rate does not depend on it; evaluation and early stopping change nothing, but for the plateau schedule,
-    /// which goes by the evaluations; parallelism and ranks would change the order of sums, so the resumed losses would
-    /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, and
-    /// the metric by the labels' default, elsewhere.)
+    /// Names the first option whose change would make a resumed run another run. The number of epochs may grow if the
+    /// learning rate does not depend on it. Evaluation and early stopping change nothing, except with the plateau
+    /// schedule, which follows the evaluations. Parallelism and ranks would change the order of sums, so the resumed
+    /// losses would no longer be exactly the losses of an uninterrupted run. (The partition map's content and the
+    /// metric are compared elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
         let neutral = |config: &Self| {
             let effective = config.effective();
@@ -324,7 +324,7 @@ impl TrainConfig {
                 ScheduleKind::Plateau => (config.eval_every, config.eval_fanouts.clone()),
                 _ => (0, None),
             };
-            // The same losses to the bit, computed otherwise.
+            // Computes the same losses, to the bit, in another way.
             let model = ModelConfig { checkpoint_activations: false, ..effective.model.clone() };
             Self {
                 epochs: 0,
@@ -341,7 +341,7 @@ impl TrainConfig {
         let [mine, theirs] = [self, other].map(|config| neutral(config).options());
         let their = |name: &str| theirs.get(name).map_or(&serde_json::Value::Null, |theirs| &theirs.value);
         let differing = mine.iter().filter(|(name, option)| *their(name) != option.value);
-        // An option that one of the two does not have follows from another.
+        // An option that only one of the two has follows from another one, so it is named last.
         let first = differing.min_by_key(|(name, option)| option.value.is_null() || their(name).is_null());
         first.map(|(name, option)| format!("--{name} is {}, the checkpoint has {}", option.value, their(name)))
     }
@@ -353,7 +353,7 @@ impl TrainConfig {
         for (key, value) in fields {
             match value {
                 serde_json::Value::Object(fields) => options.extend(fields.into_iter().map(|(field, value)| {
-                    // The kind of a thing is named by the thing: --model sage.
+                    // The field `kind` has the name of its table on the command line, e.g. --model sage.
                     let flag = if field == "kind" { &key } else { &field }.replace('_', "-");
                     (flag, ConfigOption { table: Some(key.clone()), key: field, value })
                 })),
@@ -364,13 +364,13 @@ impl TrainConfig {
     }
 }
 
-/// An option as the configuration file and checkpoints hold it.
+/// An option as stored in configuration files and checkpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigOption {
-    /// The table it is in, if it is in one.
+    /// Its table, if it is in one.
     pub table: Option<String>,
-    /// Its name there.
+    /// Its name in the table.
     pub key: String,
-    /// Its value, null where it is not given.
+    /// Its value; null if it is not given.
     pub value: serde_json::Value,
 }

@@ -1,8 +1,8 @@
-//! Options of the model that is trained.
+//! Options of the model.
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of layers there are.
+/// Kinds of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
@@ -32,12 +32,12 @@ impl ModelKind {
         clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_string())
     }
 
-    /// Whether its layers weigh their sources' rows by attention.
+    /// True if its layers weight their sources' rows by attention.
     pub(crate) fn attends(self) -> bool {
         matches!(self, Self::Gat | Self::Gatv2)
     }
 
-    /// Whether its layers read their sources' rows as weighted sums alone.
+    /// True if its layers read their sources' rows only as weighted sums.
     pub fn sums_sources(self) -> bool {
         match self {
             Self::Sage | Self::Gcn | Self::Sgc | Self::Gin | Self::Resgcn => true,
@@ -58,7 +58,7 @@ pub enum NormKind {
     Batch,
 }
 
-/// Layers whose rows make the logits.
+/// Layers whose rows are turned into logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum JumpingKnowledge {
@@ -70,19 +70,19 @@ pub enum JumpingKnowledge {
     Max,
 }
 
-/// Type that the factors of dense products, and on a GPU all rows, are rounded to.
+/// Type that factors of dense products, and on GPUs all rows, are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dtype {
-    /// Nothing: all bits of f32
+    /// No rounding: all bits of f32
     #[default]
     F32,
-    /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU products alone: up to twice as fast
-    /// where instructions for bf16 are (`gsplit doctor`), no faster elsewhere. On a GPU all rows and their gradients too,
-    /// features and what ranks exchange included: half the memory
+    /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU for products only: up to
+    /// twice as fast with bf16 instructions (`gsplit doctor`), no faster without. On a GPU for all rows and their
+    /// gradients too, including features and the rows that ranks exchange: half the memory
     Bf16,
-    /// IEEE half precision, on GPUs alone: as bf16 there, three more bits for numbers up to 65504. Losses are scaled for it,
-    /// as torch's GradScaler does
+    /// IEEE half precision, only on GPUs: like bf16 there, with three more bits for numbers up to 65504. Losses are
+    /// scaled for it, as torch's GradScaler does
     F16,
 }
 
@@ -97,7 +97,7 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// Attention heads that are not asked for.
+/// Default number of attention heads.
 const DEFAULT_HEADS: usize = 4;
 
 /// A model's shape.
@@ -131,23 +131,23 @@ pub struct ModelConfig {
     /// Normalisation before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
     #[arg(long, value_enum)]
     pub norm: Option<NormKind>,
-    /// Add to each hidden layer what it reads for the vertex, by a trained matrix where widths differ
+    /// Add its input row to each hidden layer's output, through a trained matrix where the widths differ
     #[arg(long)]
     pub residual: bool,
-    /// Make the logits, by one more product, of the rows of several layers (Xu et al., 2018)
+    /// Compute the logits from the rows of several layers, with one more product (Xu et al., 2018)
     #[arg(long, value_enum, default_value = "none")]
     pub jumping_knowledge: JumpingKnowledge,
-    /// Compute what is inside each layer again in the backward pass instead of keeping it: less memory, more time, the
-    /// same losses to the bit
+    /// Recompute intermediate values of each layer in the backward pass instead of keeping them: less memory, more
+    /// time, the same losses to the bit
     #[arg(long)]
     pub checkpoint_activations: bool,
-    /// Type that the factors of dense products, and on a GPU all rows, are rounded to
+    /// Type that factors of dense products, and on a GPU all rows, are rounded to
     #[arg(long, value_enum, default_value = "f32")]
     pub dtype: Dtype,
 }
 
 impl ModelConfig {
-    /// The problem with these options, if any.
+    /// Returns the problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let attends = self.kind.attends();
         let extras = self.norm.is_some_and(|norm| norm != NormKind::None)
@@ -175,12 +175,12 @@ impl ModelConfig {
         }
     }
 
-    /// This shape with what is left open filled in, and the heads at their default where nothing attends.
+    /// Returns this shape with the default for the norm if it is not given.
     pub(super) fn effective(&self) -> Self {
         Self { norm: Some(self.norm()), ..self.clone() }
     }
 
-    /// The problem with an option for attention where there is none, if any.
+    /// Returns the problem with an attention option of a model without attention, if any.
     pub(super) fn unread_problem(&self) -> Option<String> {
         let dropout = (self.attention_dropout > 0.0).then(|| format!("--attention-dropout {}", self.attention_dropout));
         let option = dropout.or_else(|| (self.heads != DEFAULT_HEADS).then(|| format!("--heads {}", self.heads)));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The optimizers there are, each with torch's formulas.
+/// Optimizers, each with torch's formulas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerKind {
@@ -15,7 +15,7 @@ pub enum OptimizerKind {
     Sgd,
 }
 
-/// The optimizer's settings. What is `None` is left to [`OptimizerConfig::effective`], or does not apply to the kind.
+/// The optimizer's settings. `None` has the default of [`OptimizerConfig::effective`] or does not apply to the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct OptimizerConfig {
@@ -28,7 +28,7 @@ pub struct OptimizerConfig {
     /// Weight decay of every parameter
     #[arg(long, value_name = "FACTOR", default_value_t = Self::default().weight_decay)]
     pub weight_decay: f64,
-    /// Scale the gradient of a mini-batch, all ranks and parameters together, down to this norm where it is larger
+    /// Scale the gradient of a mini-batch, over all ranks and parameters, down to this norm if it is larger
     #[arg(long, value_name = "NORM")]
     pub clip_norm: Option<f64>,
     /// Momentum of sgd; 0 for none [default: 0.9]
@@ -46,13 +46,13 @@ pub struct OptimizerConfig {
     /// Summand of the denominator of adam and adamw [default: 1e-8]
     #[arg(long)]
     pub adam_epsilon: Option<f64>,
-    /// Update with the gradient of the mini-batch this many before: w(t+1) = w(t) - lr * gradient(w(t - N)), as P3's pipeline of N
-    /// mini-batches in flight does; an epoch ends when all are in. On the CPU
+    /// Update with the gradient of the mini-batch N steps before: w(t+1) = w(t) - lr * gradient(w(t - N)), like P3's
+    /// pipeline of N mini-batches in flight; an epoch ends when all are applied. Only on the CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub staleness: usize,
 }
 
-/// Gradients that wait take the memory of the parameters each: more than this is a mistake.
+/// Each waiting gradient takes as much memory as the parameters: more than this is a mistake.
 const MAX_STALENESS: usize = 64;
 
 impl Default for OptimizerConfig {
@@ -73,7 +73,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// The problem with these options, if any.
+    /// Returns the problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
         let (sgd, adam) = (self.kind == OptimizerKind::Sgd, self.kind != OptimizerKind::Sgd);
         let foreign = [
@@ -108,7 +108,7 @@ impl OptimizerConfig {
         (self.nesterov && self.momentum == Some(0.0)).then(|| "--nesterov needs a --momentum above 0".to_string())
     }
 
-    /// These settings with what is left open filled in, where it applies to the kind.
+    /// Returns these settings with the defaults filled in that apply to the kind.
     pub fn effective(&self) -> Self {
         let adam = self.kind != OptimizerKind::Sgd;
         Self {

@@ -1,6 +1,6 @@
-//! The table of parallelisms: who computes what, in columns.
+//! The table of parallelisms: which ranks compute which rows, in columns.
 //!
-//! This is the only file that matches on [`Parallelism`]. Everybody else asks for a column.
+//! This is the only file that matches on [`Parallelism`]. All other files read a column.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,20 +12,20 @@ use super::{Device, FeatureNorm, ModelKind, TrainConfig};
 pub enum Parallelism {
     /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange hidden rows
     Split,
-    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: where few edges cross, hardly any vertex is
-    /// computed twice, and no rows move
+    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: if few edges cross, hardly any
+    /// vertex is computed twice, and no rows move
     Owned,
     /// Each rank takes a share of the seeds and computes their whole neighbourhoods
     Data,
-    /// P3: as data, but each rank holds some columns of all feature rows, and computes with them what they add to every rank's
-    /// bottom layer; no feature row moves
+    /// P3: like data, but each rank holds some columns of all feature rows and computes from them its part of every
+    /// rank's bottom layer; no feature rows move
     PushPull,
-    /// GraNNDis: as split, by mini-batches that are made once, with all in-edges, each server (--groups) the seeds that it owns and what
-    /// they need; with one mini-batch an epoch (--batches-per-epoch) full-graph training
+    /// GraNNDis: like split, with mini-batches that are made once, with all in-edges: each server (--groups) takes the seeds that it
+    /// owns and their neighbourhoods; one mini-batch per epoch (--batches-per-epoch) is full-graph training
     Cooperative,
     /// One rank does everything
     Single,
-    /// The fastest of these on this machine's CPU: planned for (gsplit plan), and the best three tried on a few mini-batches
+    /// The fastest of these on this machine's CPU: gsplit plan chooses three, and a few mini-batches are tried with each
     Auto,
 }
 
@@ -34,24 +34,24 @@ pub enum Parallelism {
 pub struct Division {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Rows that ranks bring each other, and with them the owners of the seeds.
+    /// Rows that ranks send each other, and how the seeds are distributed.
     pub rows: Shared,
     /// Ranks that compute the layer that reads features.
     pub bottom: Bottom,
     /// Origin of the mini-batches.
     pub batches: BatchOrigin,
-    /// Whether there may be several ranks.
+    /// True if there may be several ranks.
     pub several: bool,
 }
 
 /// Rows that cross between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// None: each rank takes an equal share of the seeds and computes all they need.
+    /// No rows: each rank takes an equal share of the seeds and computes everything that they need.
     Nothing,
-    /// None: each rank takes the seeds that a partition map gives it.
+    /// No rows: each rank takes the seeds that a partition map assigns to it.
     Seeds,
-    /// The rows of the lowest layers, all unless `--split-layers` says how many, by a partition map that deals the seeds too.
+    /// The rows of the lowest `--split-layers` layers (default: all). A partition map assigns the seeds too.
     Layers,
 }
 
@@ -69,12 +69,12 @@ pub enum BatchOrigin {
 pub enum Bottom {
     /// The rank that computes the layer above, from whole feature rows.
     Rows,
-    /// Every rank a part of it, from its columns of the feature rows.
+    /// Every rank computes a part of it, from its columns of the feature rows.
     Columns,
 }
 
 impl Parallelism {
-    /// Its row.
+    /// The row of this parallelism.
     pub fn row(self) -> Division {
         let row =
             |name, rows| Division { name, rows, bottom: Bottom::Rows, batches: BatchOrigin::Drawn, several: true };
@@ -89,22 +89,22 @@ impl Parallelism {
         }
     }
 
-    /// Whether a partition map deals the seeds.
+    /// True if a partition map assigns the seeds.
     pub fn needs_map(self) -> bool {
         self.row().rows != Shared::Nothing
     }
 
-    /// Whether layers may be split.
+    /// True if layers may be split.
     pub fn splits(self) -> bool {
         self.row().rows == Shared::Layers
     }
 
-    /// Whether mini-batches are made once, server by server.
+    /// True if mini-batches are made once, server by server.
     pub fn cooperates(self) -> bool {
         self.row().batches == BatchOrigin::Made
     }
 
-    /// Whether each rank reads some columns of the feature rows.
+    /// True if each rank reads only some columns of the feature rows.
     pub fn slices_columns(self) -> bool {
         self.row().bottom == Bottom::Columns
     }
@@ -117,7 +117,7 @@ impl std::fmt::Display for Parallelism {
 }
 
 impl TrainConfig {
-    /// The problem with a partition map that nothing would read, if one is named.
+    /// Returns the problem with a partition map that is named and would have no effect, if any.
     pub(super) fn map_problem(&self) -> Option<String> {
         let (key, parallelism) = (self.partition.as_ref()?, self.parallelism);
         let is_read = parallelism.needs_map() || parallelism == Parallelism::Auto;
@@ -126,7 +126,7 @@ impl TrainConfig {
         })
     }
 
-    /// The problem with computing by columns of the features, where it is asked for, if any.
+    /// Returns the problem with computing by columns of the features, if this is asked for and there is one.
     pub(super) fn columns_problem(&self) -> Option<String> {
         if !self.parallelism.slices_columns() {
             return None;
@@ -138,7 +138,7 @@ impl TrainConfig {
         } else if self.model.normalise_features != FeatureNorm::None {
             "--normalise-features needs whole rows: leave it out, and normalise what you convert"
         } else if self.model.input_dropout > 0.0 {
-            "--input-dropout is drawn for whole rows: leave it out"
+            "--input-dropout needs whole rows: leave it out"
         } else {
             return None;
         };

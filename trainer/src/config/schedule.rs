@@ -2,36 +2,36 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The learning-rate schedules there are. All but `step` and `plateau` change the rate with every mini-batch.
+/// Learning-rate schedules. All except `step` and `plateau` change the rate with every mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleKind {
-    /// The same rate throughout
+    /// One rate for the whole run
     Constant,
     /// Down to --min-lr along a line
     Linear,
     /// Down to --min-lr along half a cosine (Loshchilov and Hutter, 2017)
     Cosine,
-    /// Times --gamma every --step-epochs
+    /// Multiply by --gamma every --step-epochs
     Step,
-    /// Times --gamma when the valid metric has not risen for --lr-patience evaluations
+    /// Multiply by --gamma when the valid metric has not risen for --lr-patience evaluations
     Plateau,
 }
 
-/// The schedule's settings. What is `None` is left to [`ScheduleConfig::effective`], or does not apply to the kind.
+/// The schedule's settings. `None` has the default of [`ScheduleConfig::effective`] or does not apply to the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// How the learning rate changes in the course of the run
     #[arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind)]
     pub kind: ScheduleKind,
-    /// Mini-batches over which the rate first rises to --lr along a line
+    /// Mini-batches over which the rate first rises linearly to --lr
     #[arg(long, value_name = "N", default_value_t = Self::default().warmup_steps)]
     pub warmup_steps: u64,
-    /// Epochs, warm-up included, at whose end linear and cosine are down at --min-lr [default: --epochs]
+    /// Epochs, warm-up included, after which linear and cosine reach --min-lr [default: --epochs]
     #[arg(long, value_name = "N")]
     pub decay_epochs: Option<u32>,
-    /// The least rate of linear, cosine and plateau [default: 0]
+    /// Lowest rate of linear, cosine and plateau [default: 0]
     #[arg(long, value_name = "LR")]
     pub min_lr: Option<f64>,
     /// Epochs between two steps of the step schedule [default: 10]
@@ -40,7 +40,7 @@ pub struct ScheduleConfig {
     /// Factor by which step and plateau multiply the rate [default: 0.1]
     #[arg(long, value_name = "FACTOR")]
     pub gamma: Option<f64>,
-    /// Evaluations without a new best that plateau lets pass; one more lowers the rate [default: 10]
+    /// Evaluations without a new best before plateau lowers the rate at the next one [default: 10]
     #[arg(long, value_name = "N")]
     pub lr_patience: Option<u32>,
 }
@@ -60,7 +60,7 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// The problem with these options, if any.
+    /// Returns the problem with these options, if any.
     pub(super) fn problem(&self, lr: f64) -> Option<String> {
         use ScheduleKind::{Cosine, Linear, Plateau, Step};
         let owners: [(&str, bool, &[ScheduleKind], &str); 5] = [
@@ -86,7 +86,7 @@ impl ScheduleConfig {
         Some(format!("--{name} 0: expected 1 or more"))
     }
 
-    /// These settings with what is left open filled in, where it applies to the kind, for a run of `epochs`.
+    /// Returns these settings for a run of `epochs`, with the defaults filled in that apply to the kind.
     pub fn effective(&self, epochs: u32) -> Self {
         use ScheduleKind::{Cosine, Linear, Plateau, Step};
         let is = |kinds: &[ScheduleKind]| kinds.contains(&self.kind);

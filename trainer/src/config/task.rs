@@ -1,4 +1,4 @@
-//! Options of the task: what is learnt, and how it is scored.
+//! Options of the task: training targets, losses and metrics.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use super::TrainConfig;
 use crate::metric::Metric;
 use crate::{Error, Result};
 
-/// Task that is learnt.
+/// Task to learn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
-    /// The classes of vertices: one each, or any number each, as the dataset's labels are
+    /// The classes of vertices: one per vertex, or any number per vertex, as in the dataset's labels
     #[default]
     Node,
     /// Whether a pair of vertices is an edge; needs neither labels nor splits
     Link,
-    /// The numbers of vertices; while training, in standard deviations from the mean of the train split's
+    /// The numbers of vertices; in training, standardised by mean and standard deviation of the train split
     Regression,
 }
 
-/// Loss of a number.
+/// Loss of a regression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum NumberLoss {
     /// Squared error
     #[default]
     Mse,
-    /// Absolute error, which outliers weigh less in
+    /// Absolute error, which gives outliers less weight
     Mae,
 }
 
@@ -40,7 +40,7 @@ pub enum NumberLoss {
 pub enum ClassWeights {
     /// Computed from the labels of the train split.
     Balanced,
-    /// One for each class, by its number.
+    /// One weight per class, in the order of the classes.
     Each(Vec<f32>),
 }
 
@@ -54,7 +54,7 @@ impl FromStr for ClassWeights {
         let number = |word: &str| word.trim().parse().ok().filter(|weight: &f32| *weight >= 0.0 && weight.is_finite());
         match text.split(',').map(number).collect::<Option<Vec<f32>>>() {
             Some(weights) if weights.iter().any(|&weight| weight > 0.0) => Ok(Self::Each(weights)),
-            _ => Err("expected balanced, or a number from 0 for each class, as 1,2.5, not all of them 0".into()),
+            _ => Err("expected balanced, or a number from 0 for each class, e.g. 1,2.5, not all of them 0".into()),
         }
     }
 }
@@ -91,42 +91,42 @@ pub enum ScorerKind {
     Mlp,
 }
 
-/// Options of the task: what is learnt, and how it is scored.
+/// Options of the task: training targets, losses and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
-    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values [default: regression
-    /// where the labels are numbers, else node]
+    /// Task to learn; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values [default:
+    /// regression if the labels are numbers, else node]
     #[arg(id = "task", long, value_name = "KIND", value_enum)]
     pub kind: Option<TaskKind>,
-    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and roc-auc
-    /// where the dataset has pairs that are no links; rmse, mae or r2 with --task regression
-    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; of links that of the
-    /// dataset's own split, else mrr; of numbers rmse]
+    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and
+    /// roc-auc if the dataset has pairs that are not links; rmse, mae or r2 with --task regression
+    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; for links the metric
+    /// of the dataset's own split, else mrr; for numbers rmse]
     #[arg(long)]
     pub metric: Option<Metric>,
     /// With --task regression, the loss of a number, in standard deviations [default: mse]
     #[arg(long, value_name = "KIND", value_enum)]
     pub loss: Option<NumberLoss>,
-    /// Weights of the classes in the loss, which is then a weighted mean: one number for each class in their order, or balanced,
-    /// which makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class).
-    /// Where a vertex can have several classes, weights of those that it has, balanced: vertices without / with the class
+    /// Weights of the classes in the loss, which is then a weighted mean: one number per class in their order, or balanced, which
+    /// makes rare classes weigh as much as frequent ones, by the train split: vertices / (classes * vertices of the class). Where
+    /// a vertex can have several classes, balanced weights the classes that it has: vertices without / with the class
     #[arg(long, value_name = "balanced|W,...")]
     pub class_weights: Option<ClassWeights>,
     /// Function that scores a pair of vertices, with --task link
     #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
     pub scorer: ScorerKind,
-    /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
+    /// Negative pairs drawn for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub negatives: usize,
-    /// Share of the edges that are held out to score while training, with --task link; this and the next three are for
-    /// datasets without a split of links of their own
+    /// Share of the edges held out for scores while training, with --task link; this and the next three options are for
+    /// datasets without their own split of links
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     pub valid_edges: f64,
-    /// Share of the edges that are held out to score last, with --task link
+    /// Share of the edges held out for the final score, with --task link
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     pub test_edges: f64,
-    /// Seed of the choice of these edges, and of the pairs that they are ranked among
+    /// Seed of the choice of held-out edges, and of the pairs that they are ranked among
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub edge_seed: u64,
     /// Pairs that each held-out edge is ranked among
@@ -152,33 +152,33 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
-    /// The task: classes of vertices where it is left open.
+    /// The task; classes of vertices if none is given.
     pub fn task(&self) -> TaskKind {
         self.kind.unwrap_or_default()
     }
 
-    /// Whether links are learnt.
+    /// True if links are learnt.
     pub fn is_link(&self) -> bool {
         self.kind == Some(TaskKind::Link)
     }
 
-    /// Whether numbers are learnt.
+    /// True if numbers are learnt.
     pub fn is_regression(&self) -> bool {
         self.kind == Some(TaskKind::Regression)
     }
 
-    /// These options with what is left open filled in, and those of links at their defaults where none are learnt.
+    /// Returns these options with the default loss of a regression if none is given.
     pub(super) fn effective(&self) -> Self {
         let loss = self.is_regression().then(|| self.loss.unwrap_or_default());
         Self { loss, ..self.clone() }
     }
 
-    /// Choice of the edges that are held out.
+    /// The choice of held-out edges.
     pub fn held_out(&self) -> HeldOut {
         HeldOut { valid: self.valid_edges, test: self.test_edges, seed: self.edge_seed }
     }
 
-    /// The problem with an option that is set and for links alone, if links are not learnt.
+    /// Returns the problem with an option that is only for links, if links are not learnt.
     pub(super) fn unread_problem(&self) -> Option<String> {
         let default = Self::default();
         let of_loss =
@@ -188,7 +188,7 @@ impl TaskConfig {
         Some(format!("{option} is for links: leave it out, or choose --task link"))
     }
 
-    /// The first option that is set and without effect on a split of links that came with the dataset, with negatives or not.
+    /// The first given option without effect on a dataset's own split of links; `with_negatives` if that split has negatives.
     pub(crate) fn of_own_split(&self, with_negatives: bool) -> Option<&'static str> {
         let default = Self::default();
         let options = [
@@ -200,7 +200,7 @@ impl TaskConfig {
         options.into_iter().find(|(_, set)| *set).map(|(option, _)| option)
     }
 
-    /// The problem with the metric where held-out edges are ranked among drawn pairs, if any.
+    /// Returns the problem with the metric if held-out edges are ranked among too few drawn pairs.
     pub(crate) fn ranking_problem(&self) -> Option<String> {
         let (Metric::Hits(first), among) = (self.metric?, self.eval_negatives) else { return None };
         (first as usize > among).then(|| {
@@ -208,9 +208,9 @@ impl TaskConfig {
         })
     }
 
-    /// The problem with these options, if any.
+    /// Returns the problem with these options, if any.
     pub(super) fn problem(&self) -> Option<String> {
-        /// Random words of an evaluation edge, over the times that one is drawn again.
+        /// Bounds the random words of an evaluation edge, redrawn pairs included.
         const MOST_EVAL_NEGATIVES: usize = 10_000;
         const MOST_NEGATIVES: usize = 1_000;
         if let Some(problem) = self.misplaced() {
@@ -232,7 +232,7 @@ impl TaskConfig {
         None
     }
 
-    /// The problem with an option that is for another task, if there is one.
+    /// Returns the problem with an option that is for another task, if any.
     fn misplaced(&self) -> Option<String> {
         use TaskKind::{Link, Node, Regression};
         if let Some(metric) = self.metric {
@@ -260,10 +260,10 @@ impl TaskConfig {
 }
 
 impl TrainConfig {
-    /// This configuration on `dataset`: a task that is left open is the one of its labels, which `progress` is told for numbers.
+    /// Returns this configuration with the task of the labels of `dataset` if none is given; notes a regression on `progress`.
     ///
     /// # Errors
-    /// [`Error::Option`] if the task is one of other labels than there are, or another option is for another task.
+    /// [`Error::Option`] if the labels do not fit the task, or an option is for another task.
     pub fn of_labels(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
         let (place, manifest) = (dataset.path().display(), dataset.manifest());
         let kind = match (self.task.kind, manifest.numeric_label) {

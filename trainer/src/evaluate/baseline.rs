@@ -1,12 +1,12 @@
-//! Baseline of a run: the score of the model that predicts the same for every vertex; of links, of the ranking by popularity.
+//! Baseline of a run: the score of a model that predicts the same for every vertex; for links, of ranking by popularity.
 //!
-//! It predicts the most frequent class of the train split. Where a vertex can have several classes it says of each yes or no, the same
-//! for every vertex, as the metric rewards: for micro-F1 yes for the k most frequent classes, by the k that is best on the train split;
-//! for macro-F1 yes for every class that occurs there; else yes for those that more than half of its vertices have. ROC-AUC is then 0.5.
+//! It predicts the most frequent class of the train split. If a vertex can have several classes, it says yes or no to
+//! each, the same for every vertex, whichever the metric rewards: for micro-F1 yes for the k most frequent classes, with
+//! the k that is best on the train split; for macro-F1 yes for every class that occurs there; otherwise yes for each
+//! class that more than half of its vertices have. ROC-AUC is then 0.5.
+//! For numbers it predicts their mean over the train split.
 //!
-//! Of numbers it predicts their mean over the train split.
-//!
-//! Cost: a look at each label of the three splits.
+//! Cost: one pass over the labels of the three splits.
 
 use std::cmp::Reverse;
 
@@ -26,11 +26,11 @@ use crate::task::Task;
 pub struct Yardstick {
     /// The baseline; `None` for links that are never scored.
     pub baseline: Option<Baseline>,
-    /// Splits of vertices in which the metric has no value, and why.
+    /// Splits of vertices in which the metric is undefined, and why.
     pub unscored: Vec<(Split, String)>,
 }
 
-/// The yardstick; notes where there is only one class to learn. On rank 0, empty on others. Of a shard on all ranks; collective.
+/// Computes the yardstick, and prints a note if there is only one class. Only rank 0 does; for a shard all, collectively.
 pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let (job, all, group) = (run.job, comms.all(), comms.ranks().group);
     let sharded = job.dataset.shard().is_some();
@@ -39,7 +39,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     }
     let labels = match &job.task {
         Task::Nodes(task) => &task.labels,
-        // Popularity costs as much as a score.
+        // Ranking by popularity costs as much as an evaluation.
         Task::Links(_) if job.config.eval_every == 0 => return Ok(Yardstick::default()),
         Task::Links(split) => {
             let found = links::popularity(split, &job.whole, (&job.config.task, job.metric), job.options.stop)?;
@@ -56,7 +56,7 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     if let (Some(class), 1, 0) = (constant, counts.iter().filter(|count| **count > 0).count(), all.rank()) {
         let class = class_name(job.dataset, class as usize);
         run.progress.note(&format!(
-            "note: every labelled vertex of the train split has class {class}: nothing but that can be learnt"
+            "note: every labelled vertex of the train split has class {class}: nothing else can be learnt"
         ));
     }
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
@@ -71,14 +71,14 @@ pub fn yardstick(run: &Run<'_>, comms: &Comms) -> Result<Yardstick> {
     let (valid, test) = (of(Split::Valid), of(Split::Test));
     let name = if labels.scale().is_some() { "mean" } else { "majority" };
     let baseline = Some(Baseline { name: name.into(), class: constant, valid, test });
-    // The metric is defined for one prediction where it is for another.
+    // Whether the metric is defined depends on the labels, not on the predictions.
     let there = splits(job).filter(|(_, vertices)| !vertices.is_empty()).map(|(split, _)| split);
     let problem = |split| found.problem(split, job.metric, |class| class_name(job.dataset, class));
     let unscored = there.filter_map(|split| Some((split, problem(split)?))).collect();
     Ok(Yardstick { baseline, unscored })
 }
 
-/// The vertices of the train split that have each class, then all of them; those that `is_own`.
+/// Number of vertices of the train split that have each class, then of all of them; counts only vertices that `is_own`.
 fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u64> {
     let mut counts = vec![0; labels.outputs()];
     for &v in job.train.iter().filter(|v| is_own(**v)) {
@@ -97,15 +97,15 @@ fn counts(job: &Job<'_>, labels: &Labels, is_own: impl Fn(u32) -> bool) -> Vec<u
     counts
 }
 
-/// The logits that the metric rewards most of those that are the same for all vertices, and the class that they choose.
+/// The logits, equal for all vertices, that the metric rewards most, and the class that they choose.
 fn constant(metric: Metric, labels: &Labels, counts: &[u64]) -> (Option<u32>, Vec<f32>) {
     if labels.scale().is_some() {
-        // The mean, as the model tells it.
+        // The mean, on the model's scale.
         return (None, vec![0.0]);
     }
     let classes = labels.outputs();
     let mut logits = vec![-1.0; classes];
-    // The first of the most frequent.
+    // Most frequent class first; of equal ones, the lowest.
     let mut by_count: Vec<usize> = (0..classes).collect();
     by_count.sort_by_key(|&class| Reverse(counts[class]));
     if !labels.several() {

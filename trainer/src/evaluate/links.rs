@@ -1,12 +1,12 @@
-//! Held-out edges, ranked among negatives.
+//! Ranks held-out edges among negatives.
 //!
-//! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v' with v' of v's kind, drawn by
-//! Philox from the pair and `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u
-//! itself, is drawn again, up to 16 times. Ties count half, as in OGB's evaluator for MRR.
+//! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v' with v' of v's kind, drawn by Philox from
+//! the pair and `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u itself,
+//! is drawn again, up to 16 draws in all. Ties count half, as in OGB's evaluator for MRR.
 //!
-//! A split that came with the dataset has negatives of its own, and is scored as OGB's evaluators do (`ogb/linkproppred/evaluate.py`):
-//! among the targets of each edge as above, or against pairs that all edges share. Of those Hits@K is the share of edges that score above
-//! the K-th best of them, ties lost.
+//! A split that came with the dataset has its own negatives, and is scored as OGB's evaluators do (`ogb/linkproppred/evaluate.py`):
+//! among the targets of each edge as above, or against pairs that all edges share. With shared pairs, Hits@K is the share of edges
+//! that score above the K-th best pair; ties do not count.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ use crate::infer::{Hidden, LayerWise};
 use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
 use crate::task::{LinkSplit, is_known};
 
-/// Times that a negative is drawn again.
+/// Maximum number of draws of a negative.
 const TRIES: usize = 16;
-/// Pairs that are scored at once, about.
+/// Approximate number of pairs that are scored at once.
 const PAIRS: usize = 1 << 15;
 
 /// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph; `whole` is the graph with
-/// all edges. `None` where none are held out.
+/// all edges. A score is `None` if no edges are held out.
 pub fn evaluate(
     pass: &mut LayerWise<'_>,
     split: &LinkSplit,
@@ -44,8 +44,8 @@ pub fn evaluate(
     Ok(vec![(Split::Valid, score(Split::Valid)?), (Split::Test, score(Split::Test)?)])
 }
 
-/// Baseline of a model of links: the same edges among the same negatives, ranked by the number of edges into the target in the training
-/// graph.
+/// Baseline of a link model: ranks the same edges among the same negatives by the number of edges into the target in
+/// the training graph.
 pub fn popularity(
     split: &LinkSplit,
     whole: &Graph<'_>,
@@ -57,19 +57,19 @@ pub fn popularity(
     Ok(Baseline { name: "popularity".into(), class: None, valid: score(Split::Valid)?, test: score(Split::Test)? })
 }
 
-/// Origin of the scores of pairs.
+/// Source of the scores of pairs.
 enum Ranker<'r, 'a> {
-    /// Rows of a model, each of the width given.
+    /// Rows of a model, and their width.
     Model { pass: &'r mut LayerWise<'a>, rows: (&'r [f32], usize) },
-    /// Edges into the target.
+    /// Number of edges into the target.
     Popularity { graph: Graph<'r>, stop: Option<&'static AtomicBool> },
 }
 
-/// Scores of pairs, given by their sources and targets.
+/// Function from the sources and targets of pairs to their scores.
 type PairScores<'s> = dyn Fn([&[u32]; 2]) -> Result<Vec<f32>> + 's;
 
 impl Ranker<'_, '_> {
-    /// The score of the held-out edges of `which`. `None` without any, and where the metric is not defined.
+    /// The score of the held-out edges of `which`; `None` if there are none, or if the metric is undefined.
     fn score(
         &mut self,
         which: Split,
@@ -93,7 +93,7 @@ impl Ranker<'_, '_> {
         }
     }
 
-    /// The metric of `edges` that have the same `negatives`, pairs one after the other. `None` where it is not defined.
+    /// The metric of `edges` that share `negatives`, given as consecutive pairs. `None` if it is undefined.
     fn shared(&mut self, edges: &[(u32, u32)], negatives: &[u32], metric: Metric) -> Result<Option<f64>> {
         let links = self.scores(edges.len(), |edge| edges[edge])?;
         let pairs = negatives.as_chunks::<2>().0;
@@ -110,7 +110,7 @@ impl Ranker<'_, '_> {
         }))
     }
 
-    /// Scores of `count` pairs.
+    /// Scores `count` pairs.
     fn scores(&mut self, count: usize, pair: impl Fn(usize) -> (u32, u32) + Sync) -> Result<Vec<f32>> {
         self.by_blocks(count, PAIRS, |scorer, block| {
             let (sources, targets): (Vec<u32>, Vec<u32>) = block.map(&pair).unzip();
@@ -118,7 +118,7 @@ impl Ranker<'_, '_> {
         })
     }
 
-    /// The rank of each edge among so many others: those of edge i are `among(i)`.
+    /// The rank of each edge among `negatives` other targets: `among(i)` yields the targets for edge i.
     fn ranks<I: Iterator<Item = u32>>(
         &mut self,
         edges: &[(u32, u32)],
@@ -134,7 +134,7 @@ impl Ranker<'_, '_> {
         })
     }
 
-    /// Results of `work` for each of `count` items, in blocks of `size`, which the workers of a model take in turn.
+    /// Results of `work` for each of `count` items, in blocks of `size`, which a model's workers take in turn.
     fn by_blocks<T: Send + Copy>(
         &mut self,
         count: usize,
@@ -174,7 +174,7 @@ impl Ranker<'_, '_> {
     }
 }
 
-/// The metric of edges that have these ranks.
+/// The metric of edges with the given ranks.
 fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
     let points = ranks.iter().map(|&rank| match metric {
         Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
@@ -183,7 +183,7 @@ fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
     points.sum::<f64>() / ranks.len() as f64
 }
 
-/// The vertices that the target of an edge is ranked among: others of its kind.
+/// The vertices among which the target of an edge is ranked: others of its kind.
 fn negatives(
     (whole, kinds): (&Graph<'_>, Kinds),
     config: &TaskConfig,

@@ -1,17 +1,17 @@
 //! Scores of the valid and test splits, by exact inference, or over sampled neighbourhoods (`--eval-fanouts`).
 //!
-//! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread computes at that rank's
-//! place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So an error or a
-//! stop happens on rank 0, and reaches the others as always. Scores are counted as chunks come in, in the order of the
+//! Ranks that are threads share the work. Rank 0's thread leads. For every other rank a thread computes on that rank's
+//! device, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So an error or a
+//! stop happens on rank 0, and reaches the others as usual. Scores are counted as chunks come in, in the order of the
 //! vertices.
-//! With one process a rank, rank 0 evaluates alone, with the threads of its process or its GPU. On shards of a dataset
-//! it does not have the rows for that: there all ranks evaluate together, each its own vertices, and add up their
+//! With one process per rank, only rank 0 evaluates, with the threads of its process or its GPU. On shards of a dataset
+//! it lacks the rows for that: there all ranks evaluate together, each its own vertices, and add up their
 //! counts.
 //!
-//! Why processes share the work on shards only: each would keep a table of all hidden rows. On a host of eight GPUs
+//! Why processes share the work on shards only: each would keep a table of all hidden rows. On a host with eight GPUs
 //! that is eight times the memory of one evaluation, and the table of a large graph fills the host. All rows of all
 //! layers would also go from each process to all others. Threads share one table. Graphs whose rows fit every GPU, on
-//! several hosts, could gain: there `gsplit infer` scores checkpoints beside the training.
+//! several hosts, could gain: there `gsplit infer` can score checkpoints during training.
 
 mod baseline;
 mod links;
@@ -31,7 +31,7 @@ use crate::model::Model;
 use crate::residence::source::FeatureSource;
 use crate::task::{NodeTask, Task};
 
-/// Rows that [`evaluate`] computes; `None` where there is nothing to score.
+/// Number of rows that [`evaluate`] computes; `None` if there is nothing to score.
 fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     let last = match &job.task {
         Task::Nodes(_) => [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum(),
@@ -42,11 +42,11 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     (last > 0).then(|| (job.graph.num_vertices() * below + last) as u64)
 }
 
-/// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
+/// Scores the existing valid and test splits with the model of `team`; a score is `None` if it is undefined.
 pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Evaluation> {
     if let (Some(fanouts), Task::Nodes(task)) = (&job.config.eval_fanouts, &job.task) {
         let mut scores = Tally::new(job, task)?;
-        // All workers together hold as much as a mini-batch of training.
+        // All workers together hold as much as one training mini-batch.
         let chunk = job.config.batch_size.div_ceil(team.places().len());
         let pass = SampledInference { graph: job.graph, fanouts, seed: job.config.seed, chunk, stop: job.options.stop };
         let wanted = scores.scores.vertices();
@@ -56,7 +56,7 @@ pub fn evaluate(mut team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<
         })?;
         return Ok(scores.finish());
     }
-    // Finished layers that do not fit lie on disk until the next is done.
+    // Finished layers that do not fit in memory stay on disk until the next one is done.
     let scratch = job.options.checkpoint.clone().unwrap_or_else(std::env::temp_dir);
     let room = match job.room {
         None => Room::UNLIMITED,
@@ -95,7 +95,7 @@ impl<'j> Tally<'j> {
         Ok(Self { task, scores, valid: job.valid.as_deref().unwrap_or_default(), losses: [0.0; 2] })
     }
 
-    /// Counts `vertices` with the logits of each, one after the other.
+    /// Counts `vertices`, whose logits are concatenated in `logits`.
     fn push(&mut self, vertices: &[u32], logits: &[f32]) {
         for (&v, logits) in vertices.iter().zip(logits.chunks_exact(self.task.labels.outputs())) {
             self.scores.push(v, logits);
@@ -117,8 +117,8 @@ impl<'j> Tally<'j> {
     }
 }
 
-/// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.
-/// Every rank returns the scores. Collective.
+/// Like [`evaluate`], by all ranks of `comm`: each has only the rows of its own vertices, with its `model` and
+/// `source`. For node classification. Every rank returns the scores. Collective.
 fn evaluate_owned(
     (model, source): (&Model, &FeatureSource<'_>),
     job: &Job<'_>,
@@ -136,7 +136,7 @@ fn evaluate_owned(
     Ok(scores.finish())
 }
 
-/// The splits that are scored, of those that there are.
+/// The existing splits that are scored.
 fn splits<'j>(job: &'j Job<'_>) -> impl Iterator<Item = (Split, &'j [u32])> {
     let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
     splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)))

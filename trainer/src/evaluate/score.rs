@@ -1,4 +1,4 @@
-//! Evaluation in the course of a run: the epochs at which it happens, and the workers that do it.
+//! Evaluation during a run: in which epochs it happens, and which workers do it.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::ranks::comms::Comms;
 use crate::report::EpochReport;
 use crate::run::setup::Run;
 
-/// Fills in the scores, when it is time to, and returns those of the classes: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
+/// Scores if it is due; returns the classes' scores. Rank 0 only, while the others wait; for a shard all, collectively.
 pub fn score(
     run: &Run<'_>,
     report: &mut EpochReport,
@@ -49,7 +49,7 @@ pub fn score(
     Ok(Some(classes))
 }
 
-/// Workers that evaluate `model`, which is rank 0's: one for each rank of this process.
+/// Workers that evaluate `model`, which belongs to rank 0: one per rank of this process.
 fn team<'m>(run: &'m Run<'_>, model: &'m Model) -> Result<Team<'m>> {
     let others = run.places[run.here()][1..].iter().map(|place| {
         let other = run.model(place);

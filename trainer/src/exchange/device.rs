@@ -1,19 +1,19 @@
-//! The shuffle of a layer with rows on a GPU, and its index where vertices are on the GPU too.
+//! The shuffle of a layer with rows on a GPU, and its index if vertices are on the GPU too.
 //!
-//! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered on the GPU, only these
-//! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. Gradients that come back are
-//! added to the GPU's own, own first, then by rank, without atomics.
-//! Rows of bf16 and f16 are sent as they are, 2 bytes a value, and so are their gradients, each rounded by the rank that computed
-//! it; their sum is taken in f32 and rounded once. Forwards nothing is rounded that one rank alone would not round, so every rank
-//! reads the rows that a single one would; backwards a row that ranks share has its gradient rounded once on each, where
-//! without ranks it is rounded once in all. Loss and logits of a step are therefore those of one rank but for the order of sums,
-//! gradients but for a rounding of bf16 or f16 a rank and layer.
+//! Returns: the result of the exchange on the host, to the bit, on the GPU. Idea: rows to send are gathered on the GPU,
+//! and only these cross to other ranks, from GPU to GPU if the communicator supports it, otherwise via the host.
+//! Gradients that come back are added to the GPU's own, own first, then by rank, without atomics.
+//! Rows of bf16 and f16 are sent unchanged, 2 bytes per value, and so are their gradients, each rounded by the rank that
+//! computed it; their sum is taken in f32 and rounded once. Forwards nothing is rounded that one rank alone would not
+//! round, so every rank reads the rows that a single one would; backwards the gradient of a row that ranks share is
+//! rounded once on each, while without ranks it is rounded once in total. Loss and logits of a step therefore equal those
+//! of one rank except for the order of sums, and gradients except for one rounding of bf16 or f16 per rank and layer.
 //! Cost: one read and write of each row that crosses. The host waits for the other ranks' threads, and for the
-//! rows themselves where these go by way of the host or over NCCL.
+//! rows themselves if they go via the host or over NCCL.
 //!
-//! Where the mixed frontier is on the GPU, so is the index, which equals that of the host. Vertices go from GPU to GPU as rows
-//! do, and nothing but counts comes to the host: those of vertices by owner, with the numbers of the layer that was sampled, and the size
-//! of the local frontier, with those of the next ([`Shuffling`]).
+//! If the mixed frontier is on the GPU, so is the index, which equals that of the host. Vertices go from GPU to GPU as
+//! rows do, and only counts come to the host: the number of vertices by owner, with the sizes of the sampled layer, and
+//! the size of the local frontier, with the counts of the next ([`Shuffling`]).
 
 use std::sync::OnceLock;
 
@@ -30,14 +30,14 @@ use crate::autograd::device_values_mut_of;
 use crate::operator::Ids;
 use crate::operator::{Row, with_row};
 
-/// A shuffle of which the host does not know yet how many vertices the local frontier has.
+/// A shuffle whose number of vertices in the local frontier is not yet known to the host.
 pub struct Shuffling {
     counts: RowCounts,
     index: DeviceShuffle,
 }
 
 impl Shuffling {
-    /// Tells the owners of the vertices of `split` which are needed here; `number` numbers those that this rank is asked for. Collective.
+    /// Asks the owners of the vertices of `split` for those needed here; `number` indexes the received requests. Collective.
     pub fn ask(
         gpu: &Gpu,
         comm: &dyn Communicator,
@@ -50,12 +50,12 @@ impl Shuffling {
         Ok(Self { counts, index: number(asked.slice())? })
     }
 
-    /// Row of each vertex of the mixed frontier, among those that the layer above reads.
+    /// For each vertex of the mixed frontier, its row in the input of the layer above.
     pub fn source(&self) -> DeviceSlice<'_, u32> {
         self.index.source.slice()
     }
 
-    /// The shuffle, where the local frontier has `rows` vertices.
+    /// The shuffle, once the local frontier is known to have `rows` vertices.
     pub fn of(self, rows: usize) -> Result<Shuffled> {
         let Self { counts, index: DeviceShuffle { mut read, source, asked } } = self;
         read.truncate(rows + counts.num_received());
@@ -67,7 +67,7 @@ impl Shuffling {
 }
 
 impl Exchange {
-    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are on it too. Waits twice. Collective.
+    /// Like [`Exchange::shuffle`], for vertices and owners on a GPU. Waits twice. Collective.
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
@@ -84,7 +84,7 @@ impl Exchange {
         shuffling.of(rows)
     }
 
-    /// The positions, among so many rows, to which backward adds rows on the GPU, if that is not [prepared](Exchange::prepare).
+    /// The positions to which backward adds rows on the GPU and the number of rows, unless [prepared](Exchange::prepare).
     pub(crate) fn added_to(&self, gpu: &Gpu) -> Result<Option<(DeviceSlice<'_, u32>, usize)>> {
         let Self::Shuffle(shuffle) = self else { return Ok(None) };
         match shuffle.onto.get() {
@@ -93,7 +93,7 @@ impl Exchange {
         }
     }
 
-    /// Keeps `onto`, the rows to which backward adds.
+    /// Stores `onto`, the rows to which backward adds.
     pub(crate) fn prepare(&self, onto: DeviceScatter) {
         if let Self::Shuffle(shuffle) = self {
             shuffle.onto.get_or_init(|| onto);

@@ -1,18 +1,18 @@
 //! Rows between ranks below one layer, forwards and backwards.
 //!
-//! Which rows go to which rank is found while sampling: on the host by [`HostShuffle`], which says what matrix a layer reads,
-//! on a GPU in `device.rs`. An [`Exchange`] moves the rows. The layer below writes the rows of its local frontier where they stay, the
-//! first of the matrix; [`Exchange::forward`] fills the others in. [`Exchange::backward`] is the exact transpose: the gradients of the
-//! rows received go back to the owners and are added to the first. ⟨forward(x), y⟩ = ⟨x, backward(y)⟩.
+//! Sampling determines which rows go to which rank: on the host by [`HostShuffle`], which also lists the rows that a layer
+//! reads, on a GPU in `device.rs`. An [`Exchange`] moves the rows. The layer below writes the rows of its local frontier in
+//! place, as the first of the matrix; [`Exchange::forward`] fills in the others. [`Exchange::backward`] is the exact transpose:
+//! the gradients of the rows received go back to the owners and are added to the first. ⟨forward(x), y⟩ = ⟨x, backward(y)⟩.
 //!
-//! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads. Where ranks
-//! share the frontier above, it has vertices of other ranks, and rows are copied once more, in its order ([`Shuffled::in_order`]).
+//! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads. If ranks
+//! share the frontier above, it has vertices of other ranks, and rows are copied again, in its order ([`Shuffled::in_order`]).
 //!
 //! An exchange is built once and serves features, activations and gradients (GSplit, section 5). Sums are taken own rows first,
 //! then by rank, so they do not depend on timing.
 //!
-//! Why not partial sums, one row for each target and owner in place of its sources' rows: fewer bytes crossed, but no gain in time was
-//! told from noise (BENCHMARKS.md).
+//! Why not partial sums, one row per target and owner instead of its sources' rows: fewer bytes crossed, but no gain in
+//! time could be distinguished from noise (BENCHMARKS.md).
 
 mod device;
 mod order;
@@ -32,7 +32,7 @@ use crate::operator::Ids;
 use crate::operator::Place;
 use crate::operator::with_rows_behind;
 
-/// Way of the rows of a local frontier to the layer above.
+/// Moves the rows of a local frontier to the layer above.
 #[derive(Debug)]
 pub enum Exchange {
     /// Both frontiers are the same and on this rank: nothing moves.
@@ -41,7 +41,7 @@ pub enum Exchange {
     Shuffle(Box<Shuffle>),
 }
 
-/// Rows that move, and where ([`Exchange::Shuffle`]).
+/// Rows that move, and their destinations ([`Exchange::Shuffle`]).
 #[derive(Debug)]
 pub struct Shuffle {
     /// Rows of the local frontier.
@@ -49,27 +49,27 @@ pub struct Shuffle {
     counts: RowCounts,
     /// Positions in the local frontier of the rows that others asked for, by asking rank.
     asked: Ids,
-    /// Targets of their gradients on a GPU.
+    /// Rows to which their gradients are added, on a GPU.
     onto: OnceLock<DeviceScatter>,
     /// Positions of the rows that the layer above reads, if it reads them in another order.
     order: Option<Ids>,
 }
 
-/// A local frontier, and the exchange that brings its rows, and those of others, to the layer above.
+/// A local frontier, and the exchange that brings its rows and those of other ranks to the layer above.
 #[derive(Debug)]
 pub struct Shuffled {
-    /// This rank's own vertices of the mixed frontier in their order, then those that only others need.
+    /// This rank's own vertices of the mixed frontier in their order, then the vertices that only other ranks need.
     pub frontier: Ids,
-    /// The vertex of each row that the layer above reads: the local frontier, then those whose rows are received.
+    /// The vertex of each row that the layer above reads: the local frontier, then those of received rows.
     pub read: Ids,
-    /// Row of each vertex of the mixed frontier, among these.
+    /// For each vertex of the mixed frontier, its row in `read`.
     pub source: Ids,
-    /// Brings the rows.
+    /// Moves the rows.
     pub exchange: Exchange,
 }
 
 impl Shuffled {
-    /// The layer above reads the rows of `mixed`, the mixed frontier, in its order: for a frontier that ranks share.
+    /// Lets the layer above read rows in the order of the mixed frontier `mixed`, for a frontier that ranks share.
     pub fn in_order(mut self, mixed: Ids) -> Self {
         if let Exchange::Shuffle(shuffle) = &mut self.exchange {
             shuffle.order = Some(self.source.clone());
@@ -79,15 +79,15 @@ impl Shuffled {
 }
 
 impl Exchange {
-    /// Exchange below a layer that moves what `host` says of the `rows` rows of the local frontier; and the vertices that the layer reads.
+    /// Creates the exchange described by `host` for a local frontier of `rows` rows; also returns the vertices that are read.
     pub fn of_host(host: HostExchange, rows: usize) -> (Self, Ids) {
         let HostExchange { read, counts, asked, order } = host;
         let (asked, order) = (asked.into(), order.map(Ids::from));
         (Self::Shuffle(Box::new(Shuffle { rows, counts, asked, onto: OnceLock::new(), order })), read.into())
     }
 
-    /// Splits the vertices of `mixed` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the exchange between
-    /// the two. Collective.
+    /// Splits the vertices of `mixed` by `owner` ([`HostShuffle::new`]), and returns the next local frontier with the
+    /// exchange between the two. Collective.
     pub fn shuffle(comm: &dyn Communicator, mixed: &[u32], owner: impl Fn(u32) -> usize + Sync) -> Result<Shuffled> {
         let HostShuffle { frontier, source, exchange } = HostShuffle::new(comm, mixed, owner)?;
         let (exchange, read) = Self::of_host(exchange, frontier.len());
@@ -104,7 +104,7 @@ impl Exchange {
         matches!(self, Self::Shuffle(shuffle) if shuffle.order.is_some())
     }
 
-    /// Gives what is on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
+    /// Moves its GPU memory to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Self::Shuffle(shuffle) = self {
             shuffle.asked.give_to(gpu);
@@ -113,7 +113,7 @@ impl Exchange {
         }
     }
 
-    /// Rows that come from other ranks in one `forward`.
+    /// Number of rows that come from other ranks in one `forward`.
     pub fn rows_received(&self) -> usize {
         match self {
             Self::Identity => 0,
@@ -121,8 +121,8 @@ impl Exchange {
         }
     }
 
-    /// Fills in the rows of other ranks. `rows` are those that the layer above reads, of `dim` values: first those of the local
-    /// frontier. Collective.
+    /// Fills in the rows of other ranks. `rows` are the rows that the layer above reads, of `dim` values each: first
+    /// those of the local frontier. Collective.
     pub fn forward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
         let Shuffle { rows: own, counts, asked, .. } = &**shuffle;
@@ -133,8 +133,8 @@ impl Exchange {
         Ok(all_to_all_into(comm, sent.as_slice(), &send, received, &receive)?)
     }
 
-    /// The transpose of [`Exchange::forward`]: sends the gradients of the rows of other ranks back to them, and adds what comes back
-    /// to those of the local frontier, the first of `rows`. Collective.
+    /// The transpose of [`Exchange::forward`]: sends the gradients of other ranks' rows back to them, and adds the
+    /// gradients received to those of the local frontier, the first of `rows`. Collective.
     pub fn backward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
         let Shuffle { rows: own, counts, asked, .. } = &**shuffle;
@@ -145,8 +145,8 @@ impl Exchange {
         Ok(scatter_add_f32(own, dim, asked.on_host()?, received.as_slice())?)
     }
 
-    /// The rows that the layer above reads, `[read, dim]`, from those of the local frontier, which stay where they are if there is room
-    /// behind them ([`Finish::room`](crate::operator::Finish)). Both are at `place`, of one type. `None` is no rows. Collective.
+    /// The rows that the layer above reads, `[read, dim]`, from those of the local frontier, which are not copied if there is
+    /// room behind them ([`Finish::room`](crate::operator::Finish)). Both are at `place`; `None` means no rows. Collective.
     pub fn forward_at(
         &self,
         place: &Place,
@@ -168,8 +168,8 @@ impl Exchange {
         }
     }
 
-    /// The gradients of the rows of the local frontier, from those of the rows that the layer above read, `[read, dim]`, at `place`.
-    /// `gradient` is nobody else's: its memory is written. Collective.
+    /// The gradients of the rows of the local frontier, from those of the rows that the layer above read, `[read,
+    /// dim]`, at `place`. `gradient` must not be shared: its memory is overwritten. Collective.
     pub fn backward_at(&self, place: &Place, comm: &dyn Communicator, gradient: Tensor, dim: usize) -> Result<Tensor> {
         let Self::Shuffle(shuffle) = self else { return Ok(gradient) };
         let gradient = gradient.detach();

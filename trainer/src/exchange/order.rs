@@ -1,7 +1,7 @@
-//! Rows in another order: what [`Exchange`](super::Exchange) brings, as a frontier that ranks share is to read it.
+//! Rows of an [`Exchange`](super::Exchange) in the order of a frontier that ranks share.
 //!
-//! Such a frontier has rows that other ranks own, so its own rows are not the first that an exchange brings: they are copied once, in
-//! the order of the mixed frontier.
+//! Such a frontier has rows that other ranks own, so its own rows are not the first that an exchange brings: they are
+//! copied once, in the order of the mixed frontier.
 
 use gsplit_kernels::{DeviceScatter, gather_f32, gather_on_device, scatter_add_f32};
 use tch::Tensor;
@@ -25,7 +25,7 @@ pub(super) fn rows_at(place: &Place, rows: &Tensor, positions: &Ids) -> Result<T
     }
 }
 
-/// The transpose of [`rows_at`]: row `i` of `rows` at `positions[i]` of `count` rows, zero elsewhere; rows that meet are added.
+/// The transpose of [`rows_at`]: adds row `i` of `rows` to row `positions[i]` of `count` rows that start as zeros.
 pub(super) fn rows_onto(place: &Place, rows: &Tensor, positions: &Ids, count: usize) -> Result<Tensor> {
     let (rows, dim) = (rows.contiguous(), rows.size()[1]);
     let mut onto = Tensor::f_zeros([count as i64, dim], (rows.kind(), rows.device()))?;

@@ -1,8 +1,8 @@
-//! Chunks of a layer's vertices. Each has a bounded number of edges. Workers take the next chunk when they are free,
-//! and chunks are shown in the order of their vertices.
+//! Chunks of a layer's vertices, each with a bounded number of edges. Workers take the next chunk when they are free,
+//! and chunks are passed to the callback in the order of their vertices.
 //!
-//! The ends of chunks depend on the graph and the room alone, so each row is computed in the same chunk by any number
-//! of workers. A worker that takes a chunk also gets the room for its rows.
+//! The bounds of chunks depend only on the graph and the memory limit, so each row is computed in the same chunk by any
+//! number of workers. A worker that takes a chunk also gets the output slot for its rows.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,25 +15,25 @@ use gsplit_kernels::Graph;
 use super::hidden::{Cell, Slot, Slots};
 use crate::Result;
 
-/// Edges of a chunk, unless a single vertex has more.
+/// Maximum number of edges of a chunk, unless a single vertex has more.
 const CHUNK_EDGES: u64 = 1 << 18;
-/// Vertices of a chunk.
+/// Maximum number of vertices of a chunk.
 const CHUNK_VERTICES: usize = 1 << 14;
-/// How often a worker whose turn has not come looks whether it still may come.
+/// Interval at which a worker that waits for its turn checks whether another worker has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Rows of one chunk.
 pub struct Chunk<'a> {
-    /// Layer, counted from the features upwards.
+    /// Layer of the model, counted from the one that reads features.
     pub layer: usize,
     /// Vertices, ascending.
     pub vertices: &'a [u32],
-    /// One row for each.
+    /// One row per vertex.
     pub rows: &'a [f32],
 }
 
 impl<'a> Chunk<'a> {
-    /// These columns of its rows.
+    /// Returns only these `columns` of its rows.
     pub fn columns(&self, columns: Range<usize>) -> Cow<'a, [f32]> {
         let width = self.rows.len() / self.vertices.len().max(1);
         match columns == (0..width) {
@@ -43,7 +43,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Callback that is shown chunks, one at a time and in the order of their vertices, on any worker's thread.
+/// Callback that receives chunks, one at a time and in the order of their vertices, on any worker's thread.
 pub type Visit<'v> = dyn FnMut(Chunk<'_>) -> Result<()> + Send + 'v;
 
 /// Bounds of the chunks of a layer.
@@ -51,33 +51,33 @@ pub type Visit<'v> = dyn FnMut(Chunk<'_>) -> Result<()> + Send + 'v;
 pub struct Bounds<'a> {
     /// In-neighbours.
     pub graph: Graph<'a>,
-    /// The vertices, ascending; all when `None`.
+    /// The vertices to compute, ascending; all when `None`.
     pub wanted: Option<&'a [u32]>,
-    /// Most of a chunk.
+    /// Maximum size of a chunk.
     pub limit: Limit,
 }
 
-/// Most that a chunk may be.
+/// Maximum size of a chunk.
 #[derive(Clone, Copy)]
 pub enum Limit {
-    /// Rows that it reads with all in-edges, edges and vertices together, unless a single vertex has more.
+    /// Rows read with all in-edges, i.e. edges plus vertices, unless a single vertex has more.
     Rows(u64),
-    /// Vertices, whatever their edges.
+    /// Number of vertices, whatever their edges.
     Vertices(usize),
 }
 
 impl Bounds<'_> {
-    /// Number of vertices.
+    /// Number of vertices to compute.
     pub fn count(&self) -> usize {
         self.wanted.map_or(self.graph.num_vertices(), <[u32]>::len)
     }
 
-    /// The vertex at place `at`.
+    /// The vertex at position `at`.
     pub fn vertex(&self, at: usize) -> u32 {
         self.wanted.map_or(at as u32, |wanted| wanted[at])
     }
 
-    /// The places of the chunk that begins at `start`; empty behind the last.
+    /// The positions of the chunk that begins at `start`; empty past the last.
     pub fn chunk_at(&self, start: usize) -> Range<usize> {
         let most = match self.limit {
             Limit::Vertices(most) => return start..(start + most.max(1)).min(self.count()),
@@ -104,15 +104,15 @@ pub struct Chunks<'t, T> {
     passed: Condvar,
 }
 
-/// Chunks that nobody has taken yet.
+/// Chunks that no worker has taken yet.
 struct Left<'t, T> {
     number: usize,
     start: usize,
-    /// Room for the rows, and their width, where they are kept.
+    /// Slots for the rows and their width, if the rows are kept.
     slots: Option<(Slots<'t, T>, usize)>,
 }
 
-/// The chunk that is shown next, and the callback.
+/// The number of the chunk that is shown next, and the callback.
 struct Turn<'t> {
     number: usize,
     visit: Option<&'t mut Visit<'t>>,
@@ -120,11 +120,11 @@ struct Turn<'t> {
 
 /// A chunk that a worker has taken.
 pub struct Claim<'t, T> {
-    /// How many were before it.
+    /// Its position in the order of chunks.
     pub number: usize,
     /// Its vertices.
     pub vertices: Vec<u32>,
-    /// Room for its rows, where they are kept.
+    /// Slot for its rows, if they are kept.
     pub slot: Option<Slot<'t, T>>,
 }
 
@@ -133,7 +133,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'t, T: Cell> Chunks<'t, T> {
-    /// The chunks of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
+    /// Divides `bounds` into chunks, with `slots` for their rows and the rows' width, and the callback `visit`.
     pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t, T>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
         Self {
             bounds,
@@ -143,10 +143,10 @@ impl<'t, T: Cell> Chunks<'t, T> {
         }
     }
 
-    /// The next chunk; `None` behind the last.
+    /// Takes the next chunk; `None` past the last.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) where there is not room for the rows.
+    /// [`Error::Kernel`](crate::Error::Kernel) if `slots` are too small for the rows.
     pub fn claim(&self) -> Result<Option<Claim<'t, T>>> {
         let mut left = lock(&self.left);
         let range = self.bounds.chunk_at(left.start);
@@ -160,15 +160,15 @@ impl<'t, T: Cell> Chunks<'t, T> {
         Ok(Some(Claim { number, vertices: range.map(|at| self.bounds.vertex(at)).collect(), slot }))
     }
 
-    /// Whether chunks are shown to somebody.
+    /// True if there is a callback.
     pub fn are_shown(&self) -> bool {
         lock(&self.turn).visit.is_some()
     }
 
-    /// Shows the chunk of that number, once those before it were; does nothing once another worker has `failed`.
+    /// Passes chunk `number` to the callback after all chunks before it; does nothing once another worker has `failed`.
     ///
     /// # Errors
-    /// Errors of the callback that is shown it.
+    /// Errors of the callback.
     pub fn show(&self, number: usize, chunk: Chunk<'_>, failed: &AtomicBool) -> Result<()> {
         let mut turn = lock(&self.turn);
         while turn.number != number {

@@ -1,12 +1,12 @@
-//! Rows of a finished layer, for the layer above. They lie in the memory of the GPUs that compute, where each has room
-//! for all of them; else in the host's memory, where they fit; else in a file that is mapped.
+//! Rows of a finished layer, for the layer above. They are kept in the memory of the GPUs that compute if each has room
+//! for all of them, else in the host's memory if they fit, else in a mapped file.
 //!
-//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and one worker writes
-//! each slot. With several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own. So
-//! the layers above read rows at home: a row is read once for each edge and chunk, but written once. Rows have the type
-//! of the place's rows, as in training, and are read as f32.
+//! Workers write concurrently: the output is handed out in consecutive [`Slot`]s, and one worker writes each slot. With
+//! several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own. The layers above
+//! then read rows from local memory: a row is read once per edge and chunk, but written once. Rows have the element
+//! type of the place's rows, as in training, and are read as f32.
 //! The file has no name, so it disappears with the map, however the process ends. GPUs read rows in the host's memory
-//! over the bus where the driver can pin them; other rows are gathered by the host.
+//! over the bus if the driver can pin them; otherwise the host gathers them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,18 +25,18 @@ use crate::operator::Row;
 use crate::operator::{Place, link};
 use crate::{Error, Result};
 
-/// Home of the rows of a finished layer.
+/// Storage of the rows of a finished layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<'a> {
     /// The memory of each GPU that computes.
     Device,
-    /// The host's.
+    /// The host's memory.
     Memory,
     /// A file in this folder.
     Disk(&'a Path),
 }
 
-/// A type in which rows lie.
+/// Element type of the rows.
 pub trait Cell: Row + Widen {}
 
 impl<T: Row + Widen> Cell for T {}
@@ -45,42 +45,42 @@ impl<T: Row + Widen> Cell for T {}
 pub struct HiddenOnGpu<T: Pod> {
     gpu: Gpu,
     rows: DeviceBuffer<T>,
-    /// Stream on which other GPUs' rows arrive, which does not wait for what is computed here.
+    /// Stream on which other GPUs' rows arrive; it does not wait for this GPU's computation.
     arriving: Gpu,
 }
 
 impl<T: Pod> Drop for HiddenOnGpu<T> {
-    /// The memory is freed in the order of `gpu`, behind what still arrives.
+    /// Frees the memory in the order of `gpu`, after all rows have arrived.
     fn drop(&mut self) {
         let _ = self.gpu.wait_for(&self.arriving);
     }
 }
 
-/// Room for so many values in the host's memory, of which the system hands out a page when it is first written.
+/// Zeroed room for values in the host's memory; the system provides each page when it is first written.
 pub struct InMemory(Vec<u32>, usize);
 
 /// Rows of all vertices, one after the other.
 pub enum Hidden<T: Pod> {
     /// On each of these GPUs.
     Device(Vec<HiddenOnGpu<T>>),
-    /// In memory.
+    /// In the host's memory.
     Memory(InMemory),
     /// In a file.
     Mapped(MappedFile),
 }
 
 impl<T: Cell> Hidden<T> {
-    /// The values, row after row; none if they are on GPUs.
+    /// The values, row after row; empty if they are on GPUs.
     pub fn values(&self) -> &[T] {
         match self {
             Self::Device(_) => &[],
             Self::Memory(InMemory(words, len)) => &bytemuck::cast_slice(words)[..*len],
-            // Maps begin with a page, so they are aligned.
+            // Maps begin at a page, so they are aligned.
             Self::Mapped(file) => bytemuck::try_cast_slice(file).unwrap_or_default(),
         }
     }
 
-    /// For reading at `place`, and at others of its kind.
+    /// Returns a reader of the rows for `place` and other places of its kind.
     pub fn reader(&self, place: &Place) -> HiddenReader<'_, T> {
         match (self, place.gpu()) {
             (Self::Device(tables), _) => HiddenReader::Device(tables),
@@ -93,21 +93,21 @@ impl<T: Cell> Hidden<T> {
     }
 }
 
-/// How chunks of a layer read the rows of the one below.
+/// Access of a layer's chunks to the rows of the layer below.
 pub enum HiddenReader<'a, T: Pod> {
-    /// Read by each GPU, in its memory.
+    /// Each GPU reads them in its own memory.
     Device(&'a [HiddenOnGpu<T>]),
-    /// Read by GPUs, in the host's memory.
+    /// GPUs read them in the host's memory.
     Pinned(MappedHost<'a, T>),
-    /// Read by the host.
+    /// The host reads them.
     Host(&'a [T]),
 }
 
 impl<T: Cell> HiddenReader<'_, T> {
-    /// The rows of `vertices`, of `dim` values each, at `place`: f32 `[vertices, dim]`.
+    /// Gathers the rows of `vertices`, with `dim` values each, at `place`: f32 `[vertices, dim]`.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if a vertex has no row, what the GPU says.
+    /// [`Error::Kernel`] if a vertex has no row; errors of the GPU.
     pub fn rows(&self, place: &Place, vertices: &[u32], dim: usize) -> Result<Tensor> {
         let shape = [vertices.len() as i64, dim as i64];
         if let Self::Host(values) = self {
@@ -128,7 +128,7 @@ impl<T: Cell> HiddenReader<'_, T> {
         Ok(rows)
     }
 
-    /// All rows, where `gpu` reads them.
+    /// All rows, as a slice that `gpu` can read.
     fn seen_by(&self, gpu: &Gpu) -> Result<Option<DeviceSlice<'_, T>>> {
         match self {
             Self::Device(tables) => Ok(table_of(tables, gpu).map(|table| table.rows.slice())),
@@ -142,24 +142,24 @@ fn table_of<'a, T: Pod>(tables: &'a [HiddenOnGpu<T>], gpu: &Gpu) -> Option<&'a H
     tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
-/// [`Hidden`] rows under way.
+/// [`Hidden`] rows that are being written.
 pub enum HiddenWriter<T: Pod> {
     /// On each of these GPUs.
     Device(Vec<HiddenOnGpu<T>>),
-    /// In memory.
+    /// In the host's memory.
     Memory(InMemory),
     /// In a file in this folder.
     File(PathBuf, File),
 }
 
 impl<T: Cell> HiddenWriter<T> {
-    /// Begins `len` values at their home, for workers at `places`; in the host's memory where a GPU has not as
-    /// much left as it said.
+    /// Allocates `len` values in `home`, for workers at `places`; falls back to the host's memory if a GPU has less
+    /// memory left than it reported.
     ///
     /// # Errors
-    /// [`Error::Store`] where the file cannot be made, [`Error::Option`] where the machine would never have the memory.
+    /// [`Error::Store`] if the file cannot be created, [`Error::Option`] if the machine does not have enough memory.
     pub fn begin(home: Home<'_>, places: &[Place], len: usize) -> Result<Self> {
-        // Each row goes from the GPU that computes it to all others.
+        // The GPU that computes a row sends it to all others.
         link(places)?;
         match home {
             Home::Disk(folder) => {
@@ -175,10 +175,10 @@ impl<T: Cell> HiddenWriter<T> {
         }
     }
 
-    /// Begins `len` values in the host's memory.
+    /// Allocates `len` values in the host's memory.
     ///
     /// # Errors
-    /// [`Error::Option`] where the machine would never have it.
+    /// [`Error::Option`] if the machine does not have enough memory.
     pub fn in_memory(len: usize) -> Result<Self> {
         let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
         let refused = |_| {
@@ -190,7 +190,7 @@ impl<T: Cell> HiddenWriter<T> {
         Ok(Self::Memory(InMemory(vec![0; words], len)))
     }
 
-    /// The room for the rows, to be handed out.
+    /// The room for all rows, to be divided into slots.
     pub fn slots(&mut self) -> Slots<'_, T> {
         match self {
             Self::Device(tables) => {
@@ -203,11 +203,11 @@ impl<T: Cell> HiddenWriter<T> {
         }
     }
 
-    /// All rows, to be read, once every slot was written.
+    /// Makes all rows readable, once every slot is written.
     pub fn finish(self) -> Result<Hidden<T>> {
         match self {
             Self::Device(tables) => {
-                // What is computed here next comes after what arrived.
+                // Computations started on these GPUs from now on wait for the rows that arrive.
                 tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?;
                 Ok(Hidden::Device(tables))
             }
@@ -217,7 +217,7 @@ impl<T: Cell> HiddenWriter<T> {
     }
 }
 
-/// Room for `len` values on each GPU of `places`.
+/// Allocates `len` values on each GPU of `places`.
 fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<HiddenOnGpu<T>>, GpuError> {
     let mut tables: Vec<HiddenOnGpu<T>> = Vec::new();
     for gpu in places.iter().filter_map(Place::gpu) {
@@ -230,28 +230,28 @@ fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<HiddenOnGpu<T>>, 
     Ok(tables)
 }
 
-/// Room of [`HiddenWriter`] that is left.
+/// Room of a [`HiddenWriter`] that is not handed out yet.
 pub enum Slots<'t, T> {
-    /// On each GPU: it, the stream on which rows arrive from others, and the room.
+    /// For each GPU: the GPU, the stream on which rows arrive from others, and the room.
     Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
-    /// In memory.
+    /// In the host's memory.
     Memory(&'t mut [T]),
     /// In a file, from value `next` on.
     File {
-        /// The folder it is in.
+        /// The path of its folder.
         path: &'t Path,
         /// The file.
         file: &'t File,
-        /// Values before.
+        /// Number of values before this point.
         next: u64,
     },
 }
 
 impl<'t, T: Cell> Slots<'t, T> {
-    /// The room for the next `len` values.
+    /// Hands out the room for the next `len` values.
     ///
     /// # Errors
-    /// [`Error::Kernel`] where there is not as much left.
+    /// [`Error::Kernel`] if less room is left.
     pub fn take(&mut self, len: usize) -> Result<Slot<'t, T>> {
         match self {
             Self::Device(rests) => {
@@ -281,19 +281,19 @@ impl<'t, T: Cell> Slots<'t, T> {
 
 /// Room for the rows of a chunk.
 pub enum Slot<'t, T> {
-    /// On each GPU, as in [`Slots::Device`].
+    /// On each GPU, with the fields of [`Slots::Device`].
     Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
-    /// In memory.
+    /// In the host's memory.
     Memory(&'t mut [T]),
     /// In a file, from this value on.
     File(&'t Path, &'t File, u64),
 }
 
 impl<T: Cell> Slot<'_, T> {
-    /// Fills it with `rows`, which are at `place`, rounded if need be.
+    /// Writes `rows`, which are at `place`, rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if they are more or fewer values; what the GPU or the file system says.
+    /// [`Error::Kernel`] if the number of values differs; errors of the GPU and of the file system.
     pub fn write(self, place: &Place, rows: &Tensor) -> Result<()> {
         let rows = rows.f_to_kind(T::KIND)?.f_contiguous()?;
         match (self, place) {

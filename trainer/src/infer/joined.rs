@@ -1,4 +1,4 @@
-//! Needs of a trained model, of a graph that new rows are joined to.
+//! Properties of a trained model that matter for a graph to which new rows are joined.
 
 use gsplit_store::{Dataset, Progress};
 
@@ -6,16 +6,16 @@ use super::{InferConfig, Trained};
 use crate::config::TrainConfig;
 use crate::{Error, Result};
 
-/// Needs of a trained model, of the graph that it predicts in.
+/// Properties of a trained model that decide which part of a graph it reads.
 pub struct JoinedModel {
-    /// Layers, each of which reads the in-neighbours of the one above; `None` where it reads the whole graph.
+    /// Number of layers, each of which reads the in-neighbours of the one above; `None` if it reads the whole graph.
     pub layers: Option<usize>,
     /// Columns of the edges that it reads.
     pub edge_columns: Vec<String>,
 }
 
 impl JoinedModel {
-    /// The needs of the model that `config` names. Refuses a graph whose features do not mean what those of its training did.
+    /// Opens the model that `config` names. Refuses an `older` graph whose features have another meaning than in training.
     ///
     /// # Errors
     /// [`Error::Option`] with the difference.
@@ -24,7 +24,7 @@ impl JoinedModel {
         if let Some(older) = older {
             if older.manifest().recipe.is_none() {
                 let (name, by) = (older.path().display(), config.checkpoint.display());
-                let problem = "is not made from a table of vertices: convert the table that it should be with --recipe";
+                let problem = "is not made from a table of vertices: convert the right table with --recipe";
                 return Err(Error::Option(format!("--with {name}: {problem} {by}")));
             }
             trained.check_recipe(older, progress)?;

@@ -1,20 +1,19 @@
-//! Exact inference, layer after layer: what a forward pass over the whole graph with all neighbours gives.
+//! Exact inference, layer by layer: the result of a forward pass over the whole graph with all neighbours.
 //!
-//! Returns: the rows of the layers that are asked for, chunk by chunk in the order of the vertices.
+//! Returns: the rows of the requested layers, chunk by chunk in the order of the vertices.
 //! Input: a model at each place that computes, all on the host or all on GPUs, and a graph with its features.
-//! Idea: a layer is computed for all vertices before the next one begins, so that nothing is computed twice. Vertices
-//! go through a layer in chunks of bounded edges. A chunk is relabelled as in training, so a model's layers are the
-//! same code in both. Workers take the next chunk when they are free and write rows to one table; the layer ends when
-//! all chunks are done. Where the rows of two layers do not fit the memory, finished layers lie in a mapped file.
-//! On a GPU the host relabels and sends edges. Rows of finished layers stay on the GPUs, all of them on each, where
-//! they fit half of the memory that is left. The host waits only for rows that somebody looks at, so it prepares a
-//! chunk while another is computed.
-//! Cost: one pass over the edges for each layer, and one row read from memory or disk for each edge and chunk. Memory:
-//! a chunk's rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows
-//! of bf16 or f16, on GPUs), on each GPU if the rows lie on GPUs.
-//! Results do not depend on the number of workers and threads, on where the rows lie, or on the budget. A budget below a
-//! few hundred megabytes for each worker makes the chunks smaller; a layer chooses the cheaper order of its products and
-//! sums by a [`typical_chunk`], which is the same for every budget.
+//! Idea: a layer is computed for all vertices before the next one begins, so nothing is computed twice. Vertices go
+//! through a layer in chunks of bounded edges. A chunk is relabelled as in training, so both run the same layer code.
+//! Workers take the next chunk when they are free and write rows to one table; the layer ends when all chunks are done.
+//! If the rows of two layers do not fit the memory, finished layers are kept in a mapped file.
+//! On a GPU the host relabels and sends edges. Every GPU keeps all rows of finished layers if they fit half of its free
+//! memory. The host waits only for rows that a callback reads, so it prepares a chunk while another is computed.
+//! Cost: one pass over the edges per layer, and one row read from memory or disk per edge and chunk. Memory: a chunk's
+//! rows per worker, and 4 · n · (width below + width above) bytes if they fit (half of that for rows of bf16 or f16, on
+//! GPUs); on each GPU if the rows are on GPUs.
+//! Results do not depend on the number of workers and threads, the storage of the rows, or the budget. Below a few
+//! hundred megabytes per worker chunks get smaller; a layer chooses the cheaper order of its products and sums by a
+//! [`typical_chunk`], which is the same for every budget.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,24 +33,24 @@ use crate::{Error, Result};
 
 /// Matrices of a chunk that a layer may hold at once: rows read, transformed rows, scores and sums, rows returned.
 const COPIES: u64 = 4;
-/// Bytes beside that for an edge or a vertex: positions, and what they were made from.
+/// Additional bytes per edge or vertex, for positions and the arrays that they are computed from.
 const POSITIONS: u64 = 32;
 
-/// How much memory there is, and where the rest goes.
+/// Memory limits, and the storage of rows that exceed them.
 #[derive(Clone, Copy, Debug)]
 pub struct Room<'a> {
     /// Bytes for rows, half of them for finished layers.
     pub bytes: u64,
     /// Folder for finished layers that do not fit.
     pub scratch: Option<&'a Path>,
-    /// Bytes of the GPU's memory, half of them for finished layers; four fifths of what is free when `None`.
+    /// Bytes of the GPU's memory, half of them for finished layers; four fifths of the free memory when `None`.
     pub device_bytes: Option<u64>,
-    /// Remedy where a GPU has not the memory.
+    /// Remedy to name when a GPU is out of memory.
     pub remedy: &'static str,
 }
 
 impl Room<'_> {
-    /// As much as it takes, of a run that evaluates.
+    /// No limit, for a run that evaluates.
     pub const UNLIMITED: Self = Self {
         bytes: u64::MAX,
         scratch: None,
@@ -60,20 +59,20 @@ impl Room<'_> {
     };
 }
 
-/// Bytes in a chunk for each row of `width` values that it reads.
+/// Bytes that a chunk needs per row of `width` values that it reads.
 fn row_of(width: u64) -> u64 {
     COPIES * size_of::<f32>() as u64 * width + POSITIONS
 }
 
-/// Least [`Room::bytes`] in which so many workers run `model`, which reads `features` values of a vertex, over `graph`: a chunk has all
-/// in-edges of a vertex.
+/// Least [`Room::bytes`] for `workers` to run `model`, which reads `features` values per vertex, over `graph`; a chunk
+/// has at least all in-edges of one vertex.
 pub fn least_room(model: &Model, features: usize, graph: &Graph<'_>, workers: u64) -> u64 {
     let largest = graph.indptr.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let widths = (0..model.num_layers()).map(|layer| model.out_dim(layer)).chain([features]);
     (largest + 1).saturating_mul(row_of(widths.max().unwrap_or(0) as u64) * 2 * workers)
 }
 
-/// Counts of targets, sources and edges of the chunk that begins in the middle of `graph`, as large as chunks are in any memory.
+/// Number of targets, sources and edges of the chunk that begins in the middle of `graph`, with unlimited memory.
 pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
     let bounds = Bounds { graph: *graph, wanted: None, limit: Limit::Rows(u64::MAX) };
     let vertices: Vec<u32> = bounds.chunk_at(bounds.count() / 2).map(|at| at as u32).collect();
@@ -85,7 +84,7 @@ pub(super) fn typical_chunk(graph: &Graph<'_>) -> Result<[usize; 3]> {
     Ok([vertices.len(), sampler.mixed().len(), all.local.len()])
 }
 
-/// All in-edges of `frontier`; `sampler` then has the vertices at their ends.
+/// Returns all in-edges of `frontier`; the vertices at their ends are then in `sampler`.
 fn in_edges(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32]) -> Result<SampledCsc> {
     let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledCsc::default());
     sampler.start(frontier);
@@ -99,13 +98,13 @@ pub struct LayerWise<'a> {
     graph: Graph<'a>,
     typical: [usize; 3],
     room: Room<'a>,
-    /// Bytes that the fullest GPU has, and how many workers share one, where the model is on GPUs.
+    /// Bytes of the GPU with the least memory, and the most workers that share one, if the model is on GPUs.
     device: Option<(u64, u64)>,
     stop: Option<&'static AtomicBool>,
 }
 
 impl<'a> LayerWise<'a> {
-    /// The model of `team` over `graph`. `stop` becomes true when the run is to stop.
+    /// Prepares the model of `team` to run over `graph`. `stop` becomes true when the run shall stop.
     ///
     /// # Errors
     /// Errors of the driver about the GPUs' memory.
@@ -116,7 +115,7 @@ impl<'a> LayerWise<'a> {
                 Some(bytes) => bytes,
                 None => {
                     let (free, total) = gpu.memory()?;
-                    // What torch and the driver's pool keep for the next mini-batch counts as used, but is used again.
+                    // Memory that torch and the driver's pool keep for later counts as used, but is reused.
                     free.max(total / 8) / 5 * 4
                 }
             };
@@ -126,21 +125,19 @@ impl<'a> LayerWise<'a> {
         Ok(Self { team, graph, typical: typical_chunk(&graph)?, room, device, stop })
     }
 
-    /// The workers.
     pub fn team(&mut self) -> &mut Team<'a> {
         &mut self.team
     }
 
-    /// The model.
     pub fn model(&self) -> &'a Model {
         self.team.model()
     }
 
-    /// Runs all layers; hands every chunk of those from `lowest` on to `visit`. `wanted`, ascending, are the vertices that the
-    /// last layer computes, all when `None`; the layers below it cover every vertex. `stage` counts [`Self::num_rows`].
+    /// Runs all layers; passes every chunk of the layers from `lowest` on to `visit`. The last layer computes only the
+    /// `wanted` vertices, ascending, or all when `None`; the layers below cover all. `stage` counts [`Self::num_rows`].
     ///
     /// # Errors
-    /// Errors of the layers and of `visit`; [`Error::Inference`] where a GPU has not the memory.
+    /// Errors of the layers and of `visit`; [`Error::Inference`] if a GPU is out of memory.
     pub fn run(
         &mut self,
         lowest: usize,
@@ -151,11 +148,11 @@ impl<'a> LayerWise<'a> {
         with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, (lowest, visit)).map(drop))
     }
 
-    /// Runs all layers; returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk where the room for them is
-    /// bounded and they take more. `stage` counts [`Self::num_rows`].
+    /// Runs all layers and returns the rows of the last, f32 `[vertices, width]`, in the host's memory, or on disk if
+    /// its room is bounded and they take more. `stage` counts [`Self::num_rows`].
     ///
     /// # Errors
-    /// As [`Self::run`]; [`Error::Option`] where the machine would never have the memory.
+    /// Errors of [`Self::run`]; [`Error::Option`] if the machine does not have enough memory.
     pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
         let shown: (usize, &mut Visit<'_>) = (self.model().num_layers(), &mut |_| Ok(()));
         let bytes =
@@ -167,7 +164,7 @@ impl<'a> LayerWise<'a> {
         with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(home), stage, shown))
     }
 
-    /// Runs all layers, with rows of `T` between them; returns the rows of the last, if they are to have a home.
+    /// Runs all layers, with rows of `T` between them; returns the rows of the last layer if `last` is given.
     fn layers<T: Cell>(
         &mut self,
         wanted: Option<&[u32]>,
@@ -187,7 +184,7 @@ impl<'a> LayerWise<'a> {
         finished.map_err(|error| error.of_inference(top + 1, remedy))
     }
 
-    /// Computes one layer; returns its rows if they are to have a home.
+    /// Computes one layer; returns its rows if a `home` is given.
     fn layer<B: Cell, A: Cell>(
         &mut self,
         layer: usize,
@@ -227,18 +224,18 @@ impl<'a> LayerWise<'a> {
         above.map(HiddenWriter::finish).transpose()
     }
 
-    /// Rows that [`Self::run`] computes.
+    /// Number of rows that [`Self::run`] computes.
     pub fn num_rows(&self, wanted: Option<&[u32]>) -> u64 {
         let all = self.graph.num_vertices();
         ((self.model().num_layers() - 1) * all + wanted.map_or(all, <[u32]>::len)) as u64
     }
 
-    /// Whether finished layers lie on disk.
+    /// True if finished layers are kept on disk.
     pub fn spills(&self) -> bool {
         matches!(self.home(), Home::Disk(_))
     }
 
-    /// Home of finished layers, two at a time.
+    /// Storage of finished layers, of which two exist at a time.
     fn home(&self) -> Home<'a> {
         let model = self.model();
         let hidden = model.num_layers() - 1;
@@ -253,13 +250,13 @@ impl<'a> LayerWise<'a> {
         }
     }
 
-    /// Rows that a chunk of `layer` may read, edges and vertices together.
+    /// Maximum number of rows that a chunk of `layer` reads, edges and vertices together.
     fn limit(&self, layer: usize) -> Result<u64> {
         let width = self.in_dim(layer).max(self.model().out_dim(layer)) as u64;
         let row = row_of(width);
         let (device_bytes, on_gpu) = self.device.unwrap_or((u64::MAX, 1));
         let on_host = self.team.places().len() as u64;
-        // Whose share for a worker is smaller.
+        // The smaller share per worker decides.
         let of_gpu = device_bytes / on_gpu < self.room.bytes / on_host;
         let (bytes, workers) = if of_gpu { (device_bytes, on_gpu) } else { (self.room.bytes, on_host) };
         let limit = bytes / workers / 2 / row;
@@ -290,13 +287,13 @@ impl<'a> LayerWise<'a> {
         layer.checked_sub(1).map_or(self.team.source().table().dim(), |below| self.model().out_dim(below))
     }
 
-    /// Flag that becomes true when the run is to stop.
+    /// Flag that becomes true when the run shall stop.
     pub fn stop(&self) -> Option<&'static AtomicBool> {
         self.stop
     }
 }
 
-/// One of those who compute `layer`.
+/// One worker's view of `layer`.
 struct Worker<'w, T: Cell> {
     model: &'w Model,
     source: &'w FeatureSource<'w>,
@@ -309,7 +306,7 @@ struct Worker<'w, T: Cell> {
 }
 
 impl<T: Cell> Worker<'_, T> {
-    /// The rows of `frontier`, at the model's place.
+    /// Computes the rows of `frontier`, at the model's place.
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
         let all = in_edges(sampler, &self.graph, frontier)?;
         let vertices = sampler.mixed();

@@ -1,4 +1,4 @@
-//! Inference over a whole graph, on the host or on GPUs: the same code for `gsplit infer` and for the evaluation while training.
+//! Inference over a whole graph, on the host or on GPUs, shared by `gsplit infer` and the evaluation during training.
 
 mod chunks;
 mod hidden;

@@ -1,12 +1,12 @@
 //! Exact inference by all ranks together, each over the vertices that it owns: for hosts none of which has all rows.
 //!
-//! Returns: the rows of the last layer, on each rank those of its own vertices. Input: a model with the same parameters
-//! on every rank, a graph, the owner of each vertex, and the feature rows of the own vertices.
-//! Idea: layer after layer, as [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks;
-//! each rank computes its own vertices of it. A chunk is sampled with all in-edges, and the rows below are exchanged,
+//! Returns: on each rank, the last layer's rows of its own vertices. Input: a model with the same parameters on every
+//! rank, a graph, the owner of each vertex, and the feature rows of the rank's own vertices.
+//! Idea: layer by layer, like [`LayerWise`](super::LayerWise). A chunk is a range of vertices, the same on all ranks;
+//! each rank computes its own vertices in it. A chunk is sampled with all in-edges, and the rows below are exchanged,
 //! like one layer of a mini-batch. The host samples, also for GPUs.
-//! Cost: one pass over the edges for each layer; a row crosses to another rank once for each chunk in which that rank
-//! reads it. Memory: a chunk's rows, and those of two layers of the own vertices, on the host.
+//! Cost: one pass over the edges per layer; a row is sent to another rank once per chunk in which that rank reads it.
+//! Memory: a chunk's rows, and the rows of two layers for the own vertices, on the host.
 
 use std::sync::atomic::AtomicBool;
 
@@ -26,13 +26,13 @@ use crate::residence::source::FeatureSource;
 use crate::sample::{BatchSampler, Sampled, sample};
 use crate::{Error, Result};
 
-/// All in-neighbours are taken, so nothing is drawn.
+/// Takes all in-neighbours, so the keys of the draws do not matter.
 const WHOLE: Step = Step { seed: 0, epoch: 0, step: 0 };
 
-/// Callback that is shown rows of the last layer: vertices, ascending, and a row for each.
+/// Callback that receives rows of the last layer: vertices, ascending, and one row per vertex.
 type VisitRows<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
 
-/// A model over a whole graph, of which this rank has its own vertices' rows.
+/// A model over a whole graph of which this rank has the rows of its own vertices.
 pub struct OwnedLayers<'a> {
     model: &'a Model,
     source: &'a FeatureSource<'a>,
@@ -48,10 +48,10 @@ pub struct OwnedLayers<'a> {
 }
 
 impl<'a> OwnedLayers<'a> {
-    /// `model` over `graph`, whose vertices belong to the ranks of `comm` as `owners` says; `source` has the feature rows of the own ones.
+    /// Prepares `model` over `graph`, whose vertices belong to ranks of `comm` by `owners`; `source` has the feature rows of the own ones.
     ///
     /// # Errors
-    /// [`Error::Option`] beyond the number of vertices that a graph may have.
+    /// [`Error::Option`] if the graph has too many vertices.
     pub fn new(
         (model, source): (&'a Model, &'a FeatureSource<'a>),
         graph: Graph<'a>,
@@ -77,8 +77,8 @@ impl<'a> OwnedLayers<'a> {
         })
     }
 
-    /// Runs all layers; `visit` is shown the rows of the last, of the own vertices among `wanted`, ascending, which is the same on all
-    /// ranks. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
+    /// Runs all layers and passes the last layer's rows of the own vertices among `wanted` (ascending, the same on all ranks) to
+    /// `visit`. The layers below cover every vertex. `stage` counts the vertices of all ranks, layer by layer. Collective.
     ///
     /// # Errors
     /// Errors of the layers and of the communicator; [`Error::Interrupted`].
@@ -104,7 +104,7 @@ impl<'a> OwnedLayers<'a> {
         })
     }
 
-    /// Computes `layer` of the own ones of the `wanted` vertices, or of all; `keep` is given the rows chunk by chunk. Collective.
+    /// Computes `layer` for the own vertices among `wanted`, or all own ones; passes the rows to `keep` by chunks. Collective.
     fn layer<T: Cell>(
         &mut self,
         layer: usize,

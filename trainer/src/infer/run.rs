@@ -28,10 +28,10 @@ use crate::residence::cache::row_bytes;
 use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
 
-/// Rows of embeddings that are written at once.
+/// Number of embeddings written at once.
 const EMBEDDED: usize = 1 << 14;
 
-/// Vertices that are wanted.
+/// Vertices to predict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wanted {
     /// Every vertex
@@ -48,8 +48,8 @@ pub enum Wanted {
 /// Form in which a vertex's logits are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Predict {
-    /// The class of the largest logit, in .csv and .parquet by its name where classes have names; where vertices can have several, 0 or
-    /// 1 for each
+    /// The class of the largest logit, in .csv and .parquet by its name if classes have names; where vertices can have
+    /// several, 0 or 1 per class
     Class,
     /// The logits
     Logits,
@@ -57,14 +57,14 @@ pub enum Predict {
     Probabilities,
 }
 
-/// Options of inference, and of its output.
+/// Options of inference and of its output.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct InferConfig {
-    /// Folder that `gsplit train --checkpoint` wrote, or one of the epochs in it
+    /// Folder written by `gsplit train --checkpoint`, or one of the epochs in it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
-    /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is kept [default: best; last where no
-    /// epoch is the best]
+    /// Epoch whose model predicts: best (on the valid split), last, or the number of one that is kept [default: best;
+    /// last if no epoch is the best]
     #[arg(long, value_name = "best|last|N")]
     pub epoch: Option<ChosenEpoch>,
     /// Vertices to predict and to score
@@ -73,66 +73,66 @@ pub struct InferConfig {
     /// File for the predictions, .csv, .parquet or .npy; with --top for the recommendations, .csv or .parquet
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write into --out, by a model of links, for each source the K targets of the highest scores that it has no link to yet
+    /// With a model of links, write to --out for each source the K targets with the highest scores that it has no link to
     #[arg(long, value_name = "K", requires = "out")]
     pub top: Option<u32>,
-    /// File with the original id of a source on each line, for which targets are recommended [default: all sources]
+    /// File with the original id of a source on each line, to recommend targets for [default: all sources]
     #[arg(long, value_name = "FILE", requires = "top")]
     pub sources: Option<PathBuf>,
-    /// Recommend targets too that a source has a link to already
+    /// Also recommend targets that a source already has a link to
     #[arg(long, requires = "top")]
     pub with_known: bool,
-    /// Form of the predictions; a model of numbers has one, the number in the unit that it was trained on [default: class, and in .csv
-    /// and .parquet the probabilities too]
+    /// Form of the predictions; a regression has only one, the number in the unit that it was trained on [default:
+    /// class, in .csv and .parquet together with the probabilities]
     #[arg(long, value_enum)]
     pub predict: Option<Predict>,
-    /// File for the rows that the last product reads: those of the last hidden layer, or what --jumping-knowledge makes of all
-    /// layers' (for a model of links, the rows of the last layer), .npy or .parquet
+    /// File for the rows that the last product reads, .npy or .parquet: of the last hidden layer, or with
+    /// --jumping-knowledge their combination over all layers (for a model of links, the rows of the last layer)
     #[arg(long, value_name = "FILE")]
     pub embeddings: Option<PathBuf>,
-    /// Score: accuracy, micro-f1, macro-f1 or roc-auc; of numbers rmse, mae or r2 [default: that of the training]
+    /// Score: accuracy, micro-f1, macro-f1 or roc-auc; for numbers rmse, mae or r2 [default: as in training]
     #[arg(long)]
     pub metric: Option<Metric>,
-    /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes [default: that of --out or --embeddings,
-    /// else the system's for temporary files]
+    /// Folder for finished layers that do not fit the memory, and for the dataset of --nodes [default: the folder of
+    /// --out or --embeddings, else the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Storage that feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     pub load_features: FeatureStorage,
-    /// Replace the files that are there
+    /// Replace existing files
     #[arg(long)]
     pub force: bool,
     /// Device to compute on
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// With --device cuda, the GPUs that share the work, by their numbers: 1, or 0,1,2,3 [default: 0]
+    /// With --device cuda, the numbers of the GPUs that share the work, e.g. 1 or 0,1,2,3 [default: 0]
     #[arg(long, value_name = "N,...", visible_alias = "gpu")]
     pub gpus: Option<GpuList>,
-    /// Type that the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in
-    /// f16]
+    /// Type that factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model
+    /// trained in f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
-    /// Digest of all that decides the output: files are recorded as made by it.
+    /// Digest of everything that decides the output, recorded in the files.
     #[arg(skip)]
     pub made_by: Option<Checksum>,
-    /// Vertices to predict and to score, ascending, where a table lists them; all when `None`.
+    /// Vertices to predict and to score, ascending, if a table lists them; all when `None`.
     #[arg(skip)]
     pub rows: Option<Vec<u32>>,
-    /// The place of each of `gpus`, whatever the device; its own when `None`.
+    /// The place of each of `gpus`, whatever the device; chosen by `device` and `gpus` when `None`.
     #[arg(skip)]
     pub places: Option<Arc<dyn OwnPlaces>>,
-    /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)): it does not
-    /// say whose its parameters are.
+    /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)).
+    /// The checkpoint does not record which layers its parameters belong to.
     #[arg(skip)]
     pub layer: Option<OwnLayer>,
 }
 
 impl InferConfig {
-    /// Checks the ends of the names of output files.
+    /// Checks the extensions of output files.
     ///
     /// # Errors
-    /// [`Error::Option`] with the ends that are possible.
+    /// [`Error::Option`] with the supported extensions.
     pub fn check_names(&self) -> Result<()> {
         if let Some(out) = &self.out {
             OutputFormat::of(
@@ -150,7 +150,7 @@ const PREDICTIONS: [OutputFormat; 3] = [OutputFormat::Csv, OutputFormat::Parquet
 /// Formats of embeddings.
 const EMBEDDINGS: [OutputFormat; 2] = [OutputFormat::Npy, OutputFormat::Parquet];
 
-/// Writes `path` as messages show it: JSON has no bytes that are no UTF-8.
+/// Serialises `path` as shown in messages: JSON strings cannot hold bytes that are not UTF-8.
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
@@ -161,32 +161,32 @@ pub struct InferSummary {
     /// The checkpoint used.
     #[serde(serialize_with = "as_shown")]
     pub checkpoint: PathBuf,
-    /// Epochs it was trained for.
+    /// Number of epochs it was trained for.
     pub epochs: usize,
-    /// Whether the last of them was the best on the valid split so far.
+    /// True if the last of them was the best on the valid split so far.
     pub best: bool,
-    /// Vertices predicted, or computed for recommendations.
+    /// Number of vertices predicted, or computed for recommendations.
     pub vertices: u64,
-    /// Whether finished layers were kept on disk.
+    /// True if finished layers were kept on disk.
     pub spilled: bool,
-    /// Names of the classes, where those of the training had names.
+    /// Names of the classes, if the training data had names.
     pub class_names: Option<Vec<String>>,
-    /// Whether a vertex can have several classes.
+    /// True if a vertex can have several classes.
     pub multi_label: bool,
     /// Metric of the scores.
     pub metric: Option<Metric>,
-    /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
+    /// Split and score, `None` if it is undefined; empty if the dataset has no labels of the model's classes.
     pub scores: Vec<(Split, Option<f64>)>,
-    /// Score over all predicted vertices that have a label, where they are the rows of a table, or there are no splits.
+    /// Score over all predicted vertices that have a label, if they are the rows of a table or there are no splits.
     pub all: Option<f64>,
-    /// Counts of the recommendations, where some were asked for.
+    /// Counts of the recommendations, if some were requested.
     pub recommendations: Option<Recommended>,
 }
 
-/// Infers on `dataset` with at most about `memory` bytes, mapped files not counted.
+/// Runs inference on `dataset` within about `memory` bytes, not counting mapped files.
 ///
 /// # Errors
-/// [`Error::Option`] where options, checkpoint and dataset do not fit; [`Error::Interrupted`] once `stop` is set: then
+/// [`Error::Option`] if options, checkpoint and dataset do not fit; [`Error::Interrupted`] once `stop` is set: then
 /// nothing was written.
 pub fn infer(
     dataset: &Dataset,
@@ -227,7 +227,7 @@ pub fn infer(
         .transpose()?;
     let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
-    let remedy = "infer with --device cpu, or on a GPU that has more";
+    let remedy = "infer with --device cpu, or on a GPU with more memory";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
     let TrainConfig { draw_by, edge_weights, .. } = trained.config();
     let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
@@ -283,7 +283,7 @@ pub fn infer(
     })
 }
 
-/// Places that `config` asks for, of a model that was trained in `dtype`: one for each worker.
+/// Places that `config` asks for, one per worker, for a model that was trained in `dtype`.
 fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     let dtype = config.dtype.unwrap_or(trained);
     let gpus = config.gpus.as_ref().map_or(&[0][..], |GpuList(gpus)| gpus);
@@ -292,10 +292,10 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     }
     match (config.device, &config.gpus) {
         (Device::Cpu, None) => {
-            // Any other place computes f16 in f32.
+            // Only GPUs compute in f16.
             let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
             check_host_dtype(dtype)?;
-            // torch's own products depend on the number of threads in the last bits; tiles do not.
+            // torch's own products depend on the number of threads in the last bits; tiled products do not.
             Ok(vec![Place::Host(Engine::in_tiles(dtype))])
         }
         (Device::Cpu, Some(_)) => Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into())),
@@ -303,8 +303,8 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     }
 }
 
-/// The feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`. Where they do not
-/// fit what is free less a fifth they are read from disk, and those that most edges lead from stay in that quarter.
+/// Opens the feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`. Rows that
+/// exceed 80 % of the free memory are read from disk, except the ones with the most out-edges, which fill a quarter of `memory`.
 fn features(
     dataset: &Dataset,
     config: &InferConfig,
@@ -332,14 +332,14 @@ fn features(
     }
 }
 
-/// Place of the embeddings among the rows that layers hand out.
+/// Layer and columns of the embeddings among the rows that the layers return.
 struct Embedding {
     layer: usize,
     columns: Range<usize>,
 }
 
-/// The embeddings: what the last product reads, but the rows of the last layer for a model of links. Has all `models` show what
-/// their heads read, if that is wanted.
+/// Locates the embeddings: the rows that the last product reads, or of a model of links the rows of the last layer.
+/// Makes all `models` return the inputs of their heads if these are the embeddings.
 fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> Result<Embedding> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
     let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
@@ -351,7 +351,7 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
         }
         (TaskKind::Link, None, None) => {
             return refused(
-                "the model was trained on links: write what it recommends with --top K and --out, or its rows with --embeddings",
+                "the model was trained on links: write recommendations with --top K and --out, or its rows with --embeddings",
             );
         }
         (TaskKind::Link, ..) | (_, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
@@ -361,12 +361,12 @@ fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> R
         (Some(width), _) => Ok(Embedding { layer: last, columns: outputs..outputs + width }),
         (None, Some(layer)) => Ok(Embedding { layer, columns: 0..models[0].width(layer) }),
         (None, None) => {
-            refused("--embeddings: the model has one layer, so no hidden one: write its --predict logits with --out")
+            refused("--embeddings: the model has one layer, and no hidden one: write its --predict logits with --out")
         }
     }
 }
 
-/// The vertices to predict, ascending; `None` is all.
+/// The vertices to predict, ascending; `None` for all.
 fn wanted(dataset: &Dataset, config: &InferConfig) -> Result<Option<Vec<u32>>> {
     let rows = config.rows.as_deref().filter(|rows| rows.len() < dataset.num_vertices());
     let Some(split) = split_of(config.split) else { return Ok(rows.map(<[u32]>::to_vec)) };
@@ -379,7 +379,7 @@ fn wanted(dataset: &Dataset, config: &InferConfig) -> Result<Option<Vec<u32>>> {
     Ok(Some(vertices))
 }
 
-/// The split that is wanted; `None` is every vertex.
+/// The split to predict; `None` for every vertex.
 fn split_of(wanted: Wanted) -> Option<Split> {
     match wanted {
         Wanted::All => None,
@@ -396,7 +396,7 @@ fn scored_splits(dataset: &Dataset, config: &InferConfig) -> Result<Vec<(Split, 
     splits.map(|split| Ok((split, dataset.split(split)?))).collect()
 }
 
-/// The labels to score with, and how; `None` where the dataset has none, or others than the model's.
+/// The labels and the metric; `None` if the dataset has no labels, or other labels than the model.
 fn labels(
     dataset: &Dataset,
     trained: &Trained,
@@ -432,10 +432,10 @@ fn labels(
     Ok(Some((labels, metric)))
 }
 
-/// Folder for files that are needed during the inference only: that of the options, or of the output. It is made where it is missing.
+/// Returns the folder for files that only the inference needs, from the options or the output, and creates it if it is missing.
 ///
 /// # Errors
-/// [`Error::Store`] where no file can be made in it.
+/// [`Error::Store`] if no file can be created in it.
 pub fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
     let beside = |out: &PathBuf| match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -450,13 +450,13 @@ pub fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
 /// Kind of the values of a prediction.
 #[derive(Clone, Copy)]
 enum PredictionForm {
-    /// In one of the forms of classes.
+    /// Classes, in one of their forms.
     Of(Predict),
-    /// The number, which the model returns on this scale.
+    /// A number on this scale.
     Number(TargetScale),
 }
 
-/// The forms of predictions in a file of `format`, by the option or else all that say plainly what the model predicts.
+/// The forms of predictions in a file of `format`: the one asked for, or by default all that suit the format.
 fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Result<Vec<PredictionForm>> {
     match (asked, trained.target_scale()) {
         (Some(_), Some(_)) => {
@@ -470,7 +470,7 @@ fn forms(asked: Option<Predict>, trained: &Trained, format: OutputFormat) -> Res
     }
 }
 
-/// The values of predictions in `form`.
+/// Columns for predictions in `form`.
 fn values_of(form: PredictionForm, trained: &Trained) -> Values<'_> {
     let names = |prefix: &str| match trained.class_names() {
         Some(names) => names.iter().map(|name| format!("{prefix}{name}")).collect(),
@@ -487,7 +487,7 @@ fn values_of(form: PredictionForm, trained: &Trained) -> Values<'_> {
     }
 }
 
-/// The files that were asked for.
+/// The requested files.
 struct Output<'a> {
     predictions: Option<Table<'a>>,
     embeddings: Option<Table<'a>>,
@@ -495,7 +495,7 @@ struct Output<'a> {
     several: bool,
     outputs: usize,
     made_by: Option<Checksum>,
-    /// Columns of the embeddings among those of a chunk.
+    /// Columns of the embeddings among the columns of a chunk.
     embedded: Range<usize>,
 }
 
@@ -521,7 +521,7 @@ impl<'a> Output<'a> {
         Ok(Self { predictions, embeddings, forms: kinds, several, outputs, made_by, embedded })
     }
 
-    /// Writes the embeddings of those vertices that are wanted.
+    /// Writes the embeddings of the `wanted` vertices in `chunk`.
     fn embed(&mut self, chunk: &Chunk<'_>, wanted: Option<&[u32]>) -> Result<()> {
         if self.embeddings.is_none() {
             return Ok(());
@@ -539,7 +539,7 @@ impl<'a> Output<'a> {
         table.push(&vertices, &[Cells::Real(rows.concat())])
     }
 
-    /// Writes the embeddings of the wanted ones of all vertices: `rows` of the width given.
+    /// Writes the embeddings of the `wanted` vertices; `rows` of all vertices have the given width.
     fn embed_all(&mut self, (rows, width): (&[f32], usize), wanted: Option<&[u32]>) -> Result<()> {
         let mut start = 0;
         for rows in rows.chunks(EMBEDDED * width) {
@@ -550,7 +550,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes the forms that are wanted of the logits.
+    /// Writes the requested forms of the logits.
     fn predict(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let Some(table) = &mut self.predictions else { return Ok(()) };
         let rows = || chunk.rows.chunks_exact(self.outputs);
@@ -571,7 +571,7 @@ impl<'a> Output<'a> {
         table.push(chunk.vertices, &self.forms.iter().map(cells).collect::<Vec<_>>())
     }
 
-    /// Makes all files visible, as one with `file`.
+    /// Makes all files visible, together with `file`, in one step.
     fn finish(self, file: Option<Staging>) -> Result<()> {
         let tables = [self.predictions, self.embeddings].into_iter().flatten();
         let files = tables.map(Table::finish).collect::<Result<Vec<_>>>()?;
@@ -583,7 +583,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The softmax of one row.
+/// Softmax of one row.
 fn softmax(row: &[f32]) -> Vec<f32> {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f32> = row.iter().map(|&logit| (logit - most).exp()).collect();

@@ -1,9 +1,9 @@
-//! Inference over sampled neighbourhoods: estimates for a few vertices of a graph whose layers are too much to compute.
+//! Inference over sampled neighbourhoods: estimates for a few vertices of a graph too large for exact inference.
 //!
-//! Returns: the rows of the last layer for the vertices that are wanted, chunk by chunk in their order.
-//! Idea: a mini-batch as in training, without gradients and whole on one worker; workers take the next chunk when they are free. What is
-//! drawn depends on the seed, the layer and the vertex alone: the same whenever it runs, by however many workers and in whatever chunks.
-//! Cost: that of a training epoch over as many seeds, without its backward passes.
+//! Returns: the rows of the last layer for the wanted vertices, chunk by chunk in their order.
+//! Idea: a mini-batch as in training, without gradients and whole on one worker; workers take the next chunk when they
+//! are free. The draws depend only on the seed, the layer and the vertex, not on the workers or chunks.
+//! Cost: a training epoch over the same number of seeds, without its backward passes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,21 +21,21 @@ use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, on_host};
 use crate::residence::source::FeatureSource;
 
-/// Inference over neighbourhoods of these fanouts.
+/// Inference over neighbourhoods sampled with `fanouts`.
 pub struct SampledInference<'a> {
     pub graph: Graph<'a>,
-    /// In-neighbours drawn for each vertex, from the wanted vertices' layer downwards: one a layer of the model.
+    /// In-neighbours drawn per vertex, from the wanted vertices' layer downwards, one fanout per layer.
     pub fanouts: &'a Fanouts,
     /// Seed of the draws.
     pub seed: u64,
-    /// Vertices of a chunk.
+    /// Vertices per chunk.
     pub chunk: usize,
-    /// Flag that becomes true when the run is to stop.
+    /// Flag that becomes true when the run shall stop.
     pub stop: Option<&'static AtomicBool>,
 }
 
 impl SampledInference<'_> {
-    /// Computes the rows of `wanted`, ascending, by the model of `team`, and hands them to `visit`. `stage` counts these.
+    /// Computes the rows of the `wanted` vertices, ascending, with `team`; passes them to `visit`. `stage` counts them.
     ///
     /// # Errors
     /// Errors of the layers and of `visit`.
@@ -57,7 +57,7 @@ impl SampledInference<'_> {
         done.map(drop)
     }
 
-    /// The rows of `wanted`, at the model's place.
+    /// Computes the rows of `wanted`, at the model's place.
     fn rows(
         &self,
         (model, source): (&Model, &FeatureSource<'_>),
@@ -67,7 +67,7 @@ impl SampledInference<'_> {
         let (place, input) = (model.place(), model.input());
         let mut layers = Vec::with_capacity(self.fanouts.len());
         sampler.start(wanted);
-        // Training counts its epochs from 1.
+        // Training counts epochs from 1, so epoch 0 has draws of its own.
         for (key, fanout) in (Step { seed: self.seed, epoch: 0, step: 0 }).layers(self.fanouts) {
             let mut drawn = SampledCsc::default();
             sampler.layer(&self.graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut drawn)?;

@@ -1,14 +1,14 @@
-//! Files of one row a vertex, with the vertices' original ids: `.npy`, `.parquet` or `.csv`, by the name's end.
+//! Files with one row per vertex and the vertices' original ids: `.npy`, `.parquet` or `.csv`, by the extension.
 //!
 //! ```text
 //! NAME.npy       the values: [rows], or [rows, width]
-//! NAME.ids.npy   u64[rows], the ids; where the raw input's ids were strings NAME.ids.arrow, one LargeUtf8 column
-//! NAME.parquet   columns `id` (int64 or string) and the values, a column each; those of embeddings are one column of lists
+//! NAME.ids.npy   u64[rows], the ids; for string ids in the raw input NAME.ids.arrow, one LargeUtf8 column
+//! NAME.parquet   `id` (int64 or string) and one column per value; embeddings are one column of lists
 //! NAME.csv       the same columns, below a header
 //! ```
 //!
-//! Rows are in the dataset's order. Files are written beside their final place, which all of a run take as one when all are
-//! whole ([`commit_all`](gsplit_store::staging::commit_all)).
+//! Rows are in the dataset's order. Files are written next to their final place and moved there together once all files
+//! of a run are complete ([`commit_all`](gsplit_store::staging::commit_all)).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -30,25 +30,25 @@ use parquet::file::properties::WriterProperties;
 
 use crate::{Error, Result};
 
-/// About the bytes of a row group, before compression.
+/// Approximate bytes of a row group before compression.
 const GROUP_BYTES: usize = 1 << 25;
 
 /// Format of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// An array of NumPy.
+    /// A NumPy array.
     Npy,
-    /// A table of Parquet.
+    /// A Parquet table.
     Parquet,
-    /// A table in text.
+    /// A text table.
     Csv,
 }
 
 impl OutputFormat {
-    /// The format of the file that `option` names, one of `all`.
+    /// Format of the file at `path`, one of `all`, by its extension; `option` is the option to blame.
     ///
     /// # Errors
-    /// [`Error::Option`] if its name ends otherwise.
+    /// [`Error::Option`] for another extension.
     pub fn of(option: &str, path: &Path, all: &[Self]) -> Result<Self> {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
         let found = all.iter().find(|format| format.end() == end);
@@ -72,13 +72,13 @@ impl OutputFormat {
 /// Values of a row next to the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values<'a> {
-    /// One class, in a column `class` of tables: its name where all have names, else its number.
+    /// One class, in a column `class` of tables: its name if classes have names, else its number.
     Class(Option<&'a [String]>),
-    /// 0 or 1 for each class, in columns of these names.
+    /// 0 or 1 per class, in columns with these names.
     Flags(Vec<String>),
-    /// Numbers in columns of these names.
+    /// Numbers, in columns with these names.
     Real(Vec<String>),
-    /// A list of so many numbers, in one column of this name.
+    /// A list of this many numbers, in one column with this name.
     List(&'static str, usize),
 }
 
@@ -112,7 +112,7 @@ impl Values<'_> {
         }
     }
 
-    /// The columns of `cells`.
+    /// Converts `cells` to the columns of a table.
     fn arrays(&self, cells: &Cells) -> Result<Vec<ArrayRef>> {
         let width = self.width().max(1);
         Ok(match (self, cells) {
@@ -136,7 +136,7 @@ impl Values<'_> {
         })
     }
 
-    /// Appends the fields of `row` of `cells`, each behind a comma.
+    /// Appends the fields of `row` of `cells`, each after a comma.
     fn text(&self, cells: &Cells, row: usize, line: &mut String) {
         let range = row * self.width()..(row + 1) * self.width();
         let written = match (self, cells) {
@@ -148,7 +148,7 @@ impl Values<'_> {
             (_, Cells::Flags(cells)) => cells[range].iter().try_for_each(|flag| write!(line, ",{flag}")),
             (_, Cells::Real(cells)) => cells[range].iter().try_for_each(|number| write!(line, ",{number}")),
         };
-        // Strings take everything.
+        // Writing to a string cannot fail.
         debug_assert!(written.is_ok());
     }
 }
@@ -156,17 +156,17 @@ impl Values<'_> {
 /// Values of some rows, row after row.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// Classes, of [`Values::Class`].
+    /// Classes, for [`Values::Class`].
     Class(Vec<i32>),
-    /// Zeros and ones, of [`Values::Flags`].
+    /// Zeros and ones, for [`Values::Flags`].
     Flags(Vec<u8>),
-    /// Numbers, of [`Values::Real`] and [`Values::List`].
+    /// Numbers, for [`Values::Real`] and [`Values::List`].
     Real(Vec<f32>),
 }
 
 /// The original ids of a dataset.
 pub enum OutputIds {
-    /// The dataset's own.
+    /// The vertex numbers of the dataset.
     Own,
     /// Numbers.
     Numbers(OriginalIds),
@@ -175,7 +175,7 @@ pub enum OutputIds {
 }
 
 impl OutputIds {
-    /// The ids of `dataset`.
+    /// Opens the ids of `dataset`.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         if let Some(names) = dataset.original_names()? {
             return Ok(Self::Names(names));
@@ -191,7 +191,7 @@ impl OutputIds {
         }
     }
 
-    /// Type of a Parquet file's column of ids.
+    /// Type of the id column in Parquet files.
     pub fn data_type(&self) -> DataType {
         if matches!(self, Self::Names(_)) { DataType::Utf8 } else { DataType::Int64 }
     }
@@ -204,18 +204,18 @@ impl OutputIds {
     }
 }
 
-/// The file of the ids that belong to the values in `out`, if they have one of their own.
+/// Path of the separate file of ids for the values in `out`, if this format has one.
 pub fn ids_beside(out: &Path, string_ids: bool) -> Option<PathBuf> {
     let end = if string_ids { "ids.arrow" } else { "ids.npy" };
     out.extension().is_some_and(|extension| extension == "npy").then(|| out.with_extension(end))
 }
 
-/// A file under construction, and that of its ids. Dropped, it leaves nothing.
+/// A file of values under construction, with its ids. Dropped early, it leaves no file.
 pub struct Table<'a> {
     ids: &'a OutputIds,
     values: Vec<Values<'a>>,
     writer: Writer,
-    /// The values, then the ids where they have a file of their own.
+    /// The values, then the ids if they have a separate file.
     files: Vec<Staging>,
 }
 
@@ -232,10 +232,10 @@ enum NpyIds {
 }
 
 impl<'a> Table<'a> {
-    /// Begins the file at `out` in `format`; arrays have the first of the values. What is there is replaced with `force` only.
+    /// Creates the file at `out` in `format`; an array has only the first of `values`. Replaces a file only with `force`.
     ///
     /// # Errors
-    /// [`Error::Store`] if something is there.
+    /// [`Error::Store`] if a file exists.
     pub fn begin(
         out: &Path,
         format: OutputFormat,
@@ -275,7 +275,7 @@ impl<'a> Table<'a> {
         Ok(Self { ids, values, writer, files })
     }
 
-    /// Appends the rows of `vertices`: the cells of each kind of values.
+    /// Appends the rows of `vertices`, with the cells of each kind of values.
     pub fn push(&mut self, vertices: &[u32], cells: &[Cells]) -> Result<()> {
         match &mut self.writer {
             Writer::Npy(npy) => {
@@ -315,7 +315,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Ends the files, which are to be made visible.
+    /// Completes the files, which the caller makes visible.
     pub fn finish(self) -> Result<Vec<Staging>> {
         match self.writer {
             Writer::Npy(npy) => {
@@ -339,7 +339,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The columns, with `_` added to names that `id` or an earlier column has.
+/// The columns, with `_` added to names that `id` or an earlier column already has.
 fn distinct(columns: impl Iterator<Item = (String, DataType)>) -> Vec<(String, DataType)> {
     let mut taken = std::collections::HashSet::from(["id".to_string()]);
     columns
@@ -352,7 +352,7 @@ fn distinct(columns: impl Iterator<Item = (String, DataType)>) -> Vec<(String, D
         .collect()
 }
 
-/// A field of a CSV file (RFC 4180).
+/// Quotes a field of a CSV file if needed (RFC 4180).
 pub fn csv_field(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -364,7 +364,7 @@ fn item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Float32, false))
 }
 
-/// Begins a Parquet file of `schema` with rows of about so many bytes.
+/// Creates a Parquet file of `schema`, whose rows have about `row_bytes` bytes.
 pub fn parquet_file(path: &Path, schema: &Arc<Schema>, row_bytes: usize) -> Result<ArrowWriter<File>> {
     let properties = ZstdLevel::try_new(3).map(|level| {
         let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
@@ -375,7 +375,7 @@ pub fn parquet_file(path: &Path, schema: &Arc<Schema>, row_bytes: usize) -> Resu
     ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))
 }
 
-/// The ids of `vertices`.
+/// The ids of `vertices` as a column.
 pub fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
     if let OutputIds::Names(names) = ids {
         let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
@@ -389,7 +389,7 @@ pub fn id_column(ids: &OutputIds, vertices: &[u32]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
 }
 
-/// The error of a Parquet file.
+/// Converts an error of a Parquet file.
 pub fn failed(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {

@@ -1,6 +1,6 @@
-//! Team that computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
+//! Team of workers that compute a layer, each with the same model, at its own place and on its own thread.
 //!
-//! A worker more takes a copy of the parameters on its place, and of the host's threads its share.
+//! Each additional worker takes a copy of the parameters at its place, and its share of the host's threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::operator::{Place, set_torch_threads};
 use crate::residence::source::FeatureSource;
 use crate::{Error, Result};
 
-/// Workers, of which the first is the calling thread.
+/// Workers; the first one runs on the calling thread.
 pub struct Team<'a> {
     first: &'a Model,
     others: Vec<Model>,
@@ -19,8 +19,8 @@ pub struct Team<'a> {
 }
 
 impl<'a> Team<'a> {
-    /// A worker for each of `sources`, which give feature rows at the places of the models: of `first`, then of `others`. All models
-    /// have the same parameters.
+    /// Makes one worker per element of `sources`, which provide feature rows at the places of the models `first` and
+    /// then `others`. All models have the same parameters.
     pub fn new(first: &'a Model, others: Vec<Model>, sources: &'a [FeatureSource<'a>]) -> Self {
         Self { first, others, sources }
     }
@@ -40,8 +40,8 @@ impl<'a> Team<'a> {
         self.sources.iter().map(|source| source.place().clone()).collect()
     }
 
-    /// Results of `work`, done by every worker at the same time. The flag that it is given becomes true once another worker has
-    /// failed: then nobody needs its work any more.
+    /// Results of `work`, run by every worker at the same time. The flag passed to it becomes true once another worker
+    /// has failed; the work is then no longer needed.
     ///
     /// # Errors
     /// Error of the first worker that has one; [`Error::Rank`] for a worker that panicked.

@@ -1,4 +1,4 @@
-//! A trained model, found again from its checkpoint alone.
+//! A trained model, restored from nothing but its checkpoint.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The file with the parameters.
 const WEIGHTS: &str = "model.safetensors";
 
-/// Options that decide which parameters a model has, and what they mean.
+/// Options that decide which parameters a model has, and their meaning.
 const SHAPE: [&str; 10] = [
     "model",
     "layers",
@@ -46,7 +46,7 @@ pub enum ChosenEpoch {
     Best,
     /// The last.
     Last,
-    /// The one of this number.
+    /// The epoch with this number.
     Number(u32),
 }
 
@@ -71,20 +71,20 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// Opens the checkpoint in `folder`: the one that lies there, or of those of a run the `chosen`; unless one is chosen, the best if
-    /// there is one, else the last.
+    /// Opens the checkpoint in `folder`: `folder` itself, or for the folder of a run the `chosen` epoch; by default the
+    /// best epoch if there is one, else the last.
     ///
     /// # Errors
-    /// [`Error::Option`] where there is none; [`Error::Data`] and [`Error::Store`] where it is damaged.
+    /// [`Error::Option`] if there is none; [`Error::Data`] and [`Error::Store`] if it is damaged.
     pub fn open(folder: &Path, chosen: Option<ChosenEpoch>) -> Result<Self> {
-        // The folder of `gsplit run` has it in a folder of its own.
+        // `gsplit run` writes checkpoints to a subfolder.
         let inner = folder.join("checkpoint");
         let is_of_run = newest(folder).is_none() && newest(&inner).is_some();
         let folder = if is_of_run { &inner } else { folder };
         let place = folder.display();
         let own = folder.join("checkpoint.json").exists().then(|| folder.to_path_buf());
         if let (Some(_), Some(_)) = (&own, chosen) {
-            let problem = "is of one epoch already: leave it out, or name the folder of the run";
+            let problem = "is a single epoch already: leave it out, or name the folder of the run";
             return Err(Error::Option(format!("--epoch: {place} {problem}")));
         }
         let last = || newest(folder);
@@ -105,7 +105,7 @@ impl Trained {
                 (_, Some(ChosenEpoch::Number(epoch))) => {
                     let kept = epochs(folder).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                     format!(
-                        "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose of {kept}"
+                        "--epoch {epoch}: not in {place}, where the last two and the best are kept: choose one of {kept}"
                     )
                 }
             }));
@@ -131,12 +131,12 @@ impl Trained {
         &self.path
     }
 
-    /// Epochs it was trained for.
+    /// Number of epochs it was trained for.
     pub fn epochs(&self) -> usize {
         self.checkpoint.history.len()
     }
 
-    /// Whether the run had no better epoch on the valid split up to here.
+    /// True if no earlier epoch of the run was better on the valid split.
     pub fn is_best(&self) -> bool {
         let history = &self.checkpoint.history;
         history.last().is_some_and(|last| EpochReport::best(history).is_some_and(|best| best.epoch == last.epoch))
@@ -157,12 +157,12 @@ impl Trained {
         self.checkpoint.inputs.shape.outputs
     }
 
-    /// Scale of the numbers that it returns, where it was trained on numbers.
+    /// Scale of the numbers that it returns, if it is a regression.
     pub fn target_scale(&self) -> Option<TargetScale> {
         self.checkpoint.target_scale
     }
 
-    /// Columns of the table that the vertices of its training were from.
+    /// Recipe of the table that its training vertices came from.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.checkpoint.recipe.as_ref()
     }
@@ -172,26 +172,26 @@ impl Trained {
         &self.checkpoint.history
     }
 
-    /// Scores of its best epoch, where it has evaluated one.
+    /// Scores of its best epoch, if one was evaluated.
     pub fn scores(&self) -> Option<&ModelScores> {
         self.checkpoint.scores.as_ref()
     }
 
-    /// Names of the classes, where the dataset that it was trained on has them.
+    /// Names of the classes, if its training data had them.
     pub fn class_names(&self) -> Option<&[String]> {
         self.checkpoint.class_names.as_deref()
     }
 
-    /// Whether it says of each class whether a vertex has it, instead of choosing one.
+    /// True if it decides for each class whether a vertex has it, instead of choosing one class.
     pub fn several(&self) -> bool {
         self.checkpoint.inputs.shape.several
     }
 
-    /// The model with its parameters at `place`; `layer` makes its layers where they are a program's own.
+    /// Loads the model with its parameters at `place`; `layer` makes the layers of a model with a program's own layers.
     ///
     /// # Errors
-    /// [`Error::Data`] if the file has other tensors than the configuration says; [`Error::Option`] if that is no
-    /// configuration, or one for which there is not the memory.
+    /// [`Error::Data`] if the file's tensors do not match the configuration; [`Error::Option`] if the configuration is
+    /// invalid, or the memory does not suffice.
     pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check_values()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
@@ -208,12 +208,12 @@ impl Trained {
         restore_parameters(&self.path.join(WEIGHTS), parameters)
     }
 
-    /// Options of its run that decide which parameters it has and what they mean, with their values.
+    /// Options of its run that decide which parameters it has and their meaning, with their values.
     pub fn shape(&self) -> BTreeMap<String, ConfigOption> {
         shape(self.config())
     }
 
-    /// Refuses to start training by `config`, whose model has other parameters.
+    /// Refuses to start training with `config` if its model has other parameters.
     ///
     /// # Errors
     /// [`Error::Option`] with the option that differs.
@@ -228,7 +228,7 @@ impl Trained {
         )))
     }
 
-    /// Refuses to start training by `job`, for which its parameters are too many or too few, or mean something else.
+    /// Refuses to start training with `job` if its parameters differ in number or meaning.
     pub fn check_start(&self, job: &Job<'_>) -> Result<()> {
         self.check_shape(job.config)?;
         let (manifest, place) = (job.dataset.manifest(), self.path.display());
@@ -252,8 +252,8 @@ impl Trained {
         })
     }
 
-    /// Refuses a dataset whose features do not mean what those of the training did, where both are from tables, and notes where its edges
-    /// were treated otherwise.
+    /// Refuses a dataset whose features have another meaning than in training, if both are from tables, and notes
+    /// differences in the treatment of edges.
     pub fn check_recipe(&self, dataset: &Dataset, progress: &dyn Progress) -> Result<()> {
         let recipes = dataset.manifest().recipe.as_ref().zip(self.checkpoint.recipe.as_ref());
         if let Some(difference) = recipes.and_then(|(here, trained)| here.edges.difference(&trained.edges)) {

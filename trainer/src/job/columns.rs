@@ -1,9 +1,9 @@
-//! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and weights that sums multiply rows by.
+//! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and factors of rows in sums.
 //!
-//! Edges that are never drawn, those of weight 0, are none of the run's graph: no degree counts them, no evaluation reads them.
+//! Edges of weight 0, which are never drawn, do not belong to the run's graph: no degree counts them, no evaluation reads them.
 //!
-//! Cost: 4 bytes a vertex for the sums of the latter, and for degrees where some edges are never drawn; 4 bytes an edge for each column of a graph from which edges are held out, or whose
-//! type is not f32.
+//! Cost: 4 bytes per vertex for the sums of the latter weights, and for degrees if some edges are never drawn; 4 bytes
+//! per edge for each column of a graph with held-out edges, or of a type other than f32.
 
 use gsplit_kernels::Graph;
 use gsplit_store::{Dataset, EdgeWeights};
@@ -13,17 +13,17 @@ use crate::Result;
 /// Weights of the edges of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeColumns {
-    /// With the number of in-edges of each vertex that can be drawn, unless that is all of them.
+    /// Weights to draw by, with the number of drawable in-edges per vertex unless all can be drawn.
     drawn_by: Option<(EdgeWeights, Option<Vec<u32>>)>,
-    /// With their sums over the in-edges of each vertex.
+    /// Weights to multiply by, with their sums over the in-edges of each vertex.
     summed_by: Option<(EdgeWeights, Vec<f32>)>,
 }
 
 impl EdgeColumns {
-    /// The columns of `dataset` with these names, to draw by and to multiply by in sums.
+    /// Opens the columns of `dataset` with these names, to draw by and to multiply by in sums.
     ///
     /// # Errors
-    /// Those of [`Dataset::edge_weights`].
+    /// Errors of [`Dataset::edge_weights`].
     pub fn open(dataset: &Dataset, drawn_by: Option<&String>, summed_by: Option<&String>) -> Result<Self> {
         let open = |name: Option<&String>| name.map(|name| dataset.edge_weights(name)).transpose();
         let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
@@ -41,25 +41,25 @@ impl EdgeColumns {
         Ok(Self { drawn_by: drawn_by.map(|weights| (weights, drawable)), summed_by })
     }
 
-    /// Whether there are none.
+    /// True if there are no columns.
     pub fn is_empty(&self) -> bool {
         self.drawn_by.is_none() && self.summed_by.is_none()
     }
 
-    /// The columns of `graph`, whose edges are those at `positions` of the graph of these.
+    /// The columns of `graph`, whose edges are at `positions` in the graph of these columns.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) unless there is a position for each edge.
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one position per edge.
     pub fn select(&self, graph: &Graph<'_>, positions: &[u64]) -> Result<Self> {
         let drawn_by = self.drawn_by.as_ref().map(|(weights, _)| weights.select(positions));
         let summed_by = self.summed_by.as_ref().map(|(weights, _)| weights.select(positions));
         Self::new(*graph, drawn_by, summed_by)
     }
 
-    /// `graph` with these.
+    /// Adds these columns to `graph`.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if they are of another graph.
+    /// [`Error::Kernel`](crate::Error::Kernel) if they belong to another graph.
     pub fn of<'a>(&'a self, mut graph: Graph<'a>) -> Result<Graph<'a>> {
         if let Some((weights, drawable)) = &self.drawn_by {
             graph = graph.with_weights(weights)?;

@@ -1,4 +1,4 @@
-//! Everything the ranks of a run share, opened and checked before the first mini-batch.
+//! Everything that the ranks of a run share, opened and checked before the first mini-batch.
 
 pub mod columns;
 pub mod options;
@@ -23,58 +23,58 @@ use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTask, Shape, Targets, Task};
 use crate::{Error, Result};
 
-/// Bytes that mini-batches in flight take at the least.
+/// Least bytes of the mini-batches in flight.
 pub const LEAST_OF_BATCHES: u64 = 64 << 20;
 
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
     partition: Option<PartitionMap>,
-    /// The rank within its group of each vertex, where the map has a part for each rank of all groups.
+    /// The rank of each vertex within its group, if the map has a part for each rank of all groups.
     owners: Option<Vec<u16>>,
     links: Option<LinkSplit>,
     columns: EdgeColumns,
-    /// The columns of the edges that are not held out, where some are.
+    /// The columns of the edges that are not held out, if some are.
     of_kept: Option<EdgeColumns>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
-    /// Dataset that is trained on.
+    /// Dataset to train on.
     pub dataset: &'a Dataset,
-    /// Partition map, links and columns of edges that it reads.
+    /// Partition map, links and edge columns.
     pub artifacts: &'a Artifacts,
-    /// Options that decide its losses.
+    /// Options that affect the losses.
     pub config: &'a TrainConfig,
-    /// Options that change no result.
+    /// Options that do not affect results.
     pub options: &'a RunOptions,
-    /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
+    /// In-neighbours without held-out edges, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
     pub whole: Graph<'a>,
     /// Feature rows.
     pub features: FeatureTable,
-    /// Bytes that an evaluation may take for rows; as much as it takes when `None`.
+    /// Bytes that an evaluation may take for rows; unlimited when `None`.
     pub room: Option<u64>,
     /// Task to learn.
     pub task: Task<'a>,
-    /// Width of the last layer's rows: the number of classes, 1 for numbers, or --hidden where links are learnt.
+    /// Width of the last layer's rows: the number of classes, 1 for numbers, or --hidden for links.
     pub outputs: usize,
-    /// How the valid and test splits are scored.
+    /// Metric of the valid and test splits.
     pub metric: Metric,
     /// Items of an epoch: vertices, or positions of edges.
     pub train: Items<'a>,
     /// Vertices of the valid split, if there is one and labels of vertices are learnt.
     pub valid: Option<Column<u32>>,
-    /// Vertices of the test split, as `valid`.
+    /// Vertices of the test split, under the same conditions as `valid`.
     pub test: Option<Column<u32>>,
-    /// Holders of each frontier's rows.
+    /// Owners of each frontier's rows.
     pub frontiers: Frontiers<'a>,
-    /// The part of each vertex, where there is a partition map.
+    /// The part of each vertex, if there is a partition map.
     pub parts: Option<&'a [u16]>,
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs, the weights of edges, and the split of the edges if links are learnt.
+    /// Opens the partition map and the edge weights that `config` needs, and splits the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = config.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
         let topology = dataset.topology();
@@ -113,7 +113,7 @@ impl Artifacts {
         Ok(Self { partition, owners, links, columns, of_kept })
     }
 
-    /// Bytes of the graph that were copied to the program's own memory.
+    /// Bytes of the graph that were copied to the process's memory.
     pub fn copied_bytes(&self) -> u64 {
         self.links.as_ref().map_or(0, LinkSplit::copied_bytes)
     }
@@ -125,7 +125,7 @@ impl Artifacts {
 }
 
 impl<'a> Job<'a> {
-    /// Opens what training needs and checks that it fits together. Collective over processes that hold shards.
+    /// Opens all that training needs and checks that it fits together. Collective over processes with shards.
     pub fn new(
         dataset: &'a Dataset,
         artifacts: &'a Artifacts,
@@ -133,7 +133,7 @@ impl<'a> Job<'a> {
         options: &'a RunOptions,
     ) -> Result<Self> {
         let topology = dataset.topology();
-        // Nothing corrects maxima.
+        // Maxima cannot be corrected.
         let corrects = config.model.kind != ModelKind::SagePool;
         let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
         let memory = options.memory.unwrap_or_else(|| Memory::of_this_machine().available());
@@ -141,8 +141,8 @@ impl<'a> Job<'a> {
         let drawn = if artifacts.links.is_some() { None } else { topology.indices_beyond(memory)? };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let whole = drawn.map_or(Ok(whole), |drawn| whole.reading_ahead(drawn, options.stop))?;
-        // Of those that are read by columns, each rank brings its own; within a budget what fits is found out first; processes first find
-        // who shares them.
+        // Feature rows are loaded later if each rank loads its own columns, if a budget decides how many rows fit, or
+        // if processes have to find out first which of them share memory.
         let is_later = config.parallelism.slices_columns() || options.memory.is_some() || options.process.is_some();
         let features = match is_later {
             true => dataset.held_features()?,
@@ -201,7 +201,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Checks that `memory`, or without it what is free, has room for the copy of the graph that links are learnt from, before it is made.
+/// Checks that `memory`, or the free memory, has room for the copy of the graph for links, before it is made.
 ///
 /// # Errors
 /// [`Error::Option`] with the bytes that it takes.
@@ -216,9 +216,9 @@ pub fn check_links_fit(dataset: &Dataset, config: &TrainConfig, memory: Option<u
     let held = resident();
     let room = memory.map_or_else(|| Memory::of_this_machine().available(), |budget| budget.saturating_sub(held));
     let edges = graph.num_edges() as u64;
-    // Positions, twice while they are put together, and a value for each column.
+    // Positions, twice during their construction, and a value per column.
     let of_columns = if columns > 0 { edges * (2 * 8 + 4 * columns as u64) } else { 0 };
-    // No edge takes more than an id in the copy and a position, and no vertex more than an index.
+    // An edge takes at most an id in the copy and a position, a vertex at most an index.
     if (edges + graph.num_vertices() as u64 + 1) * 8 + of_columns <= room {
         return Ok(());
     }
@@ -240,7 +240,7 @@ pub fn check_links_fit(dataset: &Dataset, config: &TrainConfig, memory: Option<u
     }))
 }
 
-/// The train split, which must have something to learn from.
+/// The train split. Refuses one without labels.
 fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
     let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
     let train = dataset.split(Split::Train)?;
@@ -255,9 +255,9 @@ fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
 
 /// Items of an epoch.
 pub enum Items<'a> {
-    /// A file of the dataset.
+    /// In a mapped file of the dataset.
     Mapped(Column<u32>),
-    /// Memory of the run.
+    /// In memory of the run.
     Borrowed(&'a [u32]),
 }
 
@@ -273,7 +273,7 @@ impl std::ops::Deref for Items<'_> {
 }
 
 impl Job<'_> {
-    /// Whether there is a valid split to go by.
+    /// True if there is a valid split to score.
     pub fn has_valid(&self) -> bool {
         match &self.task {
             Task::Nodes(_) => self.valid.as_ref().is_some_and(|valid| !valid.is_empty()),
@@ -281,7 +281,7 @@ impl Job<'_> {
         }
     }
 
-    /// Mini-batches of an epoch.
+    /// Number of mini-batches per epoch.
     pub fn num_steps(&self) -> u64 {
         match self.config.parallelism.cooperates() {
             true => self.config.cooperative.batches() as u64,
@@ -298,8 +298,8 @@ impl Job<'_> {
         Shape { features: self.features.dim(), outputs: self.outputs, several }
     }
 
-    /// The seeds of this rank of the group of `comm` in the global mini-batch `items` at `step`, and what they are to
-    /// learn. Collective in the group.
+    /// Returns this rank's seeds in the global mini-batch `items` at `step`, with their targets; `comm` is the rank's
+    /// group. Collective in the group.
     pub fn batch(&self, items: &[u32], step: Step, comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
@@ -316,14 +316,14 @@ impl Job<'_> {
         }
     }
 
-    /// The equal consecutive share of the group of `comm` in a mini-batch of `items`: what one rank of so many has under data
-    /// parallelism.
+    /// Returns the consecutive share of the group of `comm` in a mini-batch of `items`: as large as one rank's share
+    /// under data parallelism with one rank per group.
     fn share_of_group(&self, items: usize, comm: &dyn Communicator) -> Range<usize> {
         let (group, groups) = (comm.name(0) / comm.size(), self.config.groups);
         items * group / groups..items * (group + 1) / groups
     }
 
-    /// Ends a phase of a mini-batch at `place`: waits for what it launched, where phases are measured.
+    /// Ends a phase of a mini-batch at `place`; waits for the work that it launched if phases are measured.
     pub fn end_phase(&self, place: &Place) -> Result<()> {
         match place.gpu().filter(|_| self.options.exact_phases) {
             Some(gpu) => Ok(gpu.synchronise()?),

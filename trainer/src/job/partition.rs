@@ -5,15 +5,15 @@ use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo,
 use crate::config::TrainConfig;
 use crate::{Error, Result};
 
-/// The partition that was named, that a shard was cut by, or the best of those with as many parts as ranks go by: one that was cut by
-/// mini-batches like those of `config`, else by mini-batches of another kind, else by none; of these one for as many servers as are
-/// needed.
+/// Returns the partition that was named, that a shard was cut by, or the best one with the right number of parts:
+/// preferably cut by mini-batches like the ones of `config`, else by mini-batches of another kind, else by none; then
+/// one for the right number of servers.
 ///
 /// # Errors
-/// That of [`choose`] where several suit equally.
+/// Error of [`choose`] if several partitions suit equally.
 pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
     let (parts, groups) = (config.num_parts(), config.groups);
-    // Each server of a map is a group, where it has a part for every rank of all groups.
+    // If the map has a part for every rank of all groups, each of its servers is a group.
     let servers = if parts > config.ranks_of_group() { groups } else { 1 };
     let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
     let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
@@ -32,7 +32,7 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
         let needs = match groups {
             1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
             _ if servers > 1 => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
-            groups => format!("each of {groups} groups has {parts} ranks: a rank of a group needs a part of its own"),
+            groups => format!("each of {groups} groups has {parts} ranks: each rank of a group needs its own part"),
         };
         return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
@@ -49,12 +49,12 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
     })
 }
 
-/// How well `map` suits the mini-batches of `config`: what it was cut by, if it was, is of their kind, or of another.
+/// Compares `map` with the mini-batches of `config`: `Some(true)` if cut by such ones, `Some(false)` if by others.
 fn suits(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Option<bool> {
     cut_by(dataset, map).map(|drawn| is_of(&drawn, config))
 }
 
-/// The mini-batches that `map` was cut by, where it was and their presample is still there.
+/// The mini-batches that `map` was cut by, if their presample still exists.
 fn cut_by(dataset: &Dataset, map: &PartitionMap) -> Option<PresampleConfig> {
     let meta = map.meta();
     let by = matches!(meta.config.weights.as_str(), "presampled" | "vertex");
@@ -63,7 +63,7 @@ fn cut_by(dataset: &Dataset, map: &PartitionMap) -> Option<PresampleConfig> {
     (presample.checksum() == checksum).then(|| presample.meta().config.clone())
 }
 
-/// Whether mini-batches that were presampled are like those of `config`.
+/// True if presampled mini-batches are like the mini-batches of `config`.
 fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
     drawn.fanouts == config.fanouts.to_string()
         && drawn.batch_size == config.batch_size as u64
@@ -71,12 +71,12 @@ fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
         && drawn.negatives == negatives(config)
 }
 
-/// Pairs that are no edges for each edge of a mini-batch, where links are learnt.
+/// Number of negative pairs per edge of a mini-batch, if links are learnt.
 fn negatives(config: &TrainConfig) -> Option<u32> {
     config.task.is_link().then_some(config.task.negatives as u32)
 }
 
-/// Notes on `map` before a run with it: its key, if no option named it, and that it was cut by mini-batches of another kind.
+/// Notes on `map` before a run: its key if no option named it, and a warning if it was cut by mini-batches of another kind.
 pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Vec<String> {
     let (key, path) = (map.key(), shell_path(dataset.path()));
     let chosen = (config.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))

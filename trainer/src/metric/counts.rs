@@ -1,4 +1,4 @@
-//! Precision and recall of each class, and which classes are taken for which, counted.
+//! Counts for precision and recall of each class, and of classes that are mistaken for each other.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use gsplit_kernels::{CommError, Communicator, all_gather_v};
 use gsplit_store::{ClassScores, Confused, Split, SplitScores};
 
-/// Pairs of classes that are told: all of 20 classes.
+/// Maximum number of confused pairs of classes that are reported: all pairs of 20 classes.
 const MOST_PAIRS: usize = 20 * 19;
 
-/// How often each class was predicted and how often it was right.
+/// How often each class was predicted, and how often rightly.
 #[derive(Clone, Debug, Default)]
 pub struct ClassCounts {
     right: Vec<u64>,
@@ -20,7 +20,7 @@ pub struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// None yet of `classes`.
+    /// Empty counts for `classes` classes.
     pub fn new(classes: usize) -> Self {
         let [right, predicted, actual] = [(); 3].map(|()| vec![0; classes]);
         Self { right, predicted, actual, confused: BTreeMap::new() }
@@ -72,14 +72,14 @@ impl ClassCounts {
         SplitScores { split, macro_f1: self.macro_f1(seen_only), classes, confused }
     }
 
-    /// F1 of all decisions together; 0 where there are none.
+    /// F1 of all decisions together; 0 if there are none.
     pub fn micro_f1(&self) -> f64 {
         let sum = |of: &[u64]| of.iter().sum::<u64>();
         f1(sum(&self.right), sum(&self.predicted), sum(&self.actual))
     }
 
     /// Mean of the classes' F1. With `seen_only`, classes that were neither predicted nor actual are left out, as
-    /// scikit-learn does where a vertex has one class; else they count 0.
+    /// scikit-learn does when a vertex has one class; otherwise they count 0.
     pub fn macro_f1(&self, seen_only: bool) -> f64 {
         let classes = (0..self.right.len()).filter(|&c| !seen_only || self.predicted[c] + self.actual[c] > 0);
         let each: Vec<f64> = classes.map(|c| f1(self.right[c], self.predicted[c], self.actual[c])).collect();

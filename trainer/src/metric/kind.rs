@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::metric::labels::Labels;
 use crate::{Error, Result};
 
-/// Metric of valid and test scores. Larger is better, but for errors.
+/// Metric of valid and test scores. Larger is better, except for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Share of the vertices classified rightly; where a vertex can have several classes, with all of them right.
+    /// Share of vertices classified correctly; if a vertex can have several classes, with all of them right.
     Accuracy,
-    /// F1 of all decisions together; with one class a vertex it equals accuracy.
+    /// F1 of all decisions together; with one class per vertex it equals accuracy.
     MicroF1,
     /// Mean of the classes' F1.
     MacroF1,
-    /// Area under the ROC curve: of two classes, or mean over the classes that some vertices have and some have not.
+    /// Area under the ROC curve: of two classes, or averaged over the classes that some vertices have and some do not.
     RocAuc,
-    /// Mean reciprocal rank of held-out edges among negatives, as OGB's evaluator counts it.
+    /// Mean reciprocal rank of held-out edges among negatives, as computed by OGB's evaluator.
     Mrr,
-    /// Share of held-out edges that rank among the first K; where all have the same negatives, of those that score above the K-th of
-    /// these, as OGB's evaluator counts it.
+    /// Share of held-out edges that rank among the first K; if all edges share their negatives, the share that scores
+    /// above the K-th best negative, as computed by OGB's evaluator.
     Hits(u32),
     /// Root of the mean squared error, in the unit of the numbers.
     Rmse,
     /// Mean absolute error, in the unit of the numbers.
     Mae,
-    /// Share of the numbers' variance that is explained: 1 less the squared error over that of their mean.
+    /// Share of the numbers' variance that is explained: 1 minus the squared error over that of their mean.
     R2,
 }
 
-/// As the command line names them.
+/// Names on the command line.
 const NAMES: [(&str, Metric); 8] = [
     ("accuracy", Metric::Accuracy),
     ("micro-f1", Metric::MicroF1),
@@ -46,8 +46,8 @@ const NAMES: [(&str, Metric); 8] = [
 ];
 
 impl Metric {
-    /// The metric that the labels call for: ROC-AUC for two classes, micro-F1 where vertices can have several, else
-    /// accuracy; of numbers the root mean squared error.
+    /// The default metric for `labels`: ROC-AUC for two classes, micro-F1 if vertices can have several, otherwise
+    /// accuracy; for numbers the root mean squared error.
     pub fn of(labels: &Labels) -> Self {
         match labels {
             Labels::Several(_) => Self::MicroF1,
@@ -67,7 +67,7 @@ impl Metric {
         matches!(self, Self::Rmse | Self::Mae | Self::R2)
     }
 
-    /// Whether it is an error: less is better.
+    /// Whether it is an error, of which less is better.
     pub fn is_error(self) -> bool {
         matches!(self, Self::Rmse | Self::Mae)
     }
@@ -77,10 +77,10 @@ impl Metric {
         !matches!(self, Self::Mrr | Self::Hits(_))
     }
 
-    /// The metric of links: the one of the command line, or of the dataset's own split, or the mean reciprocal rank.
+    /// The metric of links: `asked`, if given, else that of the dataset's own split, else mean reciprocal rank.
     ///
     /// # Errors
-    /// [`Error::Option`] if it is ROC-AUC, and there are no pairs that are no links to score against all links.
+    /// [`Error::Option`] if it is ROC-AUC and the dataset has no negative pairs to score against all links.
     pub fn of_links(asked: Option<Self>, own: Option<&LinkInfo>) -> Result<Self> {
         let metric = match (asked, own) {
             (Some(metric), _) => metric,
@@ -91,20 +91,20 @@ impl Metric {
         match metric.scores_links() && (pairs || metric != Self::RocAuc) {
             true => Ok(metric),
             false => {
-                let problem = "needs a dataset with pairs that are no links: choose mrr or hits@K for --task link";
+                let problem = "needs a dataset with negative pairs: choose mrr or hits@K for --task link";
                 Err(Error::Option(format!("--metric {metric}: {problem}")))
             }
         }
     }
 
-    /// Refuses labels that the metric is not defined for.
+    /// Checks that the metric is defined for `labels`.
     ///
     /// # Errors
-    /// [`Error::Option`].
+    /// [`Error::Option`] if it is not.
     pub fn check(self, labels: &Labels) -> Result<()> {
         match (self, labels) {
             (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => Err(Error::Option(format!(
-                "--metric roc-auc: needs two classes, or several a vertex; the dataset has {classes} of one a vertex: \
+                "--metric roc-auc: needs two classes, or several per vertex; the dataset has {classes} with one per vertex: \
                  choose accuracy or macro-f1"
             ))),
             (Self::Mrr | Self::Hits(_), _) => {
@@ -142,7 +142,7 @@ impl FromStr for Metric {
             Some(k @ 1..) => Ok(Self::Hits(k)),
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");
-                Err(Error::Option(format!("expected one of {names}, hits@K (as hits@10)")))
+                Err(Error::Option(format!("expected one of {names}, hits@K (e.g. hits@10)")))
             }
         }
     }

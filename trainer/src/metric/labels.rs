@@ -7,36 +7,36 @@ use crate::{Error, Result};
 
 /// Labels that node classification learns.
 pub enum Labels {
-    /// Class of every vertex, or in a shard of its own, -1 for unlabelled.
+    /// Class of every vertex (in a shard, of every vertex that it owns); -1 for unlabelled.
     One {
         /// Classes by vertex.
         class: ClassLabels,
         /// Number of classes.
         classes: usize,
     },
-    /// Any number of classes a vertex. A vertex without any is labelled too: it has none of them.
+    /// Any number of classes per vertex. A vertex without any is labelled too: it has none of them.
     Several(MultiLabels),
-    /// Number of every vertex in the unit of the input, or in a shard of its own, NaN for unlabelled.
+    /// Number of every vertex (in a shard, of every vertex that it owns) in the unit of the input; NaN for unlabelled.
     Number {
         /// Numbers by vertex.
         number: NumericLabels,
-        /// Numbers that the model returns instead.
+        /// Scale of the numbers that the model returns.
         scale: TargetScale,
     },
 }
 
-/// Scale of the numbers that a model of numbers learns and returns: deviations from the mean.
+/// Scale of the numbers that a regression model learns and returns: standard deviations from the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetScale {
     /// Mean of the train split's numbers.
     pub mean: f64,
-    /// Their population standard deviation; 1 where they are all the same.
+    /// Their population standard deviation; 1 if they are all the same.
     pub deviation: f64,
 }
 
 impl TargetScale {
-    /// The scale of `numbers`, of which NaN is none. The same numbers in the same order have the same scale, to the bit.
+    /// The scale of `numbers`, ignoring NaN. The same numbers in the same order give the same scale, to the bit.
     pub fn of(numbers: impl Iterator<Item = f32> + Clone) -> Self {
         let numbers = numbers.map(f64::from).filter(|number| !number.is_nan());
         let count = numbers.clone().count().max(1) as f64;
@@ -45,12 +45,12 @@ impl TargetScale {
         Self { mean, deviation: if deviation > 0.0 { deviation } else { 1.0 } }
     }
 
-    /// A number of the input on this scale.
+    /// Converts a number of the input to this scale.
     pub fn scaled(&self, number: f32) -> f32 {
         ((f64::from(number) - self.mean) / self.deviation) as f32
     }
 
-    /// A number on this scale in the unit of the input.
+    /// Converts a number on this scale to the unit of the input.
     pub fn in_unit(&self, scaled: f32) -> f32 {
         (f64::from(scaled) * self.deviation + self.mean) as f32
     }
@@ -60,7 +60,7 @@ impl Labels {
     /// Opens and checks the labels of `dataset`. Numbers are on the scale of the input, until [`Labels::on`].
     ///
     /// # Errors
-    /// [`Error::Data`] without classes, or with a label that is none; [`Error::Store`] without labels.
+    /// [`Error::Data`] if there are no classes or a label is out of range; [`Error::Store`] if there are no labels.
     pub fn open(dataset: &Dataset) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         if dataset.manifest().multi_label {
@@ -82,7 +82,7 @@ impl Labels {
         Ok(Self::One { class, classes })
     }
 
-    /// The same labels, numbers on `scale`.
+    /// Returns the same labels with numbers on `scale`.
     pub fn on(self, scale: TargetScale) -> Self {
         match self {
             Self::Number { number, .. } => Self::Number { number, scale },
@@ -112,7 +112,7 @@ impl Labels {
         matches!(self, Self::Several(_))
     }
 
-    /// Whether `v`, of the train split or with its label here, is labelled.
+    /// Whether `v` is labelled; `v` is in the train split or has its label in this shard.
     pub fn is_labelled(&self, v: u32) -> bool {
         match self {
             Self::One { class, .. } => class.is_labelled(v),

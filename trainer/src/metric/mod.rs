@@ -1,7 +1,7 @@
-//! How good predictions are, as OGB's evaluators and scikit-learn count it.
+//! Quality of predictions, as computed by OGB's evaluators and scikit-learn.
 //!
-//! A [`Scorer`] is given the rows of vertices one after the other and keeps what the metric needs: counts for accuracy and
-//! F1, all scores for ROC-AUC, 8 bytes a vertex and class.
+//! A [`Scorer`] takes the rows of vertices one after the other and keeps only what its metric needs: counts for
+//! accuracy and F1, all scores for ROC-AUC (8 bytes per vertex and class).
 
 mod counts;
 mod kind;

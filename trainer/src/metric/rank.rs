@@ -10,14 +10,14 @@ pub fn rank_of_positive(positive: f32, negatives: &[f32]) -> f64 {
     1.0 + above as f64 + 0.5 * equal as f64
 }
 
-/// Scores of pairs that are no links, which all links of a split are compared with.
+/// Scores of negative pairs (pairs without a link), which all links of a split are compared with.
 pub struct SharedNegatives {
     /// Ascending.
     scores: Vec<f32>,
 }
 
 impl SharedNegatives {
-    /// The negatives with these scores.
+    /// Creates negatives with these scores.
     pub fn new(mut scores: Vec<f32>) -> Self {
         // Adding 0 turns -0 into 0.
         scores.par_iter_mut().for_each(|score| *score += 0.0);
@@ -25,7 +25,7 @@ impl SharedNegatives {
         Self { scores }
     }
 
-    /// Share of `links` that score above the `k`-th of the negatives; all where there are fewer, as OGB's evaluator has it.
+    /// Share of `links` that score above the `k`-th negative; 1 if there are fewer than `k`, as in OGB's evaluator.
     pub fn hits(&self, k: u32, links: &[f32]) -> f64 {
         let Some(threshold) = self.scores.len().checked_sub(k as usize).and_then(|at| self.scores.get(at)) else {
             return 1.0;
@@ -53,7 +53,7 @@ mod tests {
     fn shared_negatives_are_counted_as_ogb_does() {
         let negatives = SharedNegatives::new(vec![0.5, 0.1, 0.9, 0.5]);
         let links = [0.5, 0.6, 0.9, 1.0];
-        // Above 0.9; above 0.5, twice; above 0.1; there is no fifth.
+        // Above 0.9; above 0.5, twice; above 0.1; there is no fifth negative.
         let found = [1, 2, 3, 4, 5].map(|k| negatives.hits(k, &links));
         assert_eq!(found, [0.25, 0.75, 0.75, 1.0, 1.0]);
         let by_one: f64 = links.iter().map(|&link| 1.0 / rank_of_positive(link, &[0.5, 0.1, 0.9, 0.5])).sum();

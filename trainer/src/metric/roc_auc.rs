@@ -1,12 +1,12 @@
 //! Area under the ROC curve, as the probability that a random positive scores above a random negative.
 //!
-//! Returns: the area, the same as scikit-learn's `roc_auc_score`. Input: a score and a label each.
+//! Returns: the same area as scikit-learn's `roc_auc_score`. Input: pairs of a score and a label.
 //! Idea: the sum of the positives' ranks, where equal scores share their mean rank (Mann and Whitney, 1947), in integers.
 //! Cost: a sort.
 
 use rayon::prelude::*;
 
-/// Area under the ROC curve of `(score, positive)` pairs, which are sorted on the way; `None` unless there are both
+/// Area under the ROC curve of `(score, positive)` pairs, which are sorted in place; `None` unless there are both
 /// positives and negatives. -0 equals 0.
 pub fn roc_auc(scored: &mut [(f32, bool)]) -> Option<f64> {
     // Adding 0 turns -0 into 0.
@@ -32,7 +32,7 @@ pub fn roc_auc(scored: &mut [(f32, bool)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Every pair, counted one by one.
+    /// Counts every pair one by one.
     fn by_pairs(scored: &[(f32, bool)]) -> f64 {
         let (mut won, mut pairs) = (0.0, 0.0);
         for positive in scored.iter().filter(|pair| pair.1) {

@@ -1,4 +1,4 @@
-//! Score of logits against labels.
+//! Scores logits against labels.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Split, SplitScores};
@@ -19,11 +19,11 @@ pub struct Scorer<'a> {
     vertices: u64,
 }
 
-/// Values that a metric needs.
+/// Values collected for a metric.
 enum Seen {
-    /// Vertices that were right.
+    /// Number of vertices classified correctly.
     Right(u64),
-    /// None besides the decisions by class.
+    /// Nothing besides the decisions by class.
     Classes,
     /// Score and label of each decision, by class.
     Scores(Vec<Vec<(f32, bool)>>),
@@ -38,9 +38,9 @@ struct ErrorSums {
     squared: f64,
     /// Sum of absolute errors.
     absolute: f64,
-    /// Sum of the differences from the mean of the train split, which cancel less than the numbers themselves.
+    /// Sum of the differences from the train split's mean, which lose less precision than the numbers themselves.
     differences: f64,
-    /// Sum of the squares of these.
+    /// Sum of the squares of these differences.
     squared_differences: f64,
 }
 
@@ -54,7 +54,7 @@ impl ErrorSums {
         self.squared_differences += difference * difference;
     }
 
-    /// The metric over so many vertices; `None` for R² of numbers that are all the same.
+    /// The metric over `vertices` vertices; `None` for R² of numbers that are all the same.
     fn finish(&self, metric: Metric, vertices: f64) -> Option<f64> {
         match metric {
             Metric::Mae => Some(self.absolute / vertices),
@@ -68,7 +68,7 @@ impl ErrorSums {
 }
 
 impl<'a> Scorer<'a> {
-    /// Begins with no vertex.
+    /// Creates a scorer that has not seen any vertex.
     ///
     /// # Errors
     /// [`Error::Option`] if the metric is not defined for the labels.
@@ -84,8 +84,8 @@ impl<'a> Scorer<'a> {
         Ok(Self { metric, labels, seen, counts: ClassCounts::new(labels.outputs()), vertices: 0 })
     }
 
-    /// Counts the logits of `v`, one for each class, or its number on the labels' scale. Of equal logits the first class is predicted; of a vertex with several
-    /// classes those with a logit above 0 are.
+    /// Counts the logits of `v`, one per class, or its number on the labels' scale. With one class per vertex the first
+    /// of the largest logits is predicted; with several, every class whose logit is above 0.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
         let actual = match self.labels {
             Labels::One { class, .. } => class.get(v).and_then(|class| usize::try_from(class).ok()),
@@ -117,7 +117,7 @@ impl<'a> Scorer<'a> {
                 *right += u64::from(all);
             }
             (Seen::Classes, _) => {}
-            // The probability of the second class rises with this difference.
+            // The probability of the second class increases with this difference.
             (Seen::Scores(scores), Labels::One { .. }) => scores[0].push((logits[1] - logits[0], actual == 1)),
             (Seen::Scores(scores), Labels::Several(labels)) => {
                 for ((class, &logit), scores) in (0u32..).zip(logits).zip(scores) {
@@ -128,7 +128,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Adds what the other ranks of `comm` have counted, of other vertices. Collective.
+    /// Adds the counts of the other ranks of `comm`, which are of other vertices. Collective.
     ///
     /// # Errors
     /// Errors of the communicator.
@@ -155,14 +155,14 @@ impl<'a> Scorer<'a> {
         Ok(())
     }
 
-    /// The scores of the classes in `split`; `None` if no vertex is labelled, and for numbers.
+    /// The scores of the classes in `split`; `None` if no vertex is labelled, or for numbers.
     pub fn classes(&self, split: Split) -> Option<SplitScores> {
         let has_classes = self.vertices > 0 && self.labels.scale().is_none();
         has_classes.then(|| self.counts.scores(split, !self.labels.several()))
     }
 
-    /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of vertices, and for R² if all numbers are
-    /// the same.
+    /// The score; `None` if no vertex is labelled, for ROC-AUC if no class has both kinds of vertices, and for R² if
+    /// all numbers are the same.
     pub fn finish(self) -> Option<f64> {
         if self.vertices == 0 {
             return None;
@@ -181,7 +181,7 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// The first of the largest logits.
+/// Index of the first of the largest logits.
 pub(crate) fn largest(logits: &[f32]) -> usize {
     let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
     best.map_or(0, |(class, _)| class)

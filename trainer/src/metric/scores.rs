@@ -10,11 +10,11 @@ use crate::metric::labels::Labels;
 /// Result of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// Splits and their scores; `None` where a split has no labelled vertex, or the score is not defined.
+    /// Splits and their scores; `None` if a split has no labelled vertex, or the score is undefined.
     pub scores: Vec<(Split, Option<f64>)>,
-    /// The splits class by class, where classes are learnt.
+    /// Scores of each split by class, if classes are learnt.
     pub classes: Vec<SplitScores>,
-    /// Mean loss of the valid split, where a model of vertices was evaluated.
+    /// Mean loss of the valid split, if a node model was evaluated.
     pub loss: Option<f64>,
 }
 
@@ -36,10 +36,10 @@ impl Evaluation {
     }
 }
 
-/// The reason why `split` of `dataset` has no score by the metric that is `asked` for, else by the one that the labels call for; `None` if it has one.
+/// Why `split` of `dataset` has no score by the metric `asked` for, or the default of its labels; `None` if it has one.
 ///
 /// # Errors
-/// Those of the labels and the split; [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
+/// Errors of the labels and the split; [`Error::Option`](crate::Error::Option) if the metric is undefined for the labels.
 pub fn unscored(dataset: &Dataset, asked: Option<Metric>, split: Split) -> Result<Option<String>> {
     if !dataset.manifest().splits().contains(&split) {
         return Ok(Some(format!("there is no {} split", split.name())));
@@ -51,7 +51,7 @@ pub fn unscored(dataset: &Dataset, asked: Option<Metric>, split: Split) -> Resul
     Ok(scores.finish().problem(split, metric, |class| class_name(dataset, class)))
 }
 
-/// The name of `class`, or its number where classes of `dataset` have no names.
+/// The name of `class`, or its number if the classes of `dataset` have no names.
 pub fn class_name(dataset: &Dataset, class: usize) -> String {
     let names = dataset.manifest().class_names.as_ref();
     names.and_then(|names| names.get(class)).cloned().unwrap_or_else(|| class.to_string())
@@ -63,7 +63,7 @@ pub struct Scores<'a> {
 }
 
 impl<'a> Scores<'a> {
-    /// Begins with no vertex; `splits` ascend.
+    /// Creates scores that have not seen any vertex; the vertices of each split must be sorted.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
@@ -84,7 +84,7 @@ impl<'a> Scores<'a> {
         all
     }
 
-    /// Counts the logits of `v` in each split that has it.
+    /// Counts the logits of `v` in each split that contains it.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
         for (_, vertices, scorer) in &mut self.splits {
             if vertices.binary_search(&v).is_ok() {
@@ -93,7 +93,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Adds what the other ranks of `comm` have counted. Collective.
+    /// Adds the counts of the other ranks of `comm`. Collective.
     ///
     /// # Errors
     /// Errors of the communicator.

@@ -1,4 +1,4 @@
-//! One layer of a model with what surrounds it: residual, normalisation, activation, dropout.
+//! One layer of a model with its surroundings: residual, normalisation, activation, dropout.
 //!
 //! A block computes in two parts, between which batch norm takes its statistics over all ranks:
 //!
@@ -7,9 +7,9 @@
 //! tail   rows = dropout(activation(norm(pre_activation)))
 //! ```
 //!
-//! Where nothing has to happen between them, the tail is part of the body and fused into it as far as it goes. In
-//! pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm → ReLU → dropout → convolution → addition)
-//! the residual is the *pre-activation* of the block below, in others its rows.
+//! If nothing has to happen between them, the tail is part of the body and fused into it as far as possible. In
+//! pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm → ReLU → dropout → convolution →
+//! addition) the residual is the *pre-activation* of the block below; in other models it is the rows of that block.
 
 use tch::Tensor;
 
@@ -19,19 +19,19 @@ use crate::Result;
 use crate::operator::Place;
 use crate::operator::{Activation, Finish, Moments, Rows, linear};
 
-/// Row that is added to a layer's result.
+/// Rows that are added to a layer's result.
 pub enum Residual {
     /// Nothing.
     None,
     /// The row that the layer reads for the vertex.
     Identity,
-    /// The row that the layer reads, times a matrix, where widths differ: `[in, out]`.
+    /// The row that the layer reads, times a matrix `[in, out]`, if widths differ.
     Projection(Tensor),
     /// The pre-activation of the block below.
     PreActivation,
 }
 
-/// A layer and what surrounds it.
+/// A layer and its surroundings.
 pub struct Block {
     /// Aggregates and transforms.
     pub layer: Box<dyn Layer>,
@@ -39,17 +39,17 @@ pub struct Block {
     pub residual: Residual,
     /// Normalisation.
     pub norm: Norm,
-    /// Applied last.
+    /// Activation function.
     pub activation: Activation,
-    /// Whether dropout comes last.
+    /// Whether dropout follows the activation.
     pub dropout: bool,
-    /// Whether the tail stands apart from the body: its input is read by others too, or has to be looked at first.
+    /// Whether the tail runs separately, because its input has other readers or has to be inspected first.
     pub tail: bool,
 }
 
 impl Block {
-    /// The rows of the frontier, f32 `[num_frontier, out]`, or their pre-activations if the tail stands apart. `below` are those of the block
-    /// below, `[num_frontier, out]`, where they are the residual.
+    /// The rows of the frontier, f32 `[num_frontier, out]`, or their pre-activations if the tail runs separately.
+    /// `below` are the pre-activations of the block below, `[num_frontier, out]`, if they are the residual.
     pub fn body(
         &self,
         edges: &LayerEdges<'_>,
@@ -71,7 +71,7 @@ impl Block {
         self.surround(edges.place(), finish, |finish| self.layer.forward(edges, mixed, finish), own)
     }
 
-    /// [`Block::body`] of what the `layer` returns with the finish that it is given, and of what the `residual` adds.
+    /// Like [`Block::body`], given functions that compute the layer (with the finish passed to it) and the residual.
     pub fn surround(
         &self,
         place: &Place,
@@ -90,7 +90,7 @@ impl Block {
         if self.tail { Ok(pre_activation) } else { self.norm.apply(place, &pre_activation, None, finish) }
     }
 
-    /// The rows that `pre_activation`, which is at `place`, becomes. Batch norm takes `moments`, or those it has kept.
+    /// Turns `pre_activation`, which is at `place`, into rows. Batch norm uses `moments`, or else its running ones.
     pub fn tail(
         &self,
         place: &Place,

@@ -15,13 +15,13 @@ use crate::operator::{Activation, Engine};
 use crate::{Error, Result};
 
 impl Model {
-    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed alone.
+    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed only.
     pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
         Self::with_layers(&Place::Host(Engine::of(config.model.dtype)), config, in_dim, classes, None)
     }
 
-    /// Like [`Model::new`], at `place`, with layers by `make` where it is given, instead of those that the configuration
-    /// names.
+    /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind in the
+    /// configuration.
     pub fn with_layers(
         place: &Place,
         config: &TrainConfig,
@@ -102,25 +102,25 @@ fn block(
 }
 
 impl ModelConfig {
-    /// Whether all layers are hidden ones, with a product after them.
+    /// Whether all layers are hidden, with a product after the last.
     pub(crate) fn has_head(&self) -> bool {
         self.kind == ModelKind::Resgcn || self.jumping_knowledge != JumpingKnowledge::None
     }
 
-    /// The normalisation, by default the one that the kind of model is known for.
+    /// The normalisation; by default the one that the kind of model usually has.
     pub(crate) fn norm(&self) -> NormKind {
         self.norm.unwrap_or(match self.kind {
             ModelKind::Resgcn => NormKind::Layer,
-            // As its authors have it: sums over neighbourhoods of any size grow from layer to layer.
+            // As in the paper: sums over neighbourhoods of any size grow from layer to layer.
             ModelKind::Gin => NormKind::Batch,
             _ => NormKind::None,
         })
     }
 }
 
-/// Refuses a model that the machine would never have the memory for, before training dies of it half-way.
+/// Rejects a model that does not fit in the machine's memory, instead of failing in the middle of training.
 pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
-    /// Copies of each parameter that a rank holds while it updates: value, gradient (twice), two moments, change.
+    /// Copies of each parameter that a rank holds during an update: value, gradient (twice), two moments, change.
     const COPIES: f64 = 6.0;
     let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
     let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();

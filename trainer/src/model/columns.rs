@@ -1,16 +1,16 @@
-//! The bottom layer by columns of the features: what push-pull parallelism needs of a model (P3, OSDI 2021, section 3.2).
+//! The bottom layer by columns of the features, for push-pull parallelism (P3, OSDI 2021, section 3.2).
 //!
-//! Where a layer's first step is linear in the feature rows, each rank can do it for some columns of them, and the results add up
-//! to that of all columns. P3 asks a model author for six functions; here they are two beside [`Layer::forward`](super::Layer::forward):
+//! If a layer's first step is linear in the feature rows, each rank can compute it for some columns of them, and the results add up to
+//! that of all columns. P3 asks a model author for six functions; here they are two besides [`Layer::forward`](super::Layer::forward):
 //!
 //! | P3 | here |
 //! | --- | --- |
 //! | partition | the columns of a rank: equal consecutive ranges |
-//! | scatter, gather, transform | [`ByColumns::partial`]: rows times weights, aggregated, as far as that is linear; no bias |
-//! | sync | the sum over ranks, which is not the layer's business |
-//! | apply | [`ByColumns::complete`]: what is not linear, and the bias, once |
+//! | scatter, gather, transform | [`ByColumns::partial`]: rows times weights, aggregated, as far as this is linear; no bias |
+//! | sync | the sum over ranks, which layers do not compute |
+//! | apply | [`ByColumns::complete`]: the nonlinear part, and the bias, once |
 //!
-//! Layers with attention reduce the projection of rows, before any score: a sum of softmaxes is no softmax of sums.
+//! Attention layers sum up the projection of rows, before any score: a sum of softmaxes is not a softmax of sums.
 
 use std::ops::Range;
 
@@ -26,15 +26,15 @@ pub trait ByColumns {
     /// Shapes of the matrices that [`ByColumns::partial`] returns for `edges`.
     fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]>;
 
-    /// Summands of the linear step from the values at `columns` of the rows of the mixed frontier; `mixed` has these values
-    /// alone. Never called without rows or columns.
+    /// Summands of the linear step from the `columns` of the rows of the mixed frontier; `mixed` has only these
+    /// columns. Never called without rows or columns.
     ///
     /// # Errors
     /// Errors of the operators.
     fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>>;
 
-    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from the totals over all columns of what
-    /// [`ByColumns::partial`] returned.
+    /// The rows of the local frontier, as [`Layer::forward`](super::Layer::forward) returns them, from `totals`: the
+    /// results of [`ByColumns::partial`] summed over all columns.
     ///
     /// # Errors
     /// Errors of the operators.
@@ -46,7 +46,7 @@ pub fn rows_of(weight: &Tensor, columns: &Range<usize>) -> Result<Tensor> {
     Ok(weight.f_narrow(0, columns.start as i64, columns.len() as i64)?)
 }
 
-/// `part`, f32 `[rows, columns]`, at its place among all columns: `[rows, width]`, zero elsewhere.
+/// Pads `part`, f32 `[rows, columns]`, with zeros to `[rows, width]`, so that it covers `columns`.
 pub fn in_place(part: &Tensor, columns: &Range<usize>, width: usize) -> Result<Tensor> {
     let all = Tensor::f_zeros([part.size()[0], width as i64], (Kind::Float, part.device()))?;
     all.f_narrow(1, columns.start as i64, columns.len() as i64)?.f_copy_(part)?;
@@ -61,14 +61,14 @@ impl Block {
         })
     }
 
-    /// Width of what the residual adds, if it adds something of the rows below.
+    /// Width of the residual, if it is computed from the rows below.
     fn residual_width(&self) -> Option<usize> {
         matches!(self.residual, Residual::Identity | Residual::Projection(_)).then(|| self.layer.out_dim())
     }
 }
 
 impl Model {
-    /// Fails unless the bottom layer can be computed by columns.
+    /// Fails if the bottom layer cannot be computed by columns.
     pub(crate) fn check_by_columns(&self) -> Result<()> {
         self.blocks[0].by_columns().map(|_| ())
     }
@@ -81,8 +81,8 @@ impl Model {
         Ok(shapes)
     }
 
-    /// Summands of these matrices from `columns` of the features, one behind the other: f32, one dimension. `mixed` are the rows
-    /// of the mixed frontier with these columns alone, of which there is at least one.
+    /// Summands of these matrices from `columns` of the features, concatenated: f32, one dimension. `mixed` are the
+    /// rows of the mixed frontier with only these columns, of which there is at least one.
     pub(crate) fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Tensor> {
         let block = &self.blocks[0];
         let mut parts = block.by_columns()?.partial(edges, mixed, columns.clone())?;
@@ -99,7 +99,7 @@ impl Model {
         Ok(if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::f_cat(&flat, 0)? })
     }
 
-    /// As [`Model::body`] of the bottom layer, from `totals`: the results of [`Model::partial`] summed over all columns.
+    /// Like [`Model::body`] of the bottom layer, from `totals`: results of [`Model::partial`] summed over all columns.
     pub(crate) fn complete(
         &self,
         edges: &LayerEdges<'_>,

@@ -1,13 +1,13 @@
-//! Neighbourhoods as a layer knows them: the sampled edges, and the degrees of the whole graph.
+//! Neighbourhoods as a layer sees them: the sampled edges, and the degrees of the whole graph.
 //!
-//! A sum over sampled in-edges stands for the sum over all of them: with d in-edges in the graph, s of them sampled, each
-//! counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the estimator of
-//! Horvitz and Thompson, 1952). Degrees are always the graph's, never the sample's: a source's edges within the sample
-//! depend on the mini-batch and on the rank, the graph's do not, so every parallelism computes the same. Edges that can never be
-//! drawn, those of weight 0, are none of the graph.
+//! A sum over sampled in-edges estimates the sum over all of them: with d in-edges in the graph, s of them sampled,
+//! each counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the
+//! estimator of Horvitz and Thompson, 1952). Degrees are always the graph's, never the sample's: a source's edges
+//! within the sample depend on the mini-batch and on the rank, the graph's do not, so every parallelism computes the
+//! same. Edges of weight 0, which can never be drawn, do not count as edges of the graph.
 //!
-//! Edges may have factors: weights of the dataset's edges, what corrects draws that are not alike, or the product of both. Operators
-//! multiply rows by them ([`Edges::with_factors`]), so layers need not know of them.
+//! Edges may have factors: the weights of the dataset's edges, the correction for non-uniform draws, or the product of
+//! both. Operators multiply rows by them ([`Edges::with_factors`]), so layers need not handle them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::operator::Ids;
 use crate::operator::{Dropout, Edges, Place, column, filled_on};
 use crate::{Result, autograd};
 
-/// The sampled edges of one layer, and the vertices at their ends.
+/// The sampled edges of one layer, and their end vertices.
 #[derive(Clone, Debug)]
 pub struct LayerEdges<'a> {
     /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
@@ -27,26 +27,26 @@ pub struct LayerEdges<'a> {
     pub edges: Arc<Edges>,
     vertices: Ids,
     graph: Graph<'a>,
-    /// The graph as the GPU reads it, where it sampled the layer.
+    /// The graph in the form that the GPU reads, if the GPU sampled the layer.
     graph_on_gpu: Option<DeviceGraph<'a>>,
-    /// The mini-batch and the layer, while training.
+    /// The mini-batch and the layer, during training.
     trained_at: Option<(Step, u8)>,
-    /// Counts that stand for these edges' own in [`LayerEdges::counts`].
+    /// Counts that [`LayerEdges::counts`] returns instead of these edges' own.
     typical: Option<[usize; 3]>,
 }
 
 impl<'a> LayerEdges<'a> {
-    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]`, of `layer`, of the mixed frontier, which holds
-    /// `vertices` of `graph`. They are to be used at `place`.
+    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]`, of `layer`, of the mixed
+    /// frontier, which holds `vertices` of `graph`. The edges are stored at `place`.
     ///
     /// # Errors
-    /// As [`Edges::new`].
+    /// Errors of [`Edges::new`].
     pub fn new(place: &Place, graph: Graph<'a>, layer: SampledCsc, vertices: &[u32]) -> Result<Self> {
         let edges = Edges::new(place, layer.indptr, layer.local, vertices.len())?.with_factors(layer.factors)?;
         Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }
 
-    /// As [`LayerEdges::new`], with edges that were made before, on a GPU with the graph as the GPU reads it.
+    /// Like [`LayerEdges::new`], with existing edges, and on a GPU with the graph in the form that the GPU reads.
     pub(crate) fn made(
         graph: Graph<'a>,
         graph_on_gpu: Option<DeviceGraph<'a>>,
@@ -56,48 +56,48 @@ impl<'a> LayerEdges<'a> {
         Self { edges, vertices, graph, graph_on_gpu, trained_at: None, typical: None }
     }
 
-    /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
+    /// The same edges in training, in the mini-batch `step`, for layer `index` from the features upwards.
     pub(super) fn trained_at(&self, step: Step, index: usize) -> Self {
         Self { trained_at: Some((step, index as u8)), ..self.clone() }
     }
 
-    /// The same, with the counts of targets, sources and edges of a typical part of the layer: what is chosen by them is then the same for
-    /// all parts, whatever their sizes.
+    /// The same edges, with the counts of targets, sources and edges of a typical part of the layer: choices based on
+    /// them are then the same for all parts, whatever their sizes.
     pub(crate) fn counted_as(self, typical: [usize; 3]) -> Self {
         Self { typical: Some(typical), ..self }
     }
 
-    /// Counts of targets, sources and edges by which a layer chooses the order of its products and sums.
+    /// Numbers of targets, sources and edges by which a layer chooses the order of its products and sums.
     pub(super) fn counts(&self) -> [usize; 3] {
         let edges = &self.edges;
         self.typical.unwrap_or([edges.num_targets(), edges.num_sources(), edges.num_edges()])
     }
 
-    /// Dropout of a fraction `probability` of the weights of [`attention`](crate::operator::attention()): the same whichever rank
-    /// computes an edge. `None` while the model is not trained.
+    /// Dropout of a fraction `probability` of the weights of [`attention`](crate::operator::attention()): the same on
+    /// whichever rank an edge is computed. `None` outside training.
     pub fn attention_dropout(&self, probability: f32) -> Option<Dropout> {
         let (step, layer) = self.trained_at.filter(|_| probability > 0.0)?;
         Some(Dropout { ids: self.vertices.clone(), probability, key: step.key(Stream::Attention, layer) })
     }
 
-    /// Place of the layer's rows, and of its computation.
+    /// Place of the layer's rows and computation.
     pub fn place(&self) -> &Place {
         self.edges.place()
     }
 
-    /// The vertex of each row of the mixed frontier. Where a GPU sampled them, they are copied when they are first asked for.
+    /// The vertex of each row of the mixed frontier. If a GPU sampled them, they are copied to the host on first use.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
     pub fn vertices(&self) -> Result<&[u32]> {
         self.vertices.on_host()
     }
 
-    /// In-degrees of the frontier's rows in the graph, counted, not weighted, f32 `[num_frontier, 1]`: times a mean over the sampled
-    /// edges they estimate the sum over all.
+    /// In-degrees of the frontier's rows in the graph, unweighted, f32 `[num_frontier, 1]`: multiplied by a mean over
+    /// the sampled edges they estimate the sum over all edges.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) beyond any memory.
+    /// [`Error::Option`](crate::Error::Option) if the tensor exceeds any possible memory.
     pub fn degrees(&self) -> Result<Tensor> {
         let targets = self.edges.num_targets();
         if let (Some(graph), Some((gpu, device, _))) = (&self.graph_on_gpu, self.edges.on_device()) {
@@ -109,10 +109,10 @@ impl<'a> LayerEdges<'a> {
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling,
-    /// ICLR 2017, equation 2), f32 `[edges]`: [`gsplit_kernels::symmetric`]. The factors of the edges are in them.
+    /// ICLR 2017, equation 2), f32 `[edges]`: [`gsplit_kernels::symmetric`]. The weights include the factors of the edges.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is no row of the mixed frontier.
+    /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is not a row of the mixed frontier.
     pub fn symmetric(&self) -> Result<(Arc<Edges>, Tensor)> {
         if let (Some(graph), Some((gpu, device, edges))) = (&self.graph_on_gpu, self.edges.on_device()) {
             let degrees = graph.degrees(gpu, self.vertices.on_gpu(gpu)?)?;

@@ -2,8 +2,8 @@
 //! z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each head; h'(v) = Σ softmax(score) z(u) + b.
 //! The heads' results are concatenated. In training, dropout may take some of the attention weights (section 3.3).
 //!
-//! Scores and sums are linear in z. So the rows h themselves may be scored, by W a, and summed; the product with W comes after, and has as
-//! many rows as targets, not as sources. What costs less comes first ([`attention_order_of`]).
+//! Scores and sums are linear in z. So the rows h themselves may be scored, by W a, and summed; the product with W comes
+//! after, and has only as many rows as targets, not as sources. The cheaper order is chosen ([`attention_order_of`]).
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ pub struct Gat {
 }
 
 impl Gat {
-    /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values, which
-    /// drops a fraction `attention_dropout` of the attention weights.
+    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out /
+    /// heads` values, which drops a fraction `attention_dropout` of the attention weights.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
         let each = out / heads;
         Self {

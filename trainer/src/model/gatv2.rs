@@ -25,8 +25,8 @@ pub struct GatV2 {
 }
 
 impl GatV2 {
-    /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values, which
-    /// drops a fraction `attention_dropout` of the attention weights.
+    /// Creates a layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out /
+    /// heads` values, which drops a fraction `attention_dropout` of the attention weights.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
         Self {
             weight_source: named.glorot("weight_source", [input, out]),

@@ -1,12 +1,12 @@
 //! Graph convolution (Kipf and Welling, ICLR 2017): h' = Â h W + b with Â = D⁻¹ᐟ² (A + I) D⁻¹ᐟ².
 //!
-//! Degrees are the whole graph's, and sampled neighbours stand for those that were not sampled:
-//! [`LayerEdges::symmetric`]. Why not the sampled degrees, as DGL's blocks have them: a source's sampled out-degree
-//! depends on the mini-batch and on the rank that asks, and with it the result would. Â is linear, so W comes before or after
-//! it, whichever is cheaper.
+//! Degrees are the whole graph's, and sampled neighbours are scaled up to represent all neighbours:
+//! [`LayerEdges::symmetric`]. Why not the sampled degrees, as in DGL's blocks: a source's sampled out-degree depends on
+//! the mini-batch and on the rank that asks, and so would the result. Â is linear, so W comes before or after it,
+//! whichever is cheaper.
 //!
-//! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which one alone has W and the last
-//! alone b: Â^k X W + b.
+//! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which only one has W and only the
+//! last has b: Â^k X W + b.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
 use crate::operator::{Edges, Finish, Rows, aggregate, aggregate_for_product, biased, linear};
 
-/// One graph convolution; without a weight, propagation alone.
+/// One graph convolution; without a weight it only propagates.
 pub struct Gcn {
     weight: Option<Tensor>,
     bias: Option<Tensor>,
@@ -28,13 +28,13 @@ pub struct Gcn {
 }
 
 impl Gcn {
-    /// A layer from rows of `input` values to rows of `out`.
+    /// Creates a layer from rows of `input` values to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self { weight: Some(named.glorot("weight", [input, out])), bias: Some(named.bias("bias", out)), out }
     }
 
-    /// Layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W stands where rows are narrowest
-    /// from there on: at the bottom unless there are more classes than features.
+    /// Creates layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W is in the layer that
+    /// makes rows narrowest: at the bottom unless there are more classes than features.
     pub fn simplified(named: &mut Named<'_>, index: usize, layers: usize, input: usize, classes: usize) -> Self {
         let with_weight = if classes <= input { 0 } else { layers - 1 };
         let weight = (index == with_weight).then(|| named.glorot("weight", [input, classes]));
@@ -44,7 +44,7 @@ impl Gcn {
 }
 
 impl Gcn {
-    /// Â h W + b, with the given W and b in place of the layer's.
+    /// Â h W + b, with `weight` and `bias` instead of the layer's own.
     fn convolved(
         &self,
         edges: &LayerEdges<'_>,
@@ -94,7 +94,7 @@ impl ByColumns for Gcn {
     fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
         let weight = self.weight.as_ref().map(|weight| rows_of(weight, &columns)).transpose()?;
         let part = self.convolved(edges, mixed, weight.as_ref(), None, Finish::default())?;
-        // Without a weight, columns stay columns.
+        // Without a weight, the result covers the same columns.
         Ok(vec![if weight.is_some() { part } else { in_place(&part, &columns, self.out)? }])
     }
 

@@ -1,5 +1,5 @@
-//! Graph isomorphism network (Xu et al., ICLR 2019, equation 4.1): h'(v) = MLP((1 + ε) h(v) + Σ h(u)), with ε trained and the
-//! MLP of two layers, ReLU between them.
+//! Graph isomorphism network (Xu et al., ICLR 2019, equation 4.1): h'(v) = MLP((1 + ε) h(v) + Σ h(u)), with trained ε
+//! and an MLP of two layers, with ReLU between them.
 //!
 //! The sum over all in-edges is estimated from the sampled ones (see [`LayerEdges`]). The MLP's first product
 //! is linear, so it comes before or after the sum, whichever is cheaper.
@@ -27,7 +27,7 @@ pub struct Gin {
 }
 
 impl Gin {
-    /// A layer from rows of `input` values to rows of `out`, which is the MLP's width too.
+    /// Creates a layer from rows of `input` values to rows of `out`, which is also the MLP's width.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self {
             epsilon: named.zeros("epsilon", 1),

@@ -1,6 +1,6 @@
-//! Head: logits from the seeds' hidden rows, where the last layer is a hidden one.
+//! Head: computes logits from the seeds' hidden rows, if the last layer is hidden.
 //!
-//! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer side by side, or the largest of each column,
+//! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer concatenated, or their maximum per column,
 //! then one product. A seed is in every local frontier of its rank, so this moves nothing between ranks.
 
 use tch::Tensor;
@@ -11,30 +11,30 @@ use crate::config::JumpingKnowledge;
 use crate::operator::Place;
 use crate::operator::{Finish, linear};
 
-/// A product with bias over rows of one layer or all.
+/// A product with bias over the rows of one layer or of all.
 pub struct Head {
     mode: JumpingKnowledge,
     weight: Tensor,
     bias: Tensor,
     hidden: usize,
-    /// Whether what it reads is wanted beside the logits, where layers are computed one after the other.
+    /// Whether inference also returns the head's input, next to the logits.
     pub shown: bool,
 }
 
 impl Head {
-    /// From `layers` layers of `hidden` values to `classes`.
+    /// Creates a head from `layers` layers of `hidden` values to `classes`.
     pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
         let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
         let (weight, bias) = (named.glorot("weight", [rows, classes]), named.zeros("bias", classes));
         Self { mode, weight, bias, hidden, shown: false }
     }
 
-    /// Whether it reads the rows of all layers, not of the last alone.
+    /// Whether it reads the rows of all layers, not only of the last.
     pub fn reads_all(&self) -> bool {
         self.mode != JumpingKnowledge::None
     }
 
-    /// f32 `[seeds, classes]` from the seeds' rows of each layer that it reads, `[seeds, hidden]` each.
+    /// Logits, f32 `[seeds, classes]`, from the seeds' rows, `[seeds, hidden]`, of each layer that it reads.
     pub fn logits(&self, place: &Place, rows: &[&Tensor]) -> Result<Tensor> {
         let input = match self.mode {
             JumpingKnowledge::None => rows[rows.len() - 1].shallow_clone(),
@@ -52,7 +52,7 @@ impl Head {
         self.weight.size()[0] as usize
     }
 
-    /// Width of what [`Head::gather`] returns of the layers up to `index`.
+    /// Width of the result of [`Head::gather`] for the layers up to `index`.
     pub fn gathered_dim(&self, index: usize) -> usize {
         match self.mode {
             JumpingKnowledge::None => 0,
@@ -62,8 +62,8 @@ impl Head {
         }
     }
 
-    /// Input of the logits from the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing
-    /// but the logits themselves remain of `cat`, unless its rows are [shown](Head::shown).
+    /// Combines the gathered input of the layers `below` with the `rows` of layer `index`. For `cat`, only the
+    /// partial logits are kept, unless the input is [shown](Head::shown).
     pub fn gather(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
         match (self.mode, below) {
             (JumpingKnowledge::Cat, Some(below)) if self.shown => Ok(Tensor::f_cat(&[below, rows], 1)?),
@@ -77,7 +77,7 @@ impl Head {
         }
     }
 
-    /// Logits from what was gathered up to the last layer, and behind them what the head reads, if it is [shown](Head::shown).
+    /// Logits from the rows gathered up to the last layer, followed by the head's input if it is [shown](Head::shown).
     pub fn logits_of_gathered(&self, place: &Place, gathered: &Tensor) -> Result<Tensor> {
         let logits = match self.mode {
             JumpingKnowledge::Cat if !self.shown => gathered.f_add(&self.bias)?,

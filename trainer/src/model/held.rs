@@ -1,35 +1,35 @@
-//! Memory that matrices take in training: those of a mini-batch, in the order in which the engine makes and drops them, laid into a pool
-//! like its own.
+//! Predicts the peak memory of a mini-batch's matrices in training by replaying the engine's allocations in a model of its
+//! pool.
 //!
-//! A layer is a chain of operators. Forward makes what each returns; backward goes from the last to the first, and each makes the gradient
-//! of what it read, then drops what it was given and what it kept. So the largest moment is found, and what lies free beside it: a pool
-//! keeps free pieces up to a third above its largest moment, and gives a piece only to what fills half of it.
+//! A layer is a chain of operators. Forward allocates the result of each; backward goes from the last to the first, and each
+//! allocates the gradient of its input, then frees its own gradient and saved values. This yields the peak, and the free memory at
+//! the peak: a pool keeps free pieces up to a third above its peak, and uses a piece only for matrices that fill at least half of it.
 //!
-//! Counted for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the driver have pools of their own; there the
-//! largest moment alone counts. Not counted: vectors of a value a row, gradients of parameters, and what the loss takes.
+//! The model is for the host, where operators work on [`Pool`]'s pieces. On GPUs torch and the driver have their own pools, and only
+//! the peak counts. Not counted: vectors of one value per row, gradients of parameters, and the memory of the loss.
 
 use super::Order;
 use crate::autograd::Pool;
 use crate::config::ModelKind;
 
-/// Size of what a layer reads and makes, over all ranks that share the memory.
+/// Sizes of a layer's input and output, summed over all ranks that share the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldLayer {
-    /// Rows that it makes.
+    /// Number of rows that it makes.
     pub vertices: f64,
-    /// Edges.
+    /// Number of edges.
     pub edges: f64,
-    /// Rows that it reads.
+    /// Number of rows that it reads.
     pub read: f64,
-    /// Rows among these that other ranks send.
+    /// Number of these rows that other ranks send.
     pub received: f64,
-    /// Values of a row that it reads and of one that it makes.
+    /// Widths of its input and output rows.
     pub widths: [f64; 2],
-    /// Rows that the layer above receives: there is room for them behind those that it makes.
+    /// Number of rows that the layer above receives, for which it leaves room behind its own.
     pub room: f64,
     /// Whether it aggregates first.
     pub order: Order,
-    /// Its attention heads.
+    /// Number of attention heads.
     pub heads: f64,
 }
 
@@ -40,33 +40,33 @@ pub struct Batch {
     pub layers: Vec<HeldLayer>,
     /// Kind of the layers.
     pub kind: ModelKind,
-    /// Ranks in this memory.
+    /// Number of ranks that share this memory.
     pub ranks: usize,
-    /// Whether the bottom layer is computed by columns, each for all ranks.
+    /// Whether the bottom layer is computed by columns, each rank's columns for all ranks.
     pub sliced: bool,
-    /// Whether the next mini-batch's feature rows are read meanwhile.
+    /// Whether the next mini-batch's feature rows are read during this one.
     pub ahead: bool,
 }
 
-/// An operator: numbers of values.
+/// An operator; sizes are numbers of values.
 #[derive(Clone, Copy, Debug)]
 struct Operator {
-    /// Values that it returns, if they are kept.
+    /// Size of its result, if it is kept.
     returns: f64,
-    /// Values that it keeps beside those.
+    /// Size of other values saved for backward.
     keeps: f64,
-    /// Whether what it returns stays until its own backward; else it goes once the next one's is done.
+    /// True if the result is kept until this operator's backward; otherwise it is freed after the next operator's.
     stays: bool,
     /// Whether it has parameters.
     learns: bool,
-    /// The gradient of what it reads.
+    /// Size of the gradient of its input.
     gradient: f64,
-    /// Values that its backward takes beside that.
+    /// Size of the temporary values of its backward.
     aside: f64,
 }
 
 impl Operator {
-    /// A product of matrices, bias and activation with it.
+    /// A product of matrices, including bias and activation.
     fn product(returns: f64, gradient: f64) -> Self {
         Self { returns, keeps: 0.0, stays: true, learns: true, gradient, aside: 0.0 }
     }
@@ -77,7 +77,7 @@ impl Operator {
     }
 }
 
-/// The operators of a layer of this `kind`, first to last. A sum that torch adds and drops at once is none.
+/// The operators of a layer of this `kind`, first to last. A sum that torch computes and frees at once is left out.
 fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
     let HeldLayer { vertices, edges, read, widths: [input, made], room, order, heads, .. } = *layer;
     let (rows, all) = (|values: f64| vertices * values, |values: f64| read * values);
@@ -85,7 +85,7 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
     let (product, aggregation) = (Operator::product, Operator::aggregation);
     let finish = product(result, rows(made));
     let attention = || {
-        // One for each edge and each vertex itself; and two scores.
+        // One for each edge and each vertex itself; and two scores per vertex.
         let coefficients = heads * (edges + 2.0 * vertices + read);
         Operator { keeps: coefficients, aside: coefficients, ..aggregation(0.0, all(made)) }
     };
@@ -108,7 +108,7 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
         ],
         (ModelKind::Gin, Order::AggregateFirst) => vec![
             aggregation(2.0 * rows(input), all(input)),
-            // torch multiplies and adds up both halves, and pads their gradients.
+            // torch multiplies and adds both halves, and pads their gradients.
             Operator { learns: true, aside: 6.0 * rows(input), ..aggregation(rows(input), 2.0 * rows(input)) },
             product(rows(made), rows(input)),
             product(result, rows(made)),
@@ -137,20 +137,20 @@ fn operators(kind: ModelKind, layer: &HeldLayer) -> Vec<Operator> {
     }
 }
 
-/// An operator that was run, the pieces of what it returned and of what it keeps.
+/// An operator that was run, the pieces of its result, and the pieces of its saved values.
 type TapedOperator = (Operator, Vec<usize>, Vec<usize>);
 
-/// The matrices of all ranks, which do the same at the same time.
+/// The matrices of all ranks, which allocate the same sizes at the same time.
 #[derive(Default)]
 struct HeldValues {
     pool: Pool<usize>,
     ranks: usize,
-    /// The most that lay in the pool, free pieces included.
+    /// Peak size of the pool, including free pieces.
     most: usize,
 }
 
 impl HeldValues {
-    /// So many values over all ranks, in a piece each.
+    /// Allocates `values` values, split over all ranks, in one piece per rank.
     fn make(&mut self, values: f64) -> Vec<usize> {
         let each = (values / self.ranks as f64).ceil() as usize;
         let pieces = (0..self.ranks).map(|_| self.pool.take_or_make(each)).collect();
@@ -158,7 +158,7 @@ impl HeldValues {
         pieces
     }
 
-    /// The rows that a layer reads of other ranks, laid together for a moment.
+    /// Allocates and frees the send buffer for the rows that a layer reads of other ranks.
     fn send(&mut self, layer: &HeldLayer) {
         let sent = self.make(layer.received * layer.widths[0]);
         self.drop(sent);
@@ -169,7 +169,7 @@ impl HeldValues {
     }
 }
 
-/// Values that the ranks' mailboxes keep: of each pair of ranks the largest message, for two collectives in turn.
+/// Number of values in the ranks' mailboxes: the largest message of each pair of ranks, for two collectives in turn.
 pub fn mailed(batch: &Batch) -> f64 {
     let rows = batch.layers.iter().map(|layer| layer.received * layer.widths[0]);
     let columns =
@@ -177,12 +177,12 @@ pub fn mailed(batch: &Batch) -> f64 {
     2.0 * rows.chain(columns).fold(0.0, f64::max)
 }
 
-/// The most values that the matrices of `batch` take at once, and the most that the pool then keeps.
+/// Peak number of values of the matrices of `batch`, and the peak including the pool's free pieces.
 pub fn values(batch: &Batch) -> [usize; 2] {
     let mut held = HeldValues { ranks: batch.ranks, ..HeldValues::default() };
     let features = batch.layers.last().map_or(0.0, |layer| layer.read * layer.widths[0]);
     let read = held.make(features);
-    // Forward, from the bottom up: what each operator returns, and what it keeps.
+    // Forward, from the bottom up: allocate each operator's result and saved values.
     let mut tape: Vec<Vec<TapedOperator>> = Vec::new();
     for (from_bottom, layer) in batch.layers.iter().rev().enumerate() {
         held.send(layer);
@@ -194,18 +194,18 @@ pub fn values(batch: &Batch) -> [usize; 2] {
         tape.push(operators.into_iter().map(taped).collect());
     }
     let ahead = if batch.ahead { held.make(features) } else { Vec::new() };
-    // Backward, from the seeds down. What a layer returned and was given stays until it is done.
+    // Backward, from the seeds down. A layer's result and its gradient are kept until the layer is done.
     let top = batch.layers.first().map_or(0.0, |layer| layer.vertices * layer.widths[1]);
     let mut given = held.make(top);
     while let Some(mut layer) = tape.pop() {
         let (mut of_layer, mut gradient) = (Vec::new(), Vec::new());
         while let Some((operator, returned, kept)) = layer.pop() {
             if batch.sliced && tape.is_empty() && layer.len() == 1 {
-                // The layer itself is done: its columns follow.
+                // The layer itself is done: its products by columns follow.
                 held.drop(std::mem::take(&mut of_layer));
                 held.drop(std::mem::take(&mut given));
             }
-            // Features have no gradient, nor what is made of them without a parameter.
+            // Features have no gradient, nor do values computed from them without a parameter.
             let wanted = !tape.is_empty() || layer.iter().any(|(below, ..)| below.learns);
             let [of_read, aside] =
                 [operator.gradient, operator.aside].map(|values| held.make(if wanted { values } else { 0.0 }));
@@ -228,7 +228,7 @@ pub fn values(batch: &Batch) -> [usize; 2] {
     [held.pool.most(), held.most]
 }
 
-/// The bottom layer that is computed by columns: a rank has a part of the sums of every rank's rows, and adds up those of its own.
+/// Operators of a bottom layer computed by columns: each rank computes a part of every rank's sums, and adds up its own.
 fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
     let HeldLayer { vertices, widths: [_, made], room, .. } = *layer;
     let (ranks, partial) = (batch.ranks as f64, partial(batch, layer));
@@ -243,12 +243,12 @@ fn by_columns(batch: &Batch, layer: &HeldLayer) -> Vec<Operator> {
         _ => operators.first().map_or(0.0, |operator| operator.returns),
     };
     let parts = Operator { keeps: own, ..Operator::product(ranks * partial, 0.0) };
-    // A gradient is copied for each rank to be sent, and received from each.
+    // A copy of the gradient is sent to each rank, and one is received from each.
     let sums = Operator { aside: ranks * partial, ..Operator::product(partial, ranks * partial) };
     [parts, sums].into_iter().chain(rest).collect()
 }
 
-/// Values that a rank sums up by its columns, of the rows of all ranks' bottom layers.
+/// Number of values that a rank sums up by its columns, for the rows of all ranks' bottom layers.
 fn partial(batch: &Batch, layer: &HeldLayer) -> f64 {
     let HeldLayer { vertices, read, widths: [_, made], .. } = *layer;
     match batch.kind {
@@ -277,11 +277,11 @@ mod tests {
         let layers = vec![layer(1024.0, 4096.0), layer(4096.0, 8192.0)];
         let one = Batch { layers, kind: ModelKind::Sage, ranks: 1, sliced: false, ahead: false };
         let row = 16 * 1024;
-        // Features; rows beside sums, and what is made of them, of the bottom layer.
+        // Features; rows next to sums and the results computed from them, of the bottom layer.
         let below = [8, 8, 4].map(|rows| rows * row).iter().sum::<usize>();
-        // Above: what it made, its gradient, that of rows beside sums, and that of the rows that it read.
+        // Top layer: its result, its gradient, the gradient of rows next to sums, and that of the rows that it read.
         let above = [1, 1, 2, 4].map(|rows| rows * row).iter().sum::<usize>();
-        assert_eq!(values(&one), [below + above, below + above + 2 * row], "rows beside sums above are free again");
+        assert_eq!(values(&one), [below + above, below + above + 2 * row], "rows next to sums above are free again");
         let ahead = Batch { ahead: true, ..one.clone() };
         assert_eq!(values(&ahead)[0], below + above + 8 * row);
         let two = Batch { ranks: 2, ..one.clone() };

@@ -1,8 +1,8 @@
 //! Inference with a model, layer by layer over full neighbourhoods.
 //!
-//! Between layers each vertex has one *state* row. In most models it is the layer's row. It is longer where later
-//! layers need something of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping
-//! knowledge the rows gathered so far. After the last layer the state is the logits, followed, where it is shown, by
+//! Between layers each vertex has one *state* row. In most models it is the layer's row. It is longer if later
+//! layers need values of earlier ones: pre-activation models keep the pre-activations that they add to, and jumping
+//! knowledge keeps the rows gathered so far. After the last layer the state is the logits, followed, if it is shown, by
 //! the input of the head.
 
 use tch::Tensor;
@@ -22,16 +22,16 @@ impl Model {
         }
     }
 
-    /// Lets the state after the last layer be the logits with what the head reads behind them. Returns the width of that;
-    /// `None` if there is no head.
+    /// Makes the state after the last layer the logits followed by the input of the head. Returns the width of that
+    /// input; `None` if there is no head.
     pub fn show_head_input(&mut self) -> Option<usize> {
         let head = self.head.as_mut()?;
         head.shown = true;
         Some(head.in_dim())
     }
 
-    /// The state after layer `index` of the frontier's vertices, f32 `[num_frontier, out_dim]`, from the state `below` it of
-    /// the mixed frontier's, features for layer 0. No gradient is recorded. Never called with an empty frontier.
+    /// The state of the frontier's vertices after layer `index`, f32 `[num_frontier, out_dim]`, from the state `below`
+    /// of the mixed frontier's (for layer 0, features). No gradient is recorded. Never called with an empty frontier.
     pub fn infer_layer<'a>(&self, index: usize, edges: &LayerEdges<'_>, below: impl Into<Rows<'a>>) -> Result<Tensor> {
         tch::no_grad(|| self.next_state(index, edges, below.into()))
     }

@@ -1,8 +1,8 @@
-//! Input of the bottom layer: stored feature rows, normalised, and with dropout while training.
+//! Input of the bottom layer: stored feature rows, normalised, and with dropout during training.
 //!
-//! Rows are changed where they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is the same
-//! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be
-//! done, a layer may read them where they are stored.
+//! Rows are transformed when they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is
+//! the same on every rank that reads it, however it got there. Plain rows need not be copied: if there is nothing to
+//! do, a layer may read them directly from storage.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
@@ -15,7 +15,7 @@ use crate::Result;
 use crate::config::{FeatureNorm, ModelConfig};
 use crate::operator::gather_features;
 
-/// Changes of feature rows before the model reads them.
+/// Transformation of feature rows before the model reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     normalise: FeatureNorm,
@@ -23,17 +23,17 @@ pub struct Input {
 }
 
 impl Input {
-    /// Rows stay as they are stored.
+    /// Leaves rows as they are stored.
     pub const PLAIN: Self = Self { normalise: FeatureNorm::None, dropout: None };
 
-    /// For a model that is not trained.
+    /// The transformation for a model that is not being trained.
     pub fn new(config: &ModelConfig) -> Self {
         Self { normalise: config.normalise_features, dropout: None }
     }
 
-    /// For the mini-batch of `step` of a training.
+    /// The transformation for the mini-batch `step` of training.
     pub fn training(config: &ModelConfig, step: Step) -> Self {
-        // Hidden layers have the numbers below.
+        // The numbers from 0 up belong to the hidden layers.
         let key = step.key(Stream::Dropout, u8::MAX);
         let dropout = (config.input_dropout > 0.0).then_some((config.input_dropout as f32, key));
         Self { dropout, ..Self::new(config) }
@@ -44,10 +44,10 @@ impl Input {
         self.normalise == FeatureNorm::None && self.dropout.is_none()
     }
 
-    /// The rows of `vertices`, one after the other, as f32; and where they came from.
+    /// Writes the rows of `vertices`, one after the other, to `out` as f32; returns where they were read from.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if `out` has not their size, or rows are wider than dropout is drawn for.
+    /// [`Error::Kernel`](crate::Error::Kernel) if `out` has the wrong size, or rows are too wide for dropout.
     pub fn read(&self, features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
         let reads = gather_features(features, vertices, out)?;
         let dim = features.dim();
@@ -60,11 +60,11 @@ impl Input {
         Ok(reads)
     }
 
-    /// Makes of `rows`, those of `vertices` as they are stored, what [`Input::read`] gives, to the bit, on the stream of `gpu`. The
-    /// host does not wait.
+    /// Transforms `rows`, the stored rows of `vertices`, in place to the result of [`Input::read`], to the bit, on the
+    /// stream of `gpu`. The host does not wait.
     ///
     /// # Errors
-    /// As [`Input::read`]; what the GPU reports.
+    /// Errors of [`Input::read`]; errors of the GPU.
     pub fn apply_on_gpu(
         &self,
         gpu: &Gpu,
@@ -96,7 +96,7 @@ mod tests {
     fn oracle_rows_are_normalised_then_dropped_by_vertex() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feat.arrow");
-        // A bag of words, a row without any, and one with both signs.
+        // A bag of words, a row of zeros, and a row with both signs.
         let rows = [[1.0f32, 0.0, 1.0, 1.0, 1.0], [0.0; 5], [-3.0, 1.0, 0.0, 4.0, 0.0]];
         let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, 5).unwrap();
         writer.push_rows(rows.as_flattened()).unwrap();

@@ -1,11 +1,11 @@
 //! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
 //!
-//! No layer knows about ranks: it is given the hidden rows of its mixed frontier, wherever they came from, and returns
-//! those of its local frontier. What surrounds a layer (residual, normalisation, activation, dropout, jumping knowledge)
-//! is the same for all: `block.rs`, `head.rs`.
+//! No layer knows about ranks: it takes the hidden rows of its mixed frontier, wherever they came from, and returns
+//! those of its local frontier. The surroundings of a layer (residual, normalisation, activation, dropout, jumping
+//! knowledge) are the same for all: `block.rs`, `head.rs`.
 //!
-//! To add a model, implement [`Layer`] in a file of its own (`sage.rs` is one screen) and name it in `build.rs`. A program
-//! that uses this crate trains its own layer without touching it; `examples/own_layer.rs` is a whole one in one file:
+//! To add a model, implement [`Layer`] in a new file (`sage.rs` is one screen) and name it in `build.rs`. A program that
+//! uses this crate can train its own layer without changing it; `examples/own_layer.rs` is a complete one in one file:
 //!
 //! ```no_run
 //! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
@@ -80,24 +80,24 @@ pub use parameters::{Named, Parameters};
 pub use score::dot;
 pub use scorer::{PairScorer, Pairs};
 
-/// One layer of a graph neural network. It may be used by another thread than made it, one at a time.
+/// One layer of a graph neural network. It can be moved to another thread, but is used by one thread at a time.
 pub trait Layer: Send {
-    /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier,
-    /// `[num_frontier, out]`, f32 or as `finish` rounds them, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
+    /// Computes the rows of the local frontier, `[num_frontier, out]`, from those of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]),
+    /// with `finish` applied ([`finished`](crate::operator::finished)): f32, or rounded as `finish` says. Never called with an empty frontier.
     ///
     /// # Errors
-    /// Errors of the operators: shapes that do not fit.
+    /// Errors of the operators: shapes that do not match.
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
 
-    /// Activation after a hidden layer of this kind.
+    /// Activation after a hidden layer of this type.
     fn activation(&self) -> Activation {
         Activation::Relu
     }
 
-    /// The same layer by columns of the rows that it reads, if its first step is linear in them: for `--parallelism push-pull`.
+    /// This layer by columns of its input rows, if its first step is linear in them: for `--parallelism push-pull`.
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         None
     }
@@ -110,21 +110,21 @@ pub struct LayerShape {
     pub index: usize,
     /// Width of the rows that it reads.
     pub input: usize,
-    /// Width of those that it is to return.
+    /// Width of the rows that it must return.
     pub out: usize,
-    /// Whether another layer or a product follows; if not it returns logits.
+    /// Whether another layer or a product follows; if not, it returns logits.
     pub hidden: bool,
 }
 
 type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
 
-/// How a program makes its own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
+/// Constructor of a program's own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
 #[derive(Clone)]
 pub struct OwnLayer(Arc<MakeLayer>);
 
 impl OwnLayer {
-    /// `make` is called for each layer on each rank, from the features upwards, and for evaluation on each rank but the first again.
-    /// Parameters get the layer's name before their own.
+    /// `make` is called for each layer on each rank, from the features upwards, and once more for evaluation on each
+    /// rank except the first. The layer's name is prepended to the names of its parameters.
     pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -153,9 +153,9 @@ pub struct DropoutKey {
 pub struct Frontier {
     /// The vertices: dropout is drawn by vertex, so it is the same whichever rank computes a row.
     pub vertices: Ids,
-    /// Rows that the next exchange brings, for which to leave room behind theirs ([`Finish::room`]).
+    /// Number of rows that the next exchange brings, for which to leave room behind these rows ([`Finish::room`]).
     pub room: usize,
-    /// As [`Finish::above`].
+    /// See [`Finish::above`].
     pub above: Option<Arc<ReluAbove>>,
 }
 
@@ -180,7 +180,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Place of its parameters, and of its computation.
+    /// Place of its parameters and computation.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -195,12 +195,12 @@ impl Model {
         &self.parameters
     }
 
-    /// Changes of feature rows before the model reads them, while it is not trained.
+    /// Transformation of feature rows before the model reads them, outside training.
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
-    /// Scorer of pairs of the rows that the model returns, where links are learnt.
+    /// Scorer of pairs of the rows that the model returns, for link prediction.
     pub(crate) fn pair_scorer(&self) -> &PairScorer {
         &self.pair_scorer
     }
@@ -210,13 +210,13 @@ impl Model {
         self.blocks[index].layer.out_dim()
     }
 
-    /// Whether what layers compute inside is computed again in the backward pass instead of kept.
+    /// Whether values inside layers are recomputed in the backward pass instead of kept.
     pub fn checkpoints_activations(&self) -> bool {
         self.checkpoint_activations
     }
 
-    /// Agreement about the gradient of the rows of layer `index`, where ReLU and dropout make them of a sum or product, and where the layer
-    /// above, which a residual would read too, is the only one to read them.
+    /// Lets the layer above compute the gradient before the ReLU of layer `index`, if ReLU and dropout make its rows
+    /// from a sum or product, and if only the layer above reads them (a residual would read them too).
     pub fn relu_above(&self, index: usize, dropout: Option<DropoutKey>) -> Option<Arc<ReluAbove>> {
         let (block, above) = (&self.blocks[index], self.blocks.get(index + 1)?);
         let is_relu = block.activation == Activation::Relu && matches!(block.norm, Norm::None) && !block.tail;
@@ -226,29 +226,29 @@ impl Model {
         may.then(|| Arc::new(ReluAbove::new(probability)))
     }
 
-    /// Whether [`Model::tail`] is to follow the [`Model::body`] of layer `index`.
+    /// Whether [`Model::tail`] must follow the [`Model::body`] of layer `index`.
     pub fn has_tail(&self, index: usize) -> bool {
         self.blocks[index].tail
     }
 
-    /// Whether layer `index` adds the pre-activation of the one below, which is in its first rows.
+    /// Whether layer `index` adds the pre-activation of the layer below, of whose rows it uses the first.
     pub fn adds_sums(&self, index: usize) -> bool {
         matches!(self.blocks[index].residual, Residual::PreActivation)
     }
 
-    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks, while training.
+    /// Whether the tail of layer `index` needs the moments of its pre-activations over all ranks, during training.
     pub fn needs_moments(&self, index: usize) -> bool {
         self.blocks[index].norm.needs_moments()
     }
 
-    /// Takes a mini-batch's moments of layer `index` into those that are used when not training.
+    /// Updates the running moments of layer `index`, used outside training, with those of a mini-batch.
     pub fn observe(&self, index: usize, moments: &Moments) -> Result<()> {
         self.blocks[index].norm.observe(moments)
     }
 
-    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the pre-activations that its tail
-    /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the
-    /// frontier's rows of the pre-activation of the layer below, where it is added. An empty frontier gives an empty tensor without gradient.
+    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the pre-activations that its tail takes.
+    /// They are f32, except that rows for another layer or product have the type in which a GPU keeps rows. `below` holds the frontier's
+    /// rows of the pre-activation of the layer below, if it is added. An empty frontier gives an empty tensor without gradient.
     pub fn body<'a>(
         &self,
         index: usize,
@@ -265,7 +265,7 @@ impl Model {
         self.body_of(index, frontier.into(), dropout, body)
     }
 
-    /// Result of layer `index`; nothing for an empty frontier.
+    /// Result of layer `index`; empty for an empty frontier.
     fn body_of(
         &self,
         index: usize,
@@ -280,7 +280,7 @@ impl Model {
         self.rounded(index, !self.has_tail(index), rows)
     }
 
-    /// The rows of layer `index` from its pre-activation, of the same shape. While training, batch norm takes `moments`.
+    /// The rows of layer `index` from its pre-activation, of the same shape. During training, batch norm uses `moments`.
     pub fn tail(
         &self,
         index: usize,
@@ -298,7 +298,7 @@ impl Model {
         self.rounded(index, true, rows)
     }
 
-    /// The layers whose rows of the seeds [`Model::logits`] takes, from the features upwards.
+    /// The layers from which [`Model::logits`] takes the seeds' rows, from the features upwards.
     pub fn logits_of(&self) -> std::ops::Range<usize> {
         let layers = self.blocks.len();
         match self.head.as_ref().is_some_and(Head::reads_all) {
@@ -320,7 +320,7 @@ impl Model {
         Ok(Tensor::f_zeros([0, self.width(index) as i64], self.options())?)
     }
 
-    /// The type of the rows of layer `index`: logits are f32 wherever they are.
+    /// The type of the rows of layer `index`; logits are always f32.
     fn dtype_of(&self, index: usize) -> Dtype {
         match index + 1 < self.blocks.len() || self.head.is_some() {
             true => self.place.row_dtype(),
@@ -328,7 +328,7 @@ impl Model {
         }
     }
 
-    /// The `finished` rows of layer `index` in their type, where the layer itself has not rounded them.
+    /// Converts the `finished` rows of layer `index` to their type, if the layer itself has not rounded them.
     fn rounded(&self, index: usize, finished: bool, rows: Tensor) -> Result<Tensor> {
         match self.dtype_of(index) {
             dtype @ (Dtype::Bf16 | Dtype::F16) if finished => Ok(rows.f_totype(dtype.kind())?),

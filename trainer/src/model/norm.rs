@@ -1,6 +1,6 @@
-//! Normalisation of a layer's rows, with a trained scale and shift: of each row (Ba et al., 2016, "layer norm"), or of each
-//! column over all rows of the global mini-batch, whichever ranks hold them (Ioffe and Szegedy, ICML 2015, "batch
-//! norm"). While not training, batch norm uses running means of its statistics.
+//! Normalisation of a layer's rows, with a trained scale and shift: of each row (Ba et al., 2016, "layer norm"), or of
+//! each column over all rows of the global mini-batch, on whichever ranks (Ioffe and Szegedy, ICML 2015, "batch norm").
+//! Outside training, batch norm uses running means of its statistics.
 
 use tch::Tensor;
 
@@ -15,16 +15,16 @@ const MOMENTUM: f64 = 0.1;
 
 /// Normalisation of a layer's pre-activations before its activation.
 pub enum Norm {
-    /// Nothing.
+    /// No normalisation.
     None,
-    /// Each row.
+    /// Normalises each row.
     Layer {
         /// `[width]`.
         scale: Tensor,
         /// `[width]`.
         shift: Tensor,
     },
-    /// Each column.
+    /// Normalises each column.
     Batch {
         /// `[width]`.
         scale: Tensor,
@@ -59,7 +59,7 @@ impl Norm {
         matches!(self, Self::Batch { .. })
     }
 
-    /// `finish` of the normalised rows, f32 `[rows, width]`; batch norm with `moments`, or the running ones.
+    /// Normalises `rows`, f32 `[rows, width]`, and applies `finish`; batch norm uses `moments`, or the running ones.
     pub fn apply(&self, place: &Place, rows: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
         match self {
             Self::None => biased(place, rows, None, finish),
@@ -71,12 +71,12 @@ impl Norm {
         }
     }
 
-    /// Takes the moments of a mini-batch into the running ones.
+    /// Updates the running moments with those of a mini-batch.
     pub fn observe(&self, moments: &Moments) -> Result<()> {
         let Self::Batch { mean, variance, .. } = self else { return Ok(()) };
         let statistics = moments.statistics()?;
         tch::no_grad(|| {
-            // A mini-batch that overflowed in f16 is left out, here too.
+            // A mini-batch that overflowed in f16 is left out here too.
             let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());
             let whole = means.f_logical_and(&variances)?;
             for (running, new) in [mean, variance].into_iter().zip(statistics) {

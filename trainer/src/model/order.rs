@@ -1,13 +1,13 @@
-//! Whether an aggregation or the product with its weight comes first: (A X) W = A (X W), also where A are attention weights.
+//! Whether an aggregation or the product with its weight comes first: (A X) W = A (X W), also for attention weights A.
 //!
-//! Cost, from the shapes alone: a product counts its operations, an aggregation the values it reads, one for each edge and
-//! column. Backwards both are done again, and once more a product for the gradient of its input, but for features:
-//! they have no gradient, and aggregated first they need no backward aggregation either.
+//! Cost, from the shapes only: a product counts its operations, an aggregation the values it reads, one per edge and
+//! column. Backwards repeats both, and needs another product for the gradient of its input, except for features:
+//! they have no gradient, and if they are aggregated first they need no backward aggregation either.
 
 use crate::operator::Rows;
 use crate::{ModelKind, Result};
 
-/// Step that comes first.
+/// The step that comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Rows of the input's width are aggregated.
@@ -16,20 +16,20 @@ pub enum Order {
     TransformFirst,
 }
 
-/// Multiplications and additions that take as long as one value takes to come from memory: about 200 GFLOP/s against 5
-/// billion values.
+/// Number of multiplications and additions that take as long as reading one value from memory: about 200 GFLOP/s
+/// against 5 billion values per second.
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
-/// The cheaper order from `mixed` to rows of `out` values, for these counts of targets, sources and edges, and a layer with one product, or
-/// with another for its own row (`own_product`), whose place in the order does not change.
+/// The cheaper order from `mixed` to rows of `out` values, given the counts of targets, sources and edges. With
+/// `own_product` the layer has another product for its own rows, which is computed in either order.
 pub fn cheaper(counts: [usize; 3], mixed: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
     let ([targets, sources, edges], (_, width)) = (counts, mixed.shape()?);
     let own_rows = if own_product { targets } else { 0 };
     Ok(order_of([targets, own_rows, sources, edges], [width, out], mixed.requires_grad()))
 }
 
-/// The cheaper order for so many targets, own rows that a product of their own takes, sources and edges, from rows of `input` values to
-/// rows of `output`.
+/// The cheaper order for the given numbers of targets, own rows with their own product, sources and edges, from rows of
+/// `input` values to rows of `output`.
 pub(super) fn order_of(
     [targets, own_rows, sources, edges]: [usize; 4],
     [input, output]: [usize; 2],
@@ -44,11 +44,11 @@ pub(super) fn order_of(
     if transform_first < aggregate_first { Order::TransformFirst } else { Order::AggregateFirst }
 }
 
-/// The cheaper order of attention with so many heads, for so many targets, sources and edges, from rows of `input` values to rows of
-/// `output` on the host. (On a GPU products are cheap beside the rows that edges read.)
+/// The cheaper order of attention with `heads` heads for the given numbers of targets, sources and edges, from rows of
+/// `input` values to rows of `output`, on the host. (On a GPU products are cheap compared with the rows that edges read.)
 ///
-/// Aggregated first, each head sums rows of the input's width. Backwards reads a row for each edge once more for the weights, and once
-/// for the gradient of the rows.
+/// Aggregated first, each head sums rows of the input's width. Backwards reads one row per edge again for the weights,
+/// and again for the gradient of the rows.
 pub(super) fn attention_order_of(
     [targets, sources, edges]: [usize; 3],
     heads: usize,
@@ -63,8 +63,8 @@ pub(super) fn attention_order_of(
     if transform_first < aggregate_first { Order::TransformFirst } else { Order::AggregateFirst }
 }
 
-/// The order in which a layer of this `kind` with so many attention heads computes, for so many targets, sources and edges. Attention
-/// may have to project rows first (`projects`): on a GPU, and by columns.
+/// The order in which a layer of this `kind` computes, with `heads` attention heads and `counts` of targets, sources
+/// and edges. With `projects` attention must project rows first: on a GPU, and by columns.
 pub fn order_of_layer(
     kind: ModelKind,
     heads: usize,
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn wide_rows_are_narrowed_before_they_are_aggregated() {
-        // A sampled layer has several times more sources than targets, a full one as many.
+        // A sampled layer has several times as many sources as targets, a full one equally many.
         let (sampled, full) = ([1_000, 1_000, 9_000, 10_000], [1_000, 1_000, 1_000, 50_000]);
         assert_eq!(order_of(sampled, [256, 256], true), Order::AggregateFirst);
         assert_eq!(order_of(sampled, [100, 256], false), Order::AggregateFirst);

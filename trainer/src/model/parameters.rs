@@ -6,7 +6,7 @@ use tch::Tensor;
 use crate::Result;
 use crate::operator::Place;
 
-/// The parameters of a model, in the order in which its layers asked for them.
+/// The parameters of a model, in the order in which its layers created them.
 #[derive(Debug)]
 pub struct Parameters {
     seed: u64,
@@ -20,7 +20,7 @@ pub struct Parameters {
 pub struct Named<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
-    /// Whether what is added to all rows is taken away again.
+    /// Whether batch norm follows, which cancels a bias.
     centred: bool,
 }
 
@@ -43,23 +43,23 @@ impl Parameters {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Names and tensors of all that a checkpoint keeps: the parameters, then what is learnt without gradients (running
-    /// statistics). All are f32.
+    /// Names and tensors of everything that a checkpoint keeps: the parameters, then values learnt without gradients
+    /// (running statistics). All are f32.
     pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.iter().chain(self.buffers.iter().map(|(name, tensor)| (name.as_str(), tensor)))
     }
 
-    /// Takes the values of `other`: the parameters of the same model, perhaps at another place.
+    /// Copies the values of `other`, which has the parameters of the same model, perhaps at another place.
     ///
     /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch) if it is another model.
+    /// [`Error::Torch`](crate::Error::Torch) if the models differ.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         tch::no_grad(|| {
             self.state().zip(other.state()).try_for_each(|((_, to), (_, from))| Ok(to.shallow_clone().f_copy_(from)?))
         })
     }
 
-    /// Number of trained values in all.
+    /// Total number of trained values.
     pub fn num_values(&self) -> usize {
         self.tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
     }
@@ -81,8 +81,8 @@ impl Named<'_> {
         self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
     }
 
-    /// Bias of a layer, added to all of its rows: a row of zeros, trained unless batch norm follows. That takes it away again, so
-    /// its gradient would be the rounding errors of zero, which Adam makes as large as any other.
+    /// Bias of a layer, added to all of its rows: zeros, trained unless batch norm follows. Batch norm cancels a bias,
+    /// whose gradient would then be the rounding errors of zero, which Adam makes as large as any other.
     pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
         match self.centred {
             true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.place.device()),
@@ -90,22 +90,22 @@ impl Named<'_> {
         }
     }
 
-    /// Tells [`Named::bias`] that batch norm follows.
+    /// Declares that batch norm follows, for [`Named::bias`].
     pub(super) fn centre(&mut self) {
         self.centred = true;
     }
 
-    /// A row of zeros.
+    /// Adds a parameter of `length` zeros.
     pub fn zeros(&mut self, name: &str, length: usize) -> Tensor {
         self.add(name, Tensor::from_slice(&vec![0f32; length]))
     }
 
-    /// A row of ones.
+    /// Adds a parameter of `length` ones.
     pub fn ones(&mut self, name: &str, length: usize) -> Tensor {
         self.add(name, Tensor::from_slice(&vec![1f32; length]))
     }
 
-    /// A row of `value`s that is kept with the parameters but has no gradient.
+    /// Adds `length` values `value` that are saved with the parameters but have no gradient.
     pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
         let tensor = Tensor::from_slice(&vec![value; length]).to_device(self.parameters.place.device());
         self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));

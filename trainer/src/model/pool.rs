@@ -20,7 +20,7 @@ pub struct SagePool {
 }
 
 impl SagePool {
-    /// A layer from rows of `input` values, pooled as wide, to rows of `out`.
+    /// Creates a layer from rows of `input` values, pooled at that width, to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self {
             weight_pool: named.glorot("weight_pool", [input, input]),

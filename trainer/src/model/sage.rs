@@ -1,8 +1,8 @@
 //! GraphSAGE with the mean aggregator (Hamilton, Ying and Leskovec, NeurIPS 2017):
 //! h'(v) = W_self h(v) + W_neigh mean of h(u) over the sampled in-edges u → v + b.
 //!
-//! The mean is linear, so W_neigh may come before or after it, whichever is cheaper. After it, own row and mean stand side
-//! by side and both products are one.
+//! The mean is linear, so W_neigh comes before or after it, whichever is cheaper. If it comes after, own row and mean
+//! are concatenated and both products are one.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub struct Sage {
 }
 
 impl Sage {
-    /// A layer from rows of `input` values to rows of `out`.
+    /// Creates a layer from rows of `input` values to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self {
             weight_self: named.glorot("weight_self", [input, out]),
@@ -36,7 +36,7 @@ impl Sage {
 }
 
 impl Sage {
-    /// The two products, with the given weights in place of the layer's.
+    /// The two products, with the given weights instead of the layer's own.
     fn products(
         &self,
         edges: &LayerEdges<'_>,

@@ -9,7 +9,7 @@ use gsplit_kernels::{gather_f32, scatter_add_f32};
 
 use crate::Result;
 
-/// Dot product, always added up in the same order.
+/// Dot product, always summed in the same order.
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -23,19 +23,19 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The loss of pairs, not yet divided, and what it is made of.
+/// The loss of pairs (a sum, not a mean) and its gradient.
 #[derive(Debug)]
 pub struct Scored {
     /// Sum of the pairs' losses.
     pub loss: f64,
-    /// Pairs whose score is above 0 exactly if they are edges.
+    /// Number of pairs whose score has the right sign: above 0 for edges, not above 0 for others.
     pub correct: u64,
-    /// Gradient of `loss · scale`, as `rows`.
+    /// Gradient of `loss · scale`, in the shape of `rows`.
     pub gradient: Vec<f32>,
 }
 
-/// The sum of the losses of `scores`, how many of them are above 0 exactly if theirs is an edge, and the derivatives of the
-/// losses times `scale`. Summed in order.
+/// The sum of the losses of `scores`, the number of scores with the right sign, and the derivatives of the
+/// losses times `scale`; `edge(i)` says whether score `i` is of an edge. Summed in order.
 pub fn logistic(scores: &[f32], edge: impl Fn(usize) -> bool + Sync, scale: f32) -> (f64, u64, Vec<f32>) {
     let (mut loss, mut correct) = (0f64, 0);
     for (i, &score) in scores.iter().enumerate() {
@@ -50,8 +50,8 @@ pub fn logistic(scores: &[f32], edge: impl Fn(usize) -> bool + Sync, scale: f32)
     (loss, correct, scores.par_iter().enumerate().map(slope).collect())
 }
 
-/// Scores the pairs (`sources[i]`, `targets[i]`), positions in `rows` of `dim` values; `edge(i)` says whether pair `i` is an
-/// edge. Sums are taken in the pairs' order, whatever the number of threads.
+/// Scores the pairs (`sources[i]`, `targets[i]`), positions in `rows` of `dim` values; `edge(i)` says whether pair `i`
+/// is an edge. Sums are computed in the pairs' order, whatever the number of threads.
 pub fn score_pairs(
     rows: &[f32],
     dim: usize,

@@ -1,8 +1,8 @@
-//! Scorer of a pair of vertices by their rows: the dot product, or a trained perceptron over the elementwise product of both, as
-//! OGB's link examples have it (Hu et al., 2020, the class `LinkPredictor`): s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c) + b, with
-//! dropout after the ReLU while training.
+//! Scores a pair of vertices by their rows: the dot product, or a trained perceptron over the elementwise product of
+//! both, as in OGB's link examples (Hu et al., 2020, the class `LinkPredictor`): s(u, v) = w · ReLU(W (h_u ⊙ h_v) + c)
+//! + b, with dropout after the ReLU during training.
 //!
-//! Both are symmetric in u and v. Cost of the perceptron: a product of `[pairs, dim]` and `[dim, hidden]`, and back two.
+//! Both are symmetric in u, v. Cost of the perceptron: a product of `[pairs, dim]` by `[dim, hidden]`; two backwards.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::model::{DropoutKey, Named};
 use crate::operator::{Activation, Dropout, Engine, Finish, Place, linear};
 use crate::operator::{from_rows, to_rows};
 
-/// From two rows to a score: above 0 for an edge.
+/// Computes a score from two rows: above 0 predicts an edge.
 pub enum PairScorer {
     /// Their dot product.
     Dot,
@@ -35,14 +35,14 @@ pub struct Mlp {
     place: Place,
 }
 
-/// Pairs of rows, as positions in a matrix, and which of them are edges.
+/// Pairs of rows, as positions in a matrix, and whether each is an edge.
 #[derive(Clone, Copy)]
 pub struct Pairs<'a> {
-    /// First and second of each.
+    /// First and second position of each pair.
     pub ends: [&'a [u32]; 2],
-    /// An edge is followed by this many pairs that are none, and so on.
+    /// Each edge is followed by this many negative pairs.
     pub negatives: usize,
-    /// Number of the first in the global mini-batch: dropout is drawn by it, so that it is the same whichever rank has a pair.
+    /// Index of the first pair in the global mini-batch: dropout is drawn by it, and so is the same on every rank.
     pub first: usize,
 }
 
@@ -54,8 +54,8 @@ impl Pairs<'_> {
 }
 
 impl PairScorer {
-    /// The loss of `pairs` of `rows`, each of `dim` values, and its gradient times `scale`; those of the parameters are added
-    /// to theirs. Dropout is drawn if there is a key for it.
+    /// The loss of `pairs` of `rows`, each of `dim` values, and its gradient times `scale`; the gradients of the
+    /// parameters are added to their `grad`. Dropout is drawn if there is a key for it.
     pub fn loss(
         &self,
         rows: Vec<f32>,
@@ -82,8 +82,8 @@ impl PairScorer {
         }
     }
 
-    /// The scores of each of `sources` with each of `targets`, source by source: [`Self::scores`] up to rounding. The same for any number
-    /// of threads.
+    /// The scores of each of `sources` with each of `targets`, source by source: [`Self::scores`] up to rounding,
+    /// independent of the number of threads.
     pub fn table(&self, rows: &[f32], dim: usize, sources: &[u32], targets: Range<u32>) -> Result<Vec<f32>> {
         match self {
             Self::Dot => {
@@ -106,7 +106,7 @@ impl PairScorer {
 }
 
 impl Mlp {
-    /// For rows of `dim` values, with parameters at `place`.
+    /// Creates a perceptron for rows of `dim` values, with parameters at `place`.
     pub fn new(named: &mut Named<'_>, place: &Place, dim: usize, hidden: usize) -> Self {
         Self {
             hidden_weight: named.glorot("hidden_weight", [dim, hidden]),
@@ -117,7 +117,7 @@ impl Mlp {
         }
     }
 
-    /// Scores `[pairs, 1]` of `[pairs, dim]`; `finish` tells the dropout of the hidden layer.
+    /// Scores `[pairs, 1]` of `products`, `[pairs, dim]`; `finish` holds the dropout of the hidden layer.
     fn forward(&self, products: &Tensor, finish: Finish) -> Result<Tensor> {
         let finish = Finish { activation: Activation::Relu, ..finish };
         let products = self.place.bring(products)?;
@@ -162,7 +162,7 @@ fn products(rows: &[f32], dim: usize, [sources, targets]: [&[u32]; 2]) -> Result
     of.into_tensor(&[sources.len() as i64, dim as i64])
 }
 
-/// [`products`] as a node of torch's graph: the gradient of h_u is that of the product times h_v, and the other way round.
+/// [`products`] as a node of torch's graph: the gradient of h_u is that of the product times h_v, and vice versa.
 fn recorded_products(rows: &Tensor, dim: usize, ends: [&[u32]; 2]) -> Result<Tensor> {
     let x = rows.detach().contiguous();
     let found = products(values(&x)?, dim, ends)?;
@@ -195,7 +195,7 @@ mod tests {
 
     const DIM: usize = 6;
 
-    /// A model whose scorer is a perceptron, with biases that are not zero.
+    /// A model whose scorer is a perceptron with nonzero biases.
     fn model() -> Model {
         let task = TaskConfig { kind: Some(TaskKind::Link), scorer: ScorerKind::Mlp, ..TaskConfig::default() };
         let config = TrainConfig { task, ..quick_config(ModelKind::Sage, Parallelism::Single, 1) };
@@ -216,7 +216,7 @@ mod tests {
         (0..9 * DIM as i32).map(|i| ((i * 37 % 23) as f32 - 11.0) / 7.0).collect()
     }
 
-    // A vertex with itself, one that is in many pairs, and one in none.
+    // A vertex paired with itself, a vertex in many pairs, and a vertex in none.
     const ENDS: [&[u32]; 2] = [&[0, 0, 3, 3, 2, 2, 7, 7], &[1, 2, 3, 0, 1, 5, 6, 0]];
 
     #[test]

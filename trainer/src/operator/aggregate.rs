@@ -13,14 +13,14 @@ use crate::autograd::{attach, device_values, device_values_of, values};
 use crate::{Error, Result};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
-/// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows, beside those that
-/// the edges have themselves ([`Edges::with_factors`]).
+/// `beside_own`, preceded by its own row: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows,
+/// in addition to the edges' own ([`Edges::with_factors`]).
 ///
-/// A host aggregates stored rows where they are if hardly any is read twice; else it gathers them first, since reading a row again costs
-/// less where they are close together. A GPU aggregates rows that it keeps where they are.
+/// A host aggregates stored rows in place if hardly any is read twice; otherwise it gathers them first, since reading a
+/// row again is cheaper if rows are close together. A GPU aggregates rows that it keeps in place.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit the edges.
+/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not match the edges.
 pub fn aggregate<'a>(
     edges: &Arc<Edges>,
     reduce: Reduce,
@@ -31,11 +31,11 @@ pub fn aggregate<'a>(
     aggregate_as(edges, Aggregating { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
 }
 
-/// As [`aggregate`], as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 of that type, to which the
-/// product would round the rows anyway.
+/// Like [`aggregate`], for use as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 the
+/// result has that type, to which the product would round the rows anyway.
 ///
 /// # Errors
-/// As [`aggregate`].
+/// Errors of [`aggregate`].
 pub fn aggregate_for_product<'a>(
     edges: &Arc<Edges>,
     reduce: Reduce,
@@ -71,7 +71,7 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
         Rows::AfterRelu(_, above) if edges.on_device().is_some() => Some(above.take()),
         _ => None,
     };
-    // Rows are needed for the gradient of the weights, and for that of ReLU.
+    // Rows are needed for the gradient of the weights, and for the gradient of ReLU.
     let trains_weights = weights.is_some_and(Tensor::requires_grad);
     let x = (relu.is_some() || trains_weights).then_some(&x);
     let saved: Vec<&Tensor> = x.into_iter().chain(&w).collect();
@@ -99,7 +99,7 @@ fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights:
     })
 }
 
-/// The factors that the edges have themselves, where rows are, f32 `[edges]`.
+/// The edges' own factors, at the place of the rows, f32 `[edges]`.
 fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
     edges.factors().map(|factors| edges.place().upload(factors)).transpose()
 }
@@ -109,7 +109,7 @@ fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
 struct Aggregating {
     reduce: Reduce,
     beside_own: bool,
-    /// Type of the result: f32, or on a GPU that of rows.
+    /// Type of the result: f32, or on a GPU the type of rows.
     to: Kind,
 }
 
@@ -139,8 +139,8 @@ impl Aggregating {
         })))
     }
 
-    /// The gradient of rows of `dim` values, of the type `kind`; or that of what ReLU was given, with the rows that it made and the factor
-    /// of those values that dropout kept.
+    /// The gradient of rows of `dim` values, of type `kind`. With `relu`, the rows that ReLU returned and the factor of
+    /// the values that dropout kept, it is the gradient of ReLU's input.
     fn rows_backward(
         self,
         edges: &Edges,
@@ -157,13 +157,14 @@ impl Aggregating {
         let op = self.on_device(on_gpu, weights.map(|weights| device_values(device, weights)).transpose()?);
         with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
             let given = device_values_of::<T>(device, given)?;
-            Ok(match relu {
+            match relu {
                 None => op.backward(gpu, given, dim, out)?,
                 Some((rows, keep)) => {
                     let made_by = (device_values_of::<O>(device, rows)?, keep);
-                    op.backward_through_relu(gpu, given, made_by, dim, out)?
+                    op.backward_through_relu(gpu, given, made_by, dim, out)?;
                 }
-            })
+            }
+            Ok(())
         })))
     }
 
@@ -180,22 +181,21 @@ impl Aggregating {
     }
 }
 
-/// Whether aggregating rows where they lie is cheaper than gathering them first. With rows of 400 bytes out of 1.2 GB and 1.7
-/// edges a row it took 44 to 50 ms where gathering and aggregating took 31.
+/// Whether aggregating rows in place is cheaper than gathering them first. With rows of 400 bytes out of 1.2 GB and 1.7
+/// edges per row it took 44 to 50 ms, while gathering and aggregating took 31.
 fn read_about_once(edges: &Edges) -> bool {
     edges.num_edges() + edges.num_targets() <= edges.num_sources() + edges.num_sources() / 4
 }
 
-/// For each target the largest value of each column among its sources' rows, zeros without edges: `[targets, width]` from
+/// For each target the maximum of each column over its sources' rows, zeros without edges: `[targets, width]` from
 /// `[sources, width]`, of the same type.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges; [`Error::Option`](crate::Error::Option) where these have
-/// factors, which no maximum takes.
+/// [`Error::Kernel`](crate::Error::Kernel) if the shape does not match the edges;
+/// [`Error::Option`](crate::Error::Option) if the edges have factors, which a maximum cannot use.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     if edges.factors().is_some() {
-        let problem =
-            "a maximum over neighbours takes no factors of edges: leave out --edge-weights and --draw locality";
+        let problem = "a maximum over neighbours cannot use edge factors: leave out --edge-weights and --draw locality";
         return Err(Error::Option(problem.into()));
     }
     let x = rows.detach().contiguous();

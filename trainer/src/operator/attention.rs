@@ -16,15 +16,15 @@ use crate::{Error, Result};
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
-/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
-/// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
-/// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
-/// vertices are those of the targets, zeroes some of the weights, and lets the others grow. On the host, weights are in proportion to the
-/// edges' factors, and rows may be `[sources, width]`: all heads then read the same.
+/// For each target and head `finish`(Σ weight · row + `bias`) over the target itself and its sources, f32 `[targets, heads ·
+/// width]`, from `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Weights are the softmax
+/// over a target's edges of LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads,
+/// width]`. `dropout`, whose first vertices are the targets, zeroes some of the weights and scales up the others. On the host,
+/// weights are proportional to the edges' factors, and rows may be `[sources, width]`: then all heads read the same rows.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
-/// they, or the dropout, do not fit the edges.
+/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match each other, [`Error::Kernel`](crate::Error::Kernel)
+/// if they, or the dropout, do not match the edges.
 pub fn attention(
     edges: &Arc<Edges>,
     rows: &Tensor,
@@ -48,7 +48,7 @@ pub fn attention(
     }
 }
 
-/// Rows, attention by source and by target; and the bias.
+/// Rows, attention vectors by source and by target; and the bias.
 type AttentionInputs<'a> = ([&'a Tensor; 3], Option<&'a Tensor>);
 
 fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, finish: Finish) -> Result<Tensor> {
@@ -56,7 +56,7 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
     let b = bias.map(|bias| bias.detach().contiguous());
     let (op, targets, dim) = (form.over(edges)?, edges.num_targets(), form.dim());
     let (row_dim, heads, head_dim) = (op.row_dim(), form.heads, form.head_dim);
-    // Row t is target t's own; where there are too few rows, the operator says so.
+    // Row t is target t's own; if there are too few rows, the operator reports it.
     let own = |values: &'_ [f32]| values.len().min(targets * row_dim);
     let scores = |a: &Tensor, rows: &[f32]| {
         filled(&[rows.len().checked_div(row_dim).unwrap_or(0), heads], |out| {
@@ -92,7 +92,7 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
             };
             let scores = [values(from_source)?, values(from_target)?];
             op.backward(z, scores, values(weights)?, values(&given)?, scratch.as_mut_slice(), out)?;
-            // Scores are made of the rows too.
+            // Scores depend on the rows too.
             op.add_scores_backward(of_source.as_slice(), values(a_source)?, rows)?;
             op.add_scores_backward(of_target.as_slice(), values(a_target)?, rows)?;
             Ok(())
@@ -106,7 +106,7 @@ fn on_host(edges: &Arc<Edges>, (inputs, bias): AttentionInputs<'_>, form: Form, 
     })
 }
 
-/// As [`on_host`], of rows of `T`, whose gradients are of the same type.
+/// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),
@@ -152,7 +152,7 @@ fn on_device<T: Row>(
                 from_target: of_target.slice_mut(),
             };
             let scores = [values(from_source)?, values(from_target)?];
-            // Scores are made of the rows too.
+            // Scores depend on the rows too.
             let vectors = Some([values(a_source)?, values(a_target)?]);
             Ok(op.backward(gpu, (rows, vectors), scores, values(weights)?, values(&given)?, out)?)
         })?;
@@ -167,13 +167,13 @@ fn on_device<T: Row>(
     })
 }
 
-/// Form of attention beside its edges.
+/// Parameters of attention, apart from its edges.
 pub(super) struct Form {
     pub heads: usize,
     pub head_dim: usize,
     /// Whether all heads read the same rows.
     pub shares_rows: bool,
-    /// Dropout of the attention weights; its vertices start with those of the targets.
+    /// Dropout of the attention weights; its vertices start with the targets.
     pub dropout: Option<Dropout>,
 }
 
@@ -198,7 +198,7 @@ impl Form {
 
     pub fn over_on_gpu<'a>(&'a self, edges: &Edges, gpu: &Gpu, on_gpu: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
         if edges.factors().is_some() {
-            return Err(Error::Option("attention with factors of edges is for --device cpu".into()));
+            return Err(Error::Option("attention with edge factors is for --device cpu".into()));
         }
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {

@@ -1,11 +1,10 @@
-//! Choice of the engine that computes dense products fastest on this machine: timed once, then read from a file.
+//! Chooses the engine that computes dense products fastest on this machine: timed once, then read from a file.
 //!
 //! Returns: the engine, and the GFLOP/s of each. Idea: each engine in turn computes the products of a mini-batch,
-//! forwards and backwards. The fastest of a few rounds counts, since other work only slows them. The first engine stays
-//! unless another is clearly faster. Two runs with different engines differ in the last bits of their sums. So the
+//! forwards and backwards. The fastest of a few rounds counts, since other work only slows them. The first engine is
+//! used unless another is clearly faster. Two runs with different engines differ in the last bits of their sums, so the
 //! first choice is kept (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of
-//! threads. Where no file can be kept, and in builds without optimisation, nothing is timed. Cost: a second or two,
-//! once.
+//! threads. If no file can be kept, and in builds without optimisation, nothing is timed. Cost: a second or two, once.
 
 use std::fs;
 use std::io::Write;
@@ -20,28 +19,28 @@ use super::{Engine, Finish, linear, set_torch_threads};
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// Rows, and values of a row before and after, of each layer's product, from the features upwards: about 0.6 of the rows
-/// of a mini-batch of 1024 seeds. (Fewer would mislead: torch computes an eighth of these rows a quarter faster than these
+/// Rows, input width and output width of each layer's product, from the features upwards: about 0.6 of the rows of a
+/// mini-batch of 1024 seeds. (Fewer would mislead: torch computes an eighth of these rows a quarter faster than these
 /// on a Zen 3, `gemm` a tenth slower.)
 const SHAPES: [[i64; 3]; 3] = [[65_536, 128, 256], [8192, 512, 256], [1024, 512, 47]];
 const ROUNDS: usize = 2;
 /// How much faster another engine must be than the first.
 const CLEARLY: f64 = 1.1;
 
-/// The engine for one type of factors.
+/// The engine chosen for one type of factors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Calibration {
     /// Type of the factors.
     pub dtype: Dtype,
     /// The processor, as the system names it.
     pub processor: String,
-    /// The fastest.
+    /// The chosen engine.
     pub engine: Engine,
-    /// Rate that each reached, by all threads of that time; empty where none was timed.
+    /// Rate of each engine, with all threads at that time; empty if none was timed.
     pub gflops: Vec<(Engine, f64)>,
 }
 
-/// The calibration of this machine for factors of this type: that of an earlier run, or made now.
+/// The calibration of this machine for factors of type `dtype`: kept by an earlier run, or made now.
 pub fn calibrated(dtype: Dtype) -> Calibration {
     match cache_folder() {
         Some(folder) if !cfg!(debug_assertions) => kept(&folder.join("products"), dtype, || timed(dtype, SHAPES)),
@@ -53,7 +52,7 @@ fn untimed(dtype: Dtype) -> Calibration {
     Calibration { dtype, processor: processor(), engine: Engine::candidates(dtype)[0], gflops: Vec::new() }
 }
 
-/// The calibration that `folder` has for this processor, or `make`'s, if it can be kept there.
+/// The calibration in `folder` for this processor, or the result of `make` if it can be saved there.
 fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Calibration {
     let named = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let processor: String = processor().chars().map(named).collect();
@@ -70,7 +69,7 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let made = make();
         file.write_all(&serde_json::to_vec(&made)?)?;
-        // Of several processes the first decides for all; what cannot be read decides nothing.
+        // Of several processes the first decides for all; a file that cannot be read is replaced.
         match file.persist_noclobber(&path) {
             Ok(_) => Ok(made),
             Err(taken) => match read() {
@@ -82,7 +81,7 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
     keep().unwrap_or_else(|_| untimed(dtype))
 }
 
-/// The calibration for products of these shapes.
+/// Times products of these shapes.
 fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     let engines = Engine::candidates(dtype);
     let threads = tch::get_num_threads();
@@ -102,7 +101,7 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
         }
     }
     set_torch_threads(threads as usize);
-    // Forwards one product, backwards two, but one for features.
+    // Forwards one product, backwards two, except one for features.
     let products = shapes.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
     let operations = 2.0 * products.sum::<i64>() as f64;
     let gflops: Vec<(Engine, f64)> =
@@ -112,7 +111,7 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     Calibration { dtype, processor: processor(), engine: best.map_or(first, |&(engine, _)| engine), gflops }
 }
 
-/// A product, the gradient of `w`, and of `x` if it is asked for.
+/// Computes a product, the gradient of `w`, and with `of_x` that of `x`.
 pub(super) fn both_ways(engine: Engine, of_x: bool, x: &Tensor, w: &Tensor, gradient: &Tensor) -> crate::Result<()> {
     let (x, w) = (x.detach().set_requires_grad(of_x), w.detach().set_requires_grad(true));
     let y = linear(&Place::Host(engine), &x, &w, None, Finish::default())?;
@@ -141,7 +140,7 @@ mod tests {
         let [first, second] = [Engine::Gemm, Engine::Torch].map(|engine| Calibration { engine, ..untimed(Dtype::F32) });
         assert_eq!(kept(&folder, Dtype::F32, || first.clone()).engine, Engine::Gemm);
         assert_eq!(kept(&folder, Dtype::F32, || second.clone()).engine, Engine::Gemm);
-        // One that another process kept meanwhile wins; one that is damaged, or for another processor, is replaced.
+        // A file that another process saved meanwhile wins; one that is damaged, or for another processor, is replaced.
         let path = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
         fs::remove_file(&path).unwrap();
         let meanwhile = || {
@@ -155,7 +154,7 @@ mod tests {
             assert_eq!(kept(&folder, Dtype::F32, || first.clone()).engine, Engine::Torch);
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        // Where nothing can be kept, nothing is timed.
+        // If nothing can be kept, nothing is timed.
         let blocked = folder.join("file");
         fs::write(&blocked, "").unwrap();
         assert!(kept(&blocked, Dtype::F32, || unreachable!()).gflops.is_empty());

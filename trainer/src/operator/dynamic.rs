@@ -16,13 +16,13 @@ use crate::autograd::{
     Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
 };
 
-/// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and its sources, f32
-/// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
-/// `vector`, `[heads, width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of
-/// `sources` is target `t`'s own. Rows may be of the type in which a GPU keeps them. `dropout` is as [`attention`](super::attention())'s.
+/// For each target and head `finish`(Σ weight · source's row + `bias`) over the target itself and its sources, f32 `[targets, heads
+/// · width]`, from `sources`, `[sources, heads · width]`. Weights are the softmax over a target's edges of `vector`, `[heads,
+/// width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of `sources` is
+/// target `t`'s own. Rows may be of the type in which a GPU keeps them. For `dropout` see [`attention`](super::attention()).
 ///
 /// # Errors
-/// As [`attention`](super::attention()).
+/// Errors of [`attention`](super::attention()).
 pub fn dynamic_attention(
     edges: &Arc<Edges>,
     sources: &Tensor,
@@ -48,7 +48,7 @@ pub fn dynamic_attention(
     }
 }
 
-/// [`dynamic_attention`] of the sources' rows, the targets', the vector and the bias.
+/// [`dynamic_attention`] with the inputs: the sources' rows, the targets', the vector and the bias.
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over(edges)?, form.dim());
@@ -84,7 +84,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     })
 }
 
-/// As [`on_host`], of rows of `T`, whose gradients are of the same type.
+/// Like [`on_host`], for rows of `T`, whose gradients are of the same type.
 fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, on_gpu): (&Gpu, tch::Device, &DeviceEdges),

@@ -11,7 +11,7 @@ use crate::operator::Place;
 #[derive(Debug)]
 pub struct Edges {
     place: Place,
-    /// Edges on the host: for those made on a GPU a copy, made when it is first asked for.
+    /// Edges on the host; for edges made on a GPU a copy, made on first use.
     host: OnceLock<gsplit_kernels::HostEdges>,
     device: Option<DeviceEdges>,
     /// Factor of each edge, if they are not all 1.
@@ -25,20 +25,20 @@ impl Edges {
     /// Edges into target `t` come from rows `sources[indptr[t]..indptr[t + 1]]` of a matrix of `num_sources` rows.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not fit together or into the matrix,
-    /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room.
+    /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not match each other or the matrix,
+    /// [`Error::Gpu`](crate::Error::Gpu) if the place is out of memory.
     pub fn new(place: &Place, indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self> {
         Self::of_host(place, gsplit_kernels::HostEdges::new(indptr, sources, num_sources)?)
     }
 
-    /// `host`, at `place`.
+    /// Places the edges `host` at `place`.
     pub(crate) fn of_host(place: &Place, host: gsplit_kernels::HostEdges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
         let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
         Ok(Self { place: place.clone(), host: host.into(), device, factors: None, targets, sources, edges })
     }
 
-    /// `device`, which are on the GPU of `place`.
+    /// Wraps the edges `device`, which are on the GPU of `place`.
     pub(crate) fn of_device(place: &Place, device: DeviceEdges) -> Self {
         let (targets, sources, edges) = (device.num_targets(), device.num_sources(), device.num_edges());
         Self {
@@ -52,11 +52,11 @@ impl Edges {
         }
     }
 
-    /// The same, where sums and means multiply the row of each edge by its factor, and attention counts each edge so often. No factors
-    /// are ones.
+    /// The same edges with `factors`: sums and means multiply the row of each edge by its factor, and attention its
+    /// weight. An empty list means all 1.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one for each edge, or none.
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one factor per edge, or none.
     pub fn with_factors(self, factors: Vec<f32>) -> Result<Self> {
         if !factors.is_empty() {
             KernelError::check_len("edge factors", self.edges, factors.len())?;
@@ -74,7 +74,7 @@ impl Edges {
         self.targets
     }
 
-    /// Number of rows that sources are positions in.
+    /// Number of rows of the matrix that sources index.
     pub fn num_sources(&self) -> usize {
         self.sources
     }
@@ -84,10 +84,10 @@ impl Edges {
         self.edges
     }
 
-    /// The edges on the host. Where they are on a GPU alone, they are copied, once, and this waits for what was launched before.
+    /// The edges on the host. If they are only on a GPU, they are copied, once, which waits for all work launched before.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
     pub fn on_host(&self) -> Result<&gsplit_kernels::HostEdges> {
         if let (None, Some((gpu, _, on_gpu))) = (self.host.get(), self.on_device()) {
             let lists = [on_gpu.indptr().to_vec(gpu)?, on_gpu.sources().to_vec(gpu)?];
@@ -98,7 +98,7 @@ impl Edges {
         self.host.get().ok_or_else(|| super::mismatch("edges that are nowhere".into()))
     }
 
-    /// The GPU they are on, torch's name for it, and the edges there.
+    /// The GPU that holds them, torch's name for it, and the edges there.
     pub(crate) fn on_device(&self) -> Option<(&Gpu, tch::Device, &DeviceEdges)> {
         match (self.place.gpu(), &self.device) {
             (Some(gpu), Some(edges)) => Some((gpu, self.place.device(), edges)),
@@ -111,7 +111,7 @@ impl Edges {
         &self.place
     }
 
-    /// Gives the edges on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
+    /// Moves the edges on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Some(edges) = &self.device {
             edges.give_to(gpu);

@@ -1,8 +1,8 @@
 //! Engines that compute dense products on the host.
 //!
-//! Which engine is fastest depends on the processor: torch's MKL uses AVX-512 on Intel's processors only, and instructions for bf16 are
-//! twice as fast as those for f32 on some processors, slower on others. So the engines are timed once on a machine (`calibrate.rs`), and the
-//! choice is kept: later runs there have the same sums, to the bit.
+//! The fastest engine depends on the processor: torch's MKL uses AVX-512 only on Intel's processors, and bf16
+//! instructions are twice as fast as those for f32 on some processors, slower on others. So the engines are timed once
+//! per machine (`calibrate.rs`), and the choice is kept: later runs there have the same sums, to the bit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, RwLock};
@@ -20,44 +20,44 @@ use crate::config::Dtype;
 pub enum Engine {
     /// The `gemm` crate, in tiles.
     Gemm,
-    /// torch's own, with whole matrices.
+    /// torch's own products, on whole matrices.
     Torch,
-    /// Instructions for bf16, in tiles ([`product_bf16`](gsplit_kernels::product_bf16)).
+    /// bf16 instructions, in tiles ([`product_bf16`](gsplit_kernels::product_bf16)).
     Bf16,
-    /// The `gemm` crate, of factors that are rounded to bf16 first.
+    /// The `gemm` crate, with factors rounded to bf16 first.
     GemmOfRounded,
-    /// torch's own, of factors that are rounded to bf16 first.
+    /// torch's own products, with factors rounded to bf16 first.
     TorchOfRounded,
 }
 
-/// Library whose engine computes dense products.
+/// Library that computes dense products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Products {
-    /// The gemm crate's, in tiles
+    /// The gemm crate, in tiles
     Gemm,
-    /// torch's (MKL), with whole matrices
+    /// torch (MKL), with whole matrices
     Torch,
-    /// gsplit's own, for --dtype bf16: by the processor's instructions for it
+    /// gsplit's own, for --dtype bf16: uses the processor's bf16 instructions
     Own,
-    /// With --device cuda and --dtype f32: torch's on tensor cores, which keep 11 bits of each factor's 24
+    /// torch on tensor cores, for --device cuda with --dtype f32: keeps 11 of the 24 bits of each factor
     Tf32,
 }
 
 impl Engine {
-    /// The engine of this machine for factors of this type.
+    /// The engine of this machine for factors of type `dtype`.
     pub fn of(dtype: Dtype) -> Self {
         static ENGINES: [OnceLock<Engine>; 2] = [const { OnceLock::new() }; 2];
-        // Nobody asks the host for f16.
+        // The host never computes in f16.
         *ENGINES[usize::from(dtype == Dtype::Bf16)].get_or_init(|| calibrated(dtype).engine)
     }
 
-    /// One whose results do not depend on the number of threads.
+    /// An engine whose results do not depend on the number of threads.
     pub fn in_tiles(dtype: Dtype) -> Self {
         Self::candidates(dtype).into_iter().find(|engine| engine.takes_tiles()).unwrap_or(Self::Gemm)
     }
 
-    /// The engine of `products` for factors of this type. `None` where there is no such engine, or this processor
-    /// cannot.
+    /// The engine of `products` for factors of type `dtype`. `None` if there is no such engine, or this processor
+    /// does not support it.
     pub fn named(products: Products, dtype: Dtype) -> Option<Self> {
         let engine = match (products, dtype == Dtype::Bf16) {
             (Products::Gemm, false) => Self::Gemm,
@@ -70,7 +70,7 @@ impl Engine {
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }
 
-    /// Engines that compute with factors of this type on this processor. The first is taken unless another is clearly faster.
+    /// Engines for factors of type `dtype` on this processor. The first is chosen unless another is clearly faster.
     pub fn candidates(dtype: Dtype) -> Vec<Self> {
         match dtype {
             Dtype::F32 | Dtype::F16 => vec![Self::Gemm, Self::Torch],
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Whether it takes less than a product of f32: by instructions for rounded factors.
+    /// Whether a product is cheaper than in f32, because it uses instructions for rounded factors.
     pub fn by_instructions(self) -> bool {
         self == Self::Bf16
     }
@@ -90,22 +90,22 @@ impl Engine {
     }
 }
 
-/// How many threads torch's operators take that the calling thread runs.
+/// Sets the number of threads of torch's operators on the calling thread.
 ///
 /// # Panics
-/// If the system refuses a thread.
+/// If the system cannot start that many threads.
 pub fn set_torch_threads(threads: usize) {
     let threads = threads.max(1);
     try_threads(threads);
-    // The first question of a thread takes over what any other has set last: it comes before the thread's own number.
+    // A thread's first query copies the number set last by any thread, so it must come before setting the thread's own.
     let _ = tch::get_num_threads();
     tch::set_num_threads(threads as i32);
 }
 
-/// Most threads that [`try_threads`] has started.
+/// Largest number of threads that [`try_threads`] has started.
 static TRIED: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts so many threads and ends them: for one of its own that the system refuses, libtorch waits for ever.
+/// Starts and ends `threads` threads: if the system cannot start one of libtorch's own, libtorch would hang forever.
 fn try_threads(threads: usize) {
     // The usual limit on a thread's stack.
     const STACK_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! Activation and dropout, which an operator applies to its rows while they are at hand.
+//! Activation and dropout, applied by an operator to its rows while they are in the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,23 +15,23 @@ use crate::autograd::{attach, device_values, device_values_mut, device_values_of
 use crate::config::Dtype;
 use crate::operator::Place;
 
-/// Steps after the pre-activations of a layer.
+/// Steps after a layer's pre-activations.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
-    /// First.
+    /// Applied first.
     pub activation: Activation,
-    /// Then.
+    /// Applied after the activation.
     pub dropout: Option<Dropout>,
-    /// Type that the finished rows are rounded to, on a GPU: in it they pass to the next layer.
+    /// On a GPU, the type to which the finished rows are rounded and in which the next layer reads them.
     pub dtype: Dtype,
-    /// Rows that the next exchange brings, for which room is left behind the finished ones, on the host.
+    /// On the host, the number of rows that the next exchange brings, for which to leave room behind the finished rows.
     pub room: usize,
-    /// The layer above, where it may make the gradient of the unfinished rows.
+    /// The layer above, if it may compute the gradient of the unfinished rows.
     pub above: Option<Arc<ReluAbove>>,
 }
 
-/// Agreement of a layer that ends with ReLU and perhaps dropout with the layer above, which alone reads its rows as they are: sums over
-/// edges make the gradient of the unfinished rows at once, so that of the finished ones is neither written nor read.
+/// Lets the layer above a layer that ends with ReLU, and perhaps dropout, compute the gradient of the unfinished rows. Only that
+/// layer may read the rows: its sums over edges then yield this gradient directly, and that of the finished rows is never stored.
 #[derive(Debug)]
 pub struct ReluAbove {
     keep: f32,
@@ -39,46 +39,46 @@ pub struct ReluAbove {
 }
 
 impl ReluAbove {
-    /// For a layer with dropout of the probability `dropout`.
+    /// For a layer with dropout of probability `dropout`.
     pub fn new(dropout: f32) -> Self {
         Self { keep: 1.0 / (1.0 - dropout), taken: AtomicBool::new(false) }
     }
 
-    /// Lets the layer below pass the gradient that it is given on. Returns the factor of the values that dropout kept.
+    /// Makes the layer below pass its gradient on unchanged. Returns the factor of the values that dropout kept.
     pub(super) fn take(&self) -> f32 {
         self.taken.store(true, Ordering::Relaxed);
         self.keep
     }
 }
 
-/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or an attention weight.
+/// Dropout drawn by vertex, so that it is the same on whichever rank a row or an attention weight is computed.
 #[derive(Clone, Debug)]
 pub struct Dropout {
-    /// Vertex of each row; for attention, first those of the targets.
+    /// Vertex of each row; for attention, starting with the targets.
     pub ids: Ids,
-    /// Fraction of the values that become zero; the others grow by 1 / (1 - fraction).
+    /// Fraction of the values that become zero; the others are multiplied by 1 / (1 - fraction).
     pub probability: f32,
     /// Seed, epoch, step and layer.
     pub key: StreamKey,
 }
 
 impl Finish {
-    /// Nothing but rounding to the type in which rows pass from operator to operator at `place`.
+    /// Only rounds, to the type in which rows pass from operator to operator at `place`.
     pub fn rounding(place: &Place) -> Self {
         Self { dtype: place.row_dtype(), ..Self::default() }
     }
 
-    /// Whether nothing follows.
+    /// Whether it does nothing.
     pub(super) fn is_none(&self) -> bool {
         self.only_rounds() && self.dtype == Dtype::F32
     }
 
-    /// Whether nothing but rounding follows.
+    /// Whether it does nothing except rounding.
     pub(super) fn only_rounds(&self) -> bool {
         self.activation == Activation::Identity && self.dropout.is_none()
     }
 
-    /// For the rows of an operator that adds `bias` too.
+    /// The epilogue for rows of an operator that also adds `bias`.
     pub(super) fn epilogue<'a>(&'a self, bias: Option<&'a [f32]>) -> Result<Epilogue<'a>> {
         let dropout = match &self.dropout {
             Some(dropout) => Some((dropout.ids.on_host()?, dropout.probability, dropout.key)),
@@ -87,7 +87,7 @@ impl Finish {
         Ok(Epilogue { bias, activation: self.activation, dropout })
     }
 
-    /// `rows`, f32 `[rows, width]`, contiguous, with `bias`, `[width]`, added to each and finished. On a GPU they are
+    /// Adds `bias`, `[width]`, to each of `rows`, f32 `[rows, width]`, contiguous, and finishes them. On a GPU they are
     /// changed in place, unless they are rounded.
     pub(super) fn apply(&self, place: &Place, rows: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         if self.is_none() && bias.is_none() {
@@ -116,7 +116,7 @@ impl Finish {
         Ok(rows)
     }
 
-    /// [`Finish::epilogue`] on a GPU, where `ids` are the vertices of the rows.
+    /// [`Finish::epilogue`] on a GPU; `ids` are the vertices of the rows.
     fn epilogue_on_gpu<'a>(
         &self,
         bias: Option<DeviceSlice<'a, f32>>,
@@ -131,7 +131,7 @@ impl Finish {
         self.only_rounds() || self.above.as_ref().is_some_and(|above| above.taken.load(Ordering::Relaxed))
     }
 
-    /// From the gradient of finished rows, `rows`, to that of the unfinished ones, f32.
+    /// Computes the gradient of the unfinished rows, f32, from that of the finished `rows`.
     pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
         if self.passes_gradients() {
             return widened(&gradient.contiguous());
@@ -139,7 +139,7 @@ impl Finish {
         self.backward_as(place, rows, gradient, false)
     }
 
-    /// The same as a factor of products, `rounded` to the type of the finished rows.
+    /// Like [`Finish::backward`], for use as a factor of products; with `rounded` in the type of the finished rows.
     pub(super) fn backward_as(&self, place: &Place, rows: &Tensor, gradient: &Tensor, rounded: bool) -> Result<Tensor> {
         let given = gradient.contiguous();
         let (count, dim) = super::shape("finished rows", rows)?;
@@ -162,18 +162,18 @@ impl Finish {
     }
 }
 
-/// `finish` of a matrix, f32 `[rows, width]`, by itself.
+/// Applies `finish` to a matrix, f32 `[rows, width]`.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if dropout does not fit.
+/// [`Error::Kernel`](crate::Error::Kernel) if dropout does not match.
 pub fn finished(place: &Place, input: &Tensor, finish: Finish) -> Result<Tensor> {
     biased(place, input, None, finish)
 }
 
-/// `finish` of a matrix, f32 `[rows, width]`, to each row of which `bias`, `[width]`, is added first.
+/// Adds `bias`, `[width]`, to each row of a matrix, f32 `[rows, width]`, and applies `finish`.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not fit.
+/// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not match.
 pub fn biased(place: &Place, input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
     super::shape("rows to finish", input)?;
     let input = &widened(input)?;

@@ -1,7 +1,7 @@
-//! The products of a run by themselves: a step cannot take less than they do.
+//! Times the products of a run without anything else: a lower bound for the time of a step.
 //!
-//! Returns: the sizes of the products that [`linear`](super::linear) computes while a run goes on, and the seconds that products of these
-//! sizes take with nothing between them. Cost: one lock a product.
+//! Returns: the sizes of the products that [`linear`](super::linear) computes during a run, and the seconds that
+//! products of these sizes take back to back. Cost: one lock per product.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,30 +15,30 @@ use crate::Result;
 
 static RECORD: Mutex<Option<Vec<Product>>> = Mutex::new(None);
 
-/// A product `x W` and its gradients, of each head by itself.
+/// A product `x W` and its gradients, separate for each head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Rows of `x`.
     pub rows: usize,
-    /// Heads.
+    /// Number of heads.
     pub heads: usize,
-    /// Values of a head in a row of `x`.
+    /// Width of a head's part of a row of `x`.
     pub input: usize,
-    /// Values of a head in a row of the result.
+    /// Width of a head's part of a row of the result.
     pub output: usize,
-    /// Whether the gradient of `x` was asked for, beside that of `W`.
+    /// Whether the gradient of `x` was needed, in addition to that of `W`.
     pub of_input: bool,
 }
 
 impl Product {
-    /// Floating-point operations, forwards and backwards.
+    /// Number of floating-point operations, forwards and backwards.
     pub fn operations(&self) -> f64 {
         let products = if self.of_input { 3.0 } else { 2.0 };
         2.0 * products * (self.rows * self.heads * self.input * self.output) as f64
     }
 }
 
-/// Notes a product, where products are recorded.
+/// Notes a product, if products are being recorded.
 pub(super) fn note(TileSizes { rows, heads, input, output }: TileSizes, x: &Tensor, w: &Tensor) {
     if w.requires_grad() {
         let product = Product { rows, heads, input, output, of_input: x.requires_grad() };
@@ -46,21 +46,21 @@ pub(super) fn note(TileSizes { rows, heads, input, output }: TileSizes, x: &Tens
     }
 }
 
-/// The products that were computed for training since the last call, by any thread of the process, in their order. The first call, which
-/// returns none, starts the record.
+/// The products computed for training since the last call, by any thread of the process, in order. The first call
+/// returns none and starts the record.
 pub fn recorded_products() -> Vec<Product> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
 }
 
-/// How long `products` take, one after another, of factors that were made before.
+/// Time that `products` take back to back, with factors allocated beforehand.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) out of memory.
+/// [`Error::Torch`](crate::Error::Torch) if memory runs out.
 pub fn time_products(engine: Engine, products: &[Product]) -> Result<Duration> {
     let made = |shape: &[usize]| {
         Tensor::rand(shape.iter().map(|&size| size as i64).collect::<Vec<_>>(), (Kind::Float, Device::Cpu)) - 0.5
     };
-    // Of each shape of a weight the factors with the most rows, of which a product takes the first.
+    // For each shape of weight, make the factors with the most rows; each product uses their first rows.
     let mut factors = HashMap::new();
     for product in products {
         let most = factors.entry([product.heads, product.input, product.output]).or_insert(0);

@@ -1,6 +1,6 @@
 //! Vertices of a mini-batch, on the host or on its GPU.
 //!
-//! A mini-batch has its vertices where it was sampled. The other side's copy is made on first use and kept.
+//! A mini-batch has its vertices where it was sampled. The copy on the other side is made on first use and kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,26 +12,26 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Ids(Arc<Copies>);
 
-/// At least one of them is there.
+/// Copies of the list, at least one of which exists.
 #[derive(Debug)]
 struct Copies {
     len: usize,
     host: OnceLock<Vec<u32>>,
-    /// Ids on the GPU, the first of this buffer.
+    /// The list on the GPU: the first ids of this buffer.
     device: OnceLock<Arc<DeviceBuffer<u32>>>,
 }
 
 impl Ids {
-    /// `ids`, on a GPU.
+    /// Wraps `ids`, which are on a GPU.
     pub(crate) fn on_device(ids: DeviceBuffer<u32>) -> Self {
         let (len, device) = (ids.len(), Arc::new(ids).into());
         Self(Arc::new(Copies { len, host: OnceLock::new(), device }))
     }
 
-    /// The first `len` of vertices that are on a GPU, in the same memory.
+    /// The first `len` vertices of a list on a GPU, in the same memory.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) where they are not, [`Error::Gpu`](crate::Error::Gpu) where there are fewer.
+    /// [`Error::Option`](crate::Error::Option) if they are not on a GPU, [`Error::Gpu`](crate::Error::Gpu) if too few.
     pub(crate) fn first_on_device(&self, len: usize) -> Result<Self> {
         let all = self.0.device.get().ok_or_else(|| Error::Option("vertices are on no GPU".into()))?;
         all.slice().part(0, len)?;
@@ -48,10 +48,10 @@ impl Ids {
         self.0.len == 0
     }
 
-    /// The vertices, on the host. Where they are on a GPU alone, this waits for what was launched before.
+    /// The vertices, on the host. If they are only on a GPU, this waits for all work launched before.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    /// [`Error::Gpu`](crate::Error::Gpu) if the GPU reports an error.
     pub fn on_host(&self) -> Result<&[u32]> {
         let copies = &self.0;
         match (copies.host.get(), copies.device.get()) {
@@ -63,10 +63,10 @@ impl Ids {
         }
     }
 
-    /// The vertices on `gpu`, which is always the same.
+    /// The vertices on `gpu`, which must be the same at every call.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) where it has no room.
+    /// [`Error::Gpu`](crate::Error::Gpu) if it is out of memory.
     pub fn on_gpu(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>> {
         let copies = &self.0;
         if let Some(device) = copies.device.get() {
@@ -76,7 +76,7 @@ impl Ids {
         Ok(copies.device.get_or_init(|| device).slice())
     }
 
-    /// Gives the copy on the GPU to another stream ([`DeviceBuffer::give_to`]).
+    /// Moves the copy on the GPU to another stream ([`DeviceBuffer::give_to`]).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Some(device) = self.0.device.get() {
             device.give_to(gpu);

@@ -1,12 +1,12 @@
 //! `y = finish(x W + b)`, as a node of torch's graph.
 //!
-//! Backwards the gradient of the product is made from `y` and the gradient of `y`; two products then give those of `W` and
-//! `x`, the latter only if it is asked for (never for features). By torch, on the host or a GPU, with whole matrices, by the
-//! other engines in tiles (`tiles.rs`); which it is on the host: [`Engine`].
+//! Backwards the gradient of the product is computed from `y` and the gradient of `y`; two products then give those of
+//! `W` and `x`, the latter only if it is needed (never for features). torch computes on the host or a GPU with whole
+//! matrices, the other engines in tiles (`tiles.rs`); [`Engine`] chooses on the host.
 //!
-//! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are f32, and so are the gradients of `W`
-//! and `b`; that of `x` is of `x`'s type. What is kept for backward is kept rounded.
-//! (For the gradient of `x` cuBLAS may add up the parts of a long sum in that type.)
+//! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are f32, and so are the
+//! gradients of `W` and `b`; the gradient of `x` has the type of `x`. Values kept for backward are kept rounded.
+//! (For the gradient of `x` cuBLAS may add up the parts of a long sum in the rounded type.)
 
 use tch::{Kind, Tensor};
 
@@ -17,12 +17,12 @@ use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
 use crate::operator::Place;
 
-/// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`. `input` may be
-/// of the type that `place` computes in. With a `weight` `[heads, in / heads, out / heads]` each head makes its part of a row from its
-/// part of the input's.
+/// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`.
+/// `input` may be of the type that `place` computes in. With a `weight` `[heads, in / heads, out / heads]` each head
+/// computes its part of a row from its part of the input row.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit, [`Error::Kernel`](crate::Error::Kernel) if bias or
+/// [`Error::Torch`](crate::Error::Torch) if the shapes do not match, [`Error::Kernel`](crate::Error::Kernel) if bias or
 /// dropout do not.
 pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
     let ((rows, width), shape) = (shape("input", input)?, weight.size());
@@ -31,7 +31,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
         [heads, input, output] => TileSizes { rows, heads, input, output },
         _ => {
             return Err(mismatch(format!(
-                "weight: expected one matrix or one a head, got a tensor of shape {shape:?}"
+                "weight: expected one matrix or one per head, got a tensor of shape {shape:?}"
             )));
         }
     };
@@ -70,7 +70,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
     })
 }
 
-/// `tensor` as a factor of products at `place`. (Those that take tiles round them there.)
+/// `tensor` as a factor of products at `place`. (Engines that take tiles round it there.)
 fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
     match place {
         Place::Host(Engine::TorchOfRounded) => Ok(tensor.f_totype(Kind::BFloat16)?.f_totype(Kind::Float)?),
@@ -78,7 +78,7 @@ fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// a × b by torch, summed in f32, of type `out`.
+/// a × b by torch, summed in f32, returned in type `out`.
 fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
     if a.kind() == Kind::Float {
         return Ok(a.f_matmul(b)?);
@@ -94,7 +94,7 @@ fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
     }
 }
 
-/// The gradients of input, weight and bias, as far as they are needed.
+/// The gradients of input, weight and bias that are needed, computed in tiles.
 fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let given = gradient.output.contiguous();
@@ -122,7 +122,7 @@ fn in_tiles(engine: Engine, sizes: TileSizes, finish: &Finish, gradient: &Gradie
     found.into_iter().zip(shapes).take(gradient.needed.len()).map(tensor).collect()
 }
 
-/// As [`in_tiles`], by torch; that of the input is of its type, `kind`.
+/// Like [`in_tiles`], by torch; the gradient of the input has its type, `kind`.
 fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let of_product = match finish.passes_gradients() {

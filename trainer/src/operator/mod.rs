@@ -1,13 +1,13 @@
-//! Operators of a layer, with gradients, for a model author to put together: each computes where its tensors are, on the
+//! Operators with gradients, from which model authors build layers: each computes where its tensors are, on the
 //! host with `gsplit-kernels` or the `gemm` crate, on a GPU with the kernels of `gsplit-kernels` and torch's products, writes to
-//! memory that is used again, and is a node of torch's graph.
+//! reused memory, and is a node of torch's graph.
 //!
-//! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they are copied if they are not), and
-//! gradients that nobody needs are not computed. Under [`tch::no_grad`] nothing is kept for backward.
+//! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they
+//! are copied if they are not), and gradients that are not needed are not computed. Under [`tch::no_grad`] nothing is kept for backward.
 //!
-//! On a GPU that computes in bf16 or f16, rows pass from the features to the last layer in it, and so do their gradients: half the
-//! bytes. [`Finish`] rounds them, aggregation, attention and [`linear`] read them as they are ([`Rows::held`]), norms and
-//! [`Rows::tensor`] widen them. Sums are always taken in f32, and nothing is rounded but what is stored; weights and their
+//! On a GPU that computes in bf16 or f16, rows and their gradients have that type from the features to the last layer: half the
+//! bytes. [`Finish`] rounds them, aggregation, attention and [`linear`] read them unchanged ([`Rows::held`]), norms and
+//! [`Rows::tensor`] widen them. Sums are always computed in f32, and only stored values are rounded; weights and their
 //! gradients stay f32.
 
 mod aggregate;
@@ -52,7 +52,7 @@ use tch::{Kind, Tensor};
 use crate::autograd::{Buffer, TensorValue, device_values_mut_of, extended, values};
 use crate::{Error, Result};
 
-/// Rows and columns of a matrix.
+/// Number of rows and columns of a matrix.
 fn shape(what: &str, tensor: &Tensor) -> Result<(usize, usize)> {
     match tensor.size()[..] {
         [rows, columns] => Ok((rows as usize, columns as usize)),
@@ -80,7 +80,7 @@ pub(crate) fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()
     buffer.into_tensor(&shape.iter().map(|&dim| dim as i64).collect::<Vec<_>>())
 }
 
-/// As [`filled`], a matrix with room for `room` rows behind it ([`with_rows_behind`]).
+/// Like [`filled`], for a matrix with room for `room` rows behind it ([`with_rows_behind`]).
 pub(crate) fn filled_with_room(
     [rows, width]: [usize; 2],
     room: usize,
@@ -91,8 +91,8 @@ pub(crate) fn filled_with_room(
     buffer.into_tensor(&[rows as i64, width as i64])
 }
 
-/// `rows`, a matrix, with `count` rows behind them that hold anything, for their owner to write: on the same memory where that has
-/// room ([`Finish::room`]), else on new one.
+/// Appends `count` uninitialised rows, for the caller to write, to the matrix `rows`: in the same memory if it has room
+/// ([`Finish::room`]), otherwise in new memory.
 pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
     let (own, width) = shape("rows to exchange", rows)?;
     if let Some(both) = extended(rows, own + count)? {
@@ -146,7 +146,7 @@ macro_rules! with_row {
 }
 pub(crate) use with_row;
 
-/// As [`filled_on`], of another type.
+/// Like [`filled_on`], for any type.
 pub(crate) fn filled_of<T: TensorValue>(
     device: tch::Device,
     shape: &[usize],
@@ -158,7 +158,7 @@ pub(crate) fn filled_of<T: TensorValue>(
     Ok(tensor)
 }
 
-/// `tensor`, in f32 if it was in bf16 or f16.
+/// Converts `tensor` to f32 if it is bf16 or f16.
 fn widened(tensor: &Tensor) -> Result<Tensor> {
     match tensor.kind() {
         Kind::BFloat16 | Kind::Half => Ok(tensor.f_totype(Kind::Float)?),

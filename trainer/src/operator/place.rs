@@ -1,13 +1,13 @@
-//! Place of tensors, which also computes with them: the host, or one GPU.
+//! Place of tensors and of the computation with them: the host, or one GPU.
 //!
-//! A [`Place`] goes with what lies there: a [`Model`](crate::model::Model) has one, so have the edges of a layer
+//! A [`Model`](crate::model::Model) has a [`Place`], so have the edges of a layer
 //! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their first argument. On the
-//! host they compute with slices of the tensors, on a GPU with the kernels beside them; the numbers are the same up to
-//! rounding. Everything that a rank computes happens in the order of its calls: torch launches on the null stream, and so do the
-//! kernels. Mini-batches that a GPU samples ahead are made on a stream of their own and handed over when they are done.
+//! host they compute with slices of the tensors, on a GPU with the kernels next to them; the numbers are the same up to
+//! rounding. Everything that a rank computes happens in the order of its calls: torch launches on the null stream, and so
+//! do the kernels. Mini-batches that a GPU samples ahead are made on a separate stream and handed over when they are done.
 //!
-//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too. Some run again on
-//! fakes of CUDA and of torch's part for it, where they are not (`tests/fake.rs`).
+//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too. Some
+//! run again on fakes of CUDA and of torch's CUDA part, whose memory is separate (`tests/fake.rs`).
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -21,17 +21,17 @@ use crate::autograd::{TensorValue, device_values_mut_of};
 use crate::config::Dtype;
 use crate::{Error, Result, autograd};
 
-/// Place of tensors, which also computes with them. Clones are the same place.
+/// Place of tensors and of the computation with them. Clones are the same place.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// The host; dense products by this engine.
+    /// The host, and its engine for dense products.
     Host(Engine),
-    /// A GPU, torch's name for it, and what factors of products and rows are rounded to there.
+    /// A GPU, torch's name for it, and the type to which rows and factors of products are rounded there.
     Device(Gpu, tch::Device, Dtype),
 }
 
 impl Dtype {
-    /// Torch's name of the type.
+    /// torch's name of the type.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::F32 => Kind::Float,
@@ -47,13 +47,13 @@ impl Place {
         Self::Host(Engine::of(Dtype::F32))
     }
 
-    /// GPU `ordinal`, from 0, which several ranks may share.
+    /// Opens GPU `ordinal`, from 0, which several ranks may share.
     ///
     /// # Errors
-    /// [`Error::Gpu`] without a driver, compiler, such a GPU, or torch for CUDA.
+    /// [`Error::Gpu`] if there is no driver, no compiler, no such GPU, or no torch for CUDA.
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        // torch looks for its CUDA part once, at the first question about it: it has to be there by then.
+        // torch looks for its CUDA part only once, at the first query about it: it must be loaded by then.
         load_torch_cuda()?;
         before_out_of_memory(|| drop(autograd::give_back_memory()));
         autograd::share_memory()?;
@@ -64,7 +64,7 @@ impl Place {
         Ok(Self::Device(gpu, tch::Device::Cuda(ordinal), Dtype::F32))
     }
 
-    /// The same place with products, and on a GPU rows, of this type.
+    /// The same place with products, and on a GPU rows, of type `dtype`.
     pub fn with_dtype(self, dtype: Dtype) -> Self {
         match self {
             Self::Host(_) => Self::Host(Engine::of(dtype)),
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// The type of the rows that layers read and return here. (The host rounds the factors of products alone.)
+    /// The type of the rows that layers read and return here. (The host rounds only the factors of products.)
     pub fn row_dtype(&self) -> Dtype {
         match self {
             Self::Host(_) => Dtype::F32,
@@ -80,12 +80,12 @@ impl Place {
         }
     }
 
-    /// [`Place::row_dtype`], as torch calls it.
+    /// [`Place::row_dtype`] as a torch kind.
     pub fn row_kind(&self) -> Kind {
         self.row_dtype().kind()
     }
 
-    /// The GPU, if it is one.
+    /// The GPU; `None` for the host.
     pub fn gpu(&self) -> Option<&Gpu> {
         match self {
             Self::Host(_) => None,
@@ -93,7 +93,7 @@ impl Place {
         }
     }
 
-    /// torch's name for it.
+    /// torch's name for the place.
     pub fn device(&self) -> tch::Device {
         match self {
             Self::Host(_) => tch::Device::Cpu,
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// Bytes of a GPU's memory that this process holds; `None` on the host, and where the GPU is emulated.
+    /// Bytes of a GPU's memory that this process holds; `None` on the host and for an emulated GPU.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -110,7 +110,7 @@ impl Place {
         Ok(Some(GpuMemory { gpu_pool_bytes: gpu.pool_bytes()?, gpu_torch_bytes: autograd::bytes_held(*device)? }))
     }
 
-    /// `values` here, as a vector. On a GPU this waits for nothing, up to 2 MiB.
+    /// Copies `values` to this place, as a vector. On a GPU this does not wait, for up to 2 MiB.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -121,7 +121,7 @@ impl Place {
         Ok(tensor)
     }
 
-    /// `tensor` here: itself if it is here already, else a copy.
+    /// Returns `tensor` if it is at this place already, otherwise a copy here.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-/// Lets the GPUs of `places` read and copy each other's memory without the host, where they can; which pairs cannot, by position.
+/// Lets the GPUs of `places` access each other's memory directly, if they can; returns the pairs that cannot, by index.
 ///
 /// # Errors
 /// Errors of the driver.
@@ -154,14 +154,14 @@ pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
 
 /// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).
 pub trait OwnPlaces: Debug + Send + Sync {
-    /// Place at which the rank or worker of this number computes.
+    /// Place of the rank or worker `number`.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why there is none.
     fn place(&self, number: usize) -> Result<Place>;
 }
 
-/// GPUs by their numbers, as `0,1,2,3` on the command line.
+/// GPUs by their numbers, e.g. `0,1,2,3` on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuList(pub Vec<usize>);
 
@@ -180,7 +180,7 @@ impl std::fmt::Display for GpuList {
     }
 }
 
-/// Refuses the type that the host does not compute in.
+/// Rejects f16, in which the host does not compute.
 pub(crate) fn check_host_dtype(dtype: Dtype) -> Result<()> {
     match dtype {
         Dtype::F32 | Dtype::Bf16 => Ok(()),
@@ -188,12 +188,12 @@ pub(crate) fn check_host_dtype(dtype: Dtype) -> Result<()> {
     }
 }
 
-/// The values of `tensor` as a dense tensor on the host, without history.
+/// Copies the values of `tensor` to the host if necessary, as a dense tensor without history.
 pub(crate) fn on_host(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach().f_to_device(tch::Device::Cpu)?.contiguous())
 }
 
-/// A tensor of `rows × dim` values, on their memory.
+/// A tensor `[rows, dim]` on the memory of `values`.
 pub fn from_rows(values: Vec<f32>, rows: usize, dim: usize) -> Result<Tensor> {
     autograd::adopt(values, &[rows as i64, dim as i64])
 }
@@ -206,7 +206,7 @@ pub fn to_rows(tensor: &Tensor) -> Result<Vec<f32>> {
     Ok(values)
 }
 
-/// Each GPU of `places`, and how many ranks share it.
+/// Each GPU of `places`, and the number of ranks that share it.
 pub fn sharing(places: &[Place]) -> Vec<(&Gpu, u64)> {
     let mut found: Vec<(&Gpu, u64)> = Vec::new();
     for gpu in places.iter().filter_map(Place::gpu) {

@@ -1,4 +1,4 @@
-//! Rows that a layer reads: hidden ones, or features where they are stored or kept.
+//! Rows that a layer reads: hidden rows, or stored or cached features.
 
 use bytemuck::cast_slice;
 use gsplit_kernels::{Aggregation, DeviceAggregation, Gpu, KernelError, ScaledRow, StoredRow, gather_rows};
@@ -13,38 +13,38 @@ use crate::autograd::values;
 /// One row for each vertex of a mixed frontier.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// `[rows, width]`, f32, or as the place keeps rows ([`Place::row_dtype`](super::Place::row_dtype)).
+    /// `[rows, width]`, f32, or the type in which the place keeps rows ([`Place::row_dtype`](super::Place::row_dtype)).
     Hidden(&'a Tensor),
-    /// The same, which nothing else reads.
+    /// Like `Hidden`, for rows that nothing else reads.
     AfterRelu(&'a Tensor, &'a ReluAbove),
-    /// Rows of `features`, which have no gradient and are not copied before they are used.
+    /// Rows of `features`, which have no gradient and are not copied before use.
     Stored {
         /// The table.
         features: &'a FeatureTable,
         /// The rows to take, in order.
         vertices: &'a [u32],
     },
-    /// Feature rows that the GPU keeps, which have no gradient and are not copied before they are used.
+    /// Feature rows that the GPU keeps, which have no gradient and are not copied before use.
     Kept(&'a dyn KeptRows),
 }
 
-/// Rows in the memory of the GPU that computes, at any places there.
+/// Rows anywhere in the memory of the GPU that computes.
 pub trait KeptRows: Send {
     /// Number of rows and their width.
     fn shape(&self) -> (usize, usize);
-    /// Type of the rows where they are read.
+    /// Type in which the rows are read.
     fn kind(&self) -> Kind;
-    /// The first `count` of them, `[count, width]`.
+    /// The first `count` rows, `[count, width]`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn first(&self, count: usize) -> Result<Tensor>;
-    /// [`DeviceAggregation::forward`] of these rows, of their type.
+    /// [`DeviceAggregation::forward`] of these rows, in their type.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if they are not as many as the sources; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one row per source; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     fn aggregate(&self, op: &DeviceAggregation<'_>) -> Result<Tensor>;
-    /// Frees what says where they are in the order of the stream of `gpu`.
+    /// Lets the list of their positions be freed in the order of the stream of `gpu`.
     fn give_to(&self, gpu: &Gpu);
 }
 
@@ -54,7 +54,7 @@ impl<'a> From<&'a Tensor> for Rows<'a> {
     }
 }
 
-/// Calls `$body` with `$row` a function from a vertex to its stored row, of the type that the table holds.
+/// Calls `$body` with `$row` bound to a function from a vertex to its stored row, in the type of the table.
 macro_rules! with_rows {
     ($features:expr, |$row:ident| $body:expr) => {{
         let features: &FeatureTable = $features;
@@ -83,7 +83,7 @@ impl Rows<'_> {
     /// Number of rows and their width.
     ///
     /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch) if the hidden rows are no matrix.
+    /// [`Error::Torch`](crate::Error::Torch) if the hidden rows are not a matrix.
     pub fn shape(&self) -> Result<(usize, usize)> {
         match self {
             Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => shape("rows of a layer", tensor),
@@ -92,7 +92,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether gradients flow back to them.
+    /// Whether the rows have a gradient.
     pub fn requires_grad(&self) -> bool {
         match self {
             Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => tensor.requires_grad(),
@@ -100,19 +100,19 @@ impl Rows<'_> {
         }
     }
 
-    /// All of them, f32 `[rows, width]`; stored and kept ones are gathered.
+    /// All rows, f32 `[rows, width]`; stored and kept ones are gathered.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if the table has not all vertices.
+    /// [`Error::Kernel`](crate::Error::Kernel) if the table lacks a vertex.
     pub fn tensor(&self) -> Result<Tensor> {
         widened(&self.held()?)
     }
 
-    /// All of them, `[rows, width]`, of the type in which they are: f32, or as the place keeps rows. For aggregation, attention
-    /// and [`linear`](super::linear), which read either.
+    /// All rows, `[rows, width]`, in their own type: f32, or the type in which the place keeps rows. For aggregation,
+    /// attention and [`linear`](super::linear), which read either.
     ///
     /// # Errors
-    /// As [`Rows::tensor`].
+    /// Errors of [`Rows::tensor`].
     pub fn held(&self) -> Result<Tensor> {
         match *self {
             Self::Hidden(tensor) | Self::AfterRelu(tensor, _) => Ok(tensor.shallow_clone()),
@@ -123,7 +123,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The first `count` of them, f32 `[count, width]`: a layer's own rows, where `count` is the size of its frontier.
+    /// The first `count` rows, f32 `[count, width]`: a layer's own rows, if `count` is the size of its frontier.
     ///
     /// # Errors
     /// [`Error::Torch`](crate::Error::Torch) if there are fewer.
@@ -152,7 +152,7 @@ impl Rows<'_> {
     }
 }
 
-/// The rows of `vertices`, one after the other, widened to f32; and where they came from, if the table is read from its file.
+/// Gathers the rows of `vertices` into `out`, as f32; returns where they were read from, if the table is read from its file.
 pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<RowsRead> {
     if features.read_by().is_none() {
         with_rows!(features, |row| gather_rows(row, vertices, features.dim(), out))?;

@@ -1,4 +1,4 @@
-//! Each operator through torch's graph: against the same thing written with torch's own operators in f64, values and
+//! Compares each operator in torch's graph with the same computation by torch's own operators in f64: values and
 //! gradients, for every set of inputs that need one.
 
 mod attention;
@@ -17,18 +17,18 @@ const GEMM: Place = Place::Host(Engine::Gemm);
 const BF16: Place = Place::Host(Engine::Bf16);
 const TORCH: Place = Place::Host(Engine::Torch);
 
-/// The host, by both engines, and a GPU.
+/// The host, with both engines, and a GPU.
 fn all_places() -> [Place; 3] {
     [GEMM, TORCH, Place::emulated(1)]
 }
 
-/// Every activation, with dropout and without.
+/// Every activation, with and without dropout.
 fn activations() -> impl Iterator<Item = (Activation, f32)> {
     let all = [Activation::Identity, Activation::Relu, Activation::Elu];
     all.into_iter().flat_map(|activation| [(activation, 0.0), (activation, 0.3)])
 }
 
-/// `activation` and dropout of rows of `width` at vertices of their own, and the same of torch, in f64.
+/// A [`Finish`] with `activation` and dropout of rows of `width` at distinct vertices, and the same by torch, in f64.
 fn finish(activation: Activation, probability: f32, [rows, width]: [usize; 2]) -> (Finish, impl Fn(Tensor) -> Tensor) {
     let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: 1 };
     let ids: Vec<u32> = (0..rows as u32).map(|row| row * 3).collect();
@@ -44,14 +44,14 @@ fn finish(activation: Activation, probability: f32, [rows, width]: [usize; 2]) -
     (Finish { activation, dropout, ..Finish::default() }, torchs)
 }
 
-/// Random rows, every third of zeros.
+/// Random rows, every third all zeros.
 fn with_zeros(seed: u32, shape: [usize; 2]) -> Tensor {
     let rows = random(seed, shape);
     let kept: Vec<f32> = (0..shape[0]).map(|row| if row % 3 == 1 { 0.0 } else { 1.0 }).collect();
     rows * Tensor::from_slice(&kept).view([-1, 1])
 }
 
-/// Every case on the host, and on a GPU whose threads take another order with every case.
+/// Every case on the host, and on a GPU whose threads run in a different order in every case.
 fn at_places<T: Copy>(cases: &[T]) -> impl Iterator<Item = (T, Place)> {
     let places = |order: u32| [Place::host(), Place::emulated(order % 4)];
     cases.iter().zip(0..).flat_map(move |(&case, order)| places(order).map(|place| (case, place)))
@@ -108,7 +108,7 @@ fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
     assert!(off <= 1e-5 * scale, "{what}: off by {off} of {scale}");
 }
 
-/// Runs `ours` and, in f64, `torchs` on the same inputs, whose gradients are needed one by one and all together.
+/// Runs `ours` and, in f64, `torchs` on the same inputs, with gradients needed for each input alone and for all.
 fn compare(
     what: &str,
     inputs: &[Tensor],
@@ -203,7 +203,7 @@ fn oracle_aggregations() {
         }
         if count > 0 {
             let line = aggregate_max(&edges, &rows).unwrap_err().to_string();
-            assert!(line.contains("no factors of edges"), "{line}");
+            assert!(line.contains("cannot use edge factors"), "{line}");
             continue;
         }
         let torchs = |rows: &Tensor| {
@@ -216,20 +216,20 @@ fn oracle_aggregations() {
                     rows.amax(0, false)
                 }
             };
-            // A sum of nothing keeps the result in the graph where no target has edges.
+            // Adding a sum times zero keeps the result in the graph if no target has edges.
             Tensor::stack(&(0..targets).map(largest).collect::<Vec<_>>(), 0) + rows.sum(Kind::Double) * 0.0
         };
         compare("maxima", &[distinct(&edges, dim)], &|t| aggregate_max(&edges, &t[0]), &|t| torchs(&t[0]));
     }
 }
 
-/// Rows without equal values: torch shares the gradient of a maximum among equals.
+/// Rows without equal values: torch splits the gradient of a maximum between equal values.
 fn distinct(edges: &Edges, dim: usize) -> Tensor {
     random(1, [edges.num_sources(), dim])
         + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
 }
 
-/// Layer norm, and batch norm by known moments; with dropout rows of zeros stay rows of zeros.
+/// Layer norm, and batch norm with known moments; with dropout, rows of zeros stay zero.
 #[test]
 fn oracle_norms() {
     for (((rows, dim), place), (activation, probability)) in at_places(&[(1, 4), (50, 7), (300, 40)])
@@ -254,7 +254,7 @@ fn oracle_norms() {
     }
 }
 
-/// Mini-batch of two ranks, each with rows of its own and one that both hold, against torch's batch norm of all.
+/// Compares batch norm on two ranks, each with its own rows and one on both, with torch's batch norm of all rows.
 #[test]
 fn oracle_batch_norm_over_ranks() {
     for place in [Place::host(), Place::emulated(2)] {
@@ -385,7 +385,7 @@ fn refuse(place: &Place) {
     assert!(message(linear(place, &rows, &rows, None, none())).contains("[5, 4]"));
     assert!(message(linear(place, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
     assert!(message(linear(place, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
-    assert!(message(linear(place, &rows, &rows.view([-1]), None, none())).contains("one a head"));
+    assert!(message(linear(place, &rows, &rows.view([-1]), None, none())).contains("one per head"));
     assert!(message(linear(place, &rows, &rows.view([1, 5, 4]), None, none())).contains("[1, 5, 4]"));
     let doubles = random(1, [4, 4]).to_kind(Kind::Double);
     assert!(message(linear(place, &doubles, &doubles, None, none())).contains("f32"));
@@ -409,7 +409,7 @@ fn refuse(place: &Place) {
     assert!(dropping(vec![1, 2], 0.5).contains("vertices of the targets"));
     assert!(dropping(vec![1, 2, 3], 1.0).contains("dropout"));
     let unlike = message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none()));
-    // Ours, or torch's.
+    // The message is this crate's, or torch's.
     assert!(unlike.contains("shift") || unlike.contains("same shape as normalized_shape"), "{unlike}");
     assert!(message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
     assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));

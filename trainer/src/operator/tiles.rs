@@ -1,13 +1,13 @@
 //! `finish(x W + b)` and its gradients, a tile of rows at a time.
 //!
-//! Returns: the rows, and the gradients that are asked for. Input: matrices of matching sizes. Idea: each task takes a tile
-//! of rows through product and epilogue, backwards through the epilogue and both products, while they are in its
-//! second-level cache; so the finished rows are written once and the unfinished gradient never leaves the cache. Tasks meet
-//! only in the sums over all rows, the gradients of `W` and `b`: those are taken in groups of tiles, then over the groups in
-//! order. Tiles and groups follow from the number of rows, so no result depends on the number of threads.
-//! Cost: the products, one read of `x` and one write of the rows; backwards two reads of the rows' size, one of `x`'s.
-//! (One product over all rows, shared out by the crate itself, ran at 176 GFLOP/s forwards and 137 for the gradient of `W`
-//! where tiles run at 195 and 173, with two threads that have 231.)
+//! Returns: the rows, and the gradients that are needed. Input: matrices of matching sizes. Idea: each task takes a
+//! tile of rows through product and epilogue, backwards through the epilogue and both products, while they are in its
+//! second-level cache; so the finished rows are written once and the unfinished gradient never leaves the cache. Tasks
+//! share only the sums over all rows, the gradients of `W` and `b`: those are added up in groups of tiles, then over
+//! the groups in order. Tiles and groups depend only on the number of rows, so no result depends on the number of
+//! threads. Cost: the products, one read of `x` and one write of the rows; backwards two reads of the rows' size, one
+//! of `x`'s. (One product over all rows, split over threads by the gemm crate itself, ran at 176 GFLOP/s forwards and
+//! 137 for the gradient of `W`, while tiles run at 195 and 173, with two threads whose peak is 231.)
 
 use std::cell::RefCell;
 
@@ -18,18 +18,18 @@ use super::{Engine, Finish};
 use crate::Result;
 use crate::autograd::{Buffer, gemm};
 
-/// Rows of a tile, at most: in larger ones the unfinished gradient leaves the second-level cache between epilogue and products.
+/// Maximum rows of a tile: with more, the unfinished gradient leaves the second-level cache between epilogue and products.
 const TILE: usize = 384;
-/// Rows of a group, at least.
+/// Minimum rows of a group.
 const LEAST: usize = 64;
-/// Rows of tiles are multiples of this, the height of AMX's.
+/// Rows of tiles are multiples of this, the height of AMX tiles.
 const ROWS: usize = 32;
-/// Groups of tiles, at most: each holds a gradient of `W`. They are of one size, so that threads end together.
+/// Maximum number of groups of tiles: each holds a gradient of `W`. Equal sizes let threads end together.
 const GROUPS: usize = 16;
-/// Values that all groups' gradients of `W` may have.
+/// Maximum number of values of all groups' gradients of `W`.
 const GROUP_VALUES: usize = 1 << 24;
 
-/// The sizes of `x W`. Rows have `heads` parts of `input` values, and of `output` values; each has a matrix of its own in `W`.
+/// The sizes of `x W`. Input rows have `heads` parts of `input` values, output rows of `output`; `W` has a matrix per head.
 #[derive(Clone, Copy, Debug)]
 pub struct TileSizes {
     pub rows: usize,
@@ -43,7 +43,7 @@ impl TileSizes {
         self.group_rows().div_ceil(self.group()).next_multiple_of(ROWS)
     }
 
-    /// Tiles of a group.
+    /// Number of tiles of a group.
     fn group(&self) -> usize {
         self.group_rows().div_ceil(TILE)
     }
@@ -53,13 +53,13 @@ impl TileSizes {
         self.rows.div_ceil(groups).max(LEAST)
     }
 
-    /// Values of `W`.
+    /// Number of values of `W`.
     fn num_weights(&self) -> usize {
         self.heads * self.input * self.output
     }
 }
 
-/// A matrix whose rows of `columns` values follow one another.
+/// A matrix stored row after row.
 fn matrix(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
     MatrixView { values, rows, columns, row_stride: columns, column_stride: 1 }
 }
@@ -70,14 +70,14 @@ fn transposed(matrix: MatrixView<'_>) -> MatrixView<'_> {
     MatrixView { values, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
 }
 
-/// Part `head` of `heads` equal ones of each of `rows` rows.
+/// Part `head` of `heads` equal parts of each of `rows` rows.
 fn part(values: &[f32], head: usize, heads: usize, rows: usize) -> MatrixView<'_> {
     let row_stride = values.len().checked_div(rows).unwrap_or(0);
     let columns = row_stride / heads;
     MatrixView { values: &values[(head * columns).min(values.len())..], rows, columns, row_stride, column_stride: 1 }
 }
 
-/// A product by the calling thread: `out = a × b`, or `out += a × b` with `add`.
+/// A product on the calling thread: `out = a × b`, or `out += a × b` with `add`.
 type Multiply = fn(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>);
 
 fn multiply(engine: Engine) -> Multiply {
@@ -88,7 +88,7 @@ fn multiply(engine: Engine) -> Multiply {
     }
 }
 
-/// The right factor of all tiles' products, in the order in which the engine reads it. (Each tile would pack a transposed one anew.)
+/// The right factor of all tiles' products, in the order in which the engine reads it. (Otherwise each tile would pack it again.)
 enum RightFactor {
     /// Values, row after row.
     Values {
@@ -114,7 +114,7 @@ impl RightFactor {
         Ok(Self::Values { values, rows, columns, multiply: multiply(engine) })
     }
 
-    /// `out = a × self`, by the calling thread.
+    /// Computes `out = a × self` on the calling thread.
     fn product(&self, out: &mut [f32], a: MatrixView<'_>) {
         match self {
             Self::Values { values, rows, columns, multiply } => {
@@ -128,7 +128,7 @@ impl RightFactor {
 /// The right factors of all tiles' products, one for each head.
 struct RightFactors {
     heads: Vec<RightFactor>,
-    /// Values of a head in the products' rows.
+    /// Width of a head's part of the products' rows.
     columns: usize,
 }
 
@@ -137,7 +137,7 @@ impl RightFactors {
         Ok(Self { heads: heads.map(|factor| RightFactor::of(engine, factor)).collect::<Result<_>>()?, columns })
     }
 
-    /// Each part of `rows` rows of `out` becomes the product of that of `a` and its factor, by the calling thread.
+    /// Sets each head's part of `rows` rows of `out` to the product of its part of `a` and its factor.
     fn products(&self, out: &mut [f32], a: &[f32], rows: usize) -> Result<()> {
         if let [factor] = &self.heads[..] {
             factor.product(out, part(a, 0, 1, rows));
@@ -155,7 +155,7 @@ impl RightFactors {
     }
 }
 
-/// [`product_bf16`] without instructions for bf16: f32 holds the products of rounded factors exactly.
+/// Like [`product_bf16`], without bf16 instructions: f32 holds the products of rounded factors exactly.
 fn gemm_of_rounded(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     thread_local! {
         static ROUNDED: RefCell<[Vec<f32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
@@ -170,7 +170,7 @@ fn gemm_of_rounded(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<
     });
 }
 
-/// `value`, to the nearest bf16, ties to even. (Without branches, so that a loop of them is vectorised.)
+/// Rounds `value` to the nearest bf16, ties to even. (Without branches, so that a loop over it is vectorised.)
 #[inline(always)]
 fn rounded_to_bf16(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -184,12 +184,12 @@ fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
     &values[start..values.len().min(start + tile * width)]
 }
 
-/// The matrix of each head.
+/// The matrix in `w` of each head.
 fn of_heads(w: &[f32], TileSizes { heads, input, output, .. }: TileSizes) -> impl Iterator<Item = MatrixView<'_>> {
     (0..heads).map(move |head| matrix(&w[head * input * output..][..input * output], input, output))
 }
 
-/// `out`, `[rows, heads · output]`, becomes the finished product of `x`, `[rows, heads · input]`, and `w`, `[heads, input, output]`.
+/// Sets `out`, `[rows, heads · output]`, to the finished product of `x`, `[rows, heads · input]`, and `w`, `[heads, input, output]`.
 pub fn forward(
     engine: Engine,
     sizes: TileSizes,
@@ -223,7 +223,7 @@ pub struct TilesBackward<'a> {
     pub of_bias: Option<&'a mut [f32]>,
 }
 
-/// Fills in the gradients.
+/// Computes the gradients that `to` requests.
 pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> Result<()> {
     let TileSizes { rows, heads, .. } = sizes;
     let [input, output] = [sizes.input, sizes.output].map(|width| heads * width);
@@ -254,7 +254,7 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
                 finish.epilogue(None)?.backward_part(index * tile, [y, g], output, unfinished, &mut bias)?;
                 &*unfinished
             };
-            // No chunks where no weights are asked for.
+            // There are no chunks if the gradient of the weights is not needed.
             let weights = weight.as_mut_slice().chunks_mut((sizes.input * sizes.output).max(1));
             for (head, weight) in weights.enumerate() {
                 multiply(weight, at > 0, transposed(part(x, head, heads, rows)), part(g, head, heads, rows));
@@ -275,7 +275,7 @@ pub fn backward(engine: Engine, sizes: TileSizes, mut to: TilesBackward<'_>) -> 
     Ok(())
 }
 
-/// `out` becomes the sum of `parts`, in their order.
+/// Sets `out` to the sum of `parts`, in their order.
 fn add_up<'a>(parts: impl Iterator<Item = &'a [f32]>, out: &mut [f32]) {
     const VALUES: usize = 1 << 13;
     let parts: Vec<&[f32]> = parts.collect();

@@ -1,15 +1,15 @@
 //! Updates of the parameters, and the state that a resumed run needs to continue exactly.
 //!
-//! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
-//! is clipped, and the optimizer's state is a few vectors like it. torch's fused optimizers of the same names make the update in one or two
-//! launches; the state is kept here, because `tch` cannot save that of its own. On a GPU the host waits for none of
-//! them, unless losses are scaled (`scale.rs`): then it reads the norm, and where that is not finite nothing is updated. Every rank makes
-//! the same update from the same bits, and no number depends on how many threads there are.
+//! All parameters form one flat vector: its gradients are summed over the ranks in one call, its norm is clipped, and the
+//! optimizer's state is a few vectors like it. torch's fused optimizers of the same names make the update in one or two
+//! launches; the state is kept here, because `tch` cannot save that of its own optimizers. On a GPU the host waits for none of
+//! them, unless losses are scaled (`scale.rs`): then it reads the norm, and skips the update if it is not finite. Every rank
+//! makes the same update from the same bits, and no number depends on the number of threads.
 //!
-//! With a staleness of d an update takes the gradient of the mini-batch d before: w(t+1) = w(t) − α ∇f(w(t−d)), as a pipeline of d
-//! mini-batches in flight has it (P3, OSDI 2021, section 3.3). A mini-batch goes forwards and backwards by the same weights, so no
-//! weights need be stashed: gradients wait instead. The first d updates of an epoch wait for theirs, and the epoch ends with those
-//! that are still due ([`Optimizer::catch_up`]): what is evaluated and kept has learnt from every mini-batch.
+//! With a staleness of d an update uses the gradient of the mini-batch d before: w(t+1) = w(t) − α ∇f(w(t−d)), as in a pipeline
+//! of d mini-batches in flight (P3, OSDI 2021, section 3.3). A mini-batch goes forwards and backwards with the same weights, so
+//! no weights need be stashed: gradients wait instead. The first d mini-batches of an epoch make no update, and the epoch ends
+//! with the updates that are still due ([`Optimizer::catch_up`]): evaluated and saved models have learnt from every mini-batch.
 
 use std::collections::VecDeque;
 
@@ -28,9 +28,9 @@ mod scale;
 use rate::LearningRate;
 pub use scale::LossScale;
 
-/// Norms above this are lowered by [`Optimizer::update`] as torch's `clip_grad_norm_` does, which adds this to the norm.
+/// [`Optimizer::update`] adds this to the norm when clipping, as torch's `clip_grad_norm_` does.
 const CLIP_EPSILON: f64 = 1e-6;
-/// Values that are summed at a time.
+/// Number of values that are summed at a time.
 const CHUNK: usize = 4096;
 
 /// An optimizer with its state.
@@ -38,13 +38,13 @@ const CHUNK: usize = 4096;
 pub struct Optimizer {
     config: OptimizerConfig,
     rate: LearningRate,
-    /// `first_moment` and `second_moment` of Adam and AdamW, the `momentum` of SGD, nothing without it.
+    /// `first_moment` and `second_moment` of Adam and AdamW; `momentum` of SGD, if any.
     state: Vec<State>,
-    /// Updates made, and those that [`Optimizer::scaling`] left out: after [`Optimizer::catch_up`], the mini-batches seen.
+    /// Updates made or skipped because of [`Optimizer::scaling`]; after [`Optimizer::catch_up`], the mini-batches seen.
     pub steps: u64,
-    /// Gradients of all ranks whose updates are due, the oldest first.
+    /// Gradients, summed over all ranks, whose updates are due, the oldest first.
     waiting: VecDeque<Tensor>,
-    /// Scale of the loss, where gradients are f16.
+    /// Scale of the loss, if gradients are f16.
     scaling: Option<LossScale>,
 }
 
@@ -60,16 +60,16 @@ struct State {
 /// Result of an update.
 #[derive(Debug)]
 pub struct Update {
-    /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite where a gradient was not: then the
-    /// parameters are worth nothing.
+    /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite if a gradient was not: then the
+    /// parameters are worthless.
     pub gradient_norm: GradientNorm,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite.
+    /// Whether the update was skipped because a gradient in f16 was not finite.
     pub skipped: bool,
 }
 
-/// The norm of a gradient, where it was computed.
+/// The norm of a gradient, in the memory where it was computed.
 #[derive(Debug)]
 pub enum GradientNorm {
     /// On the host.
@@ -87,7 +87,7 @@ impl GradientNorm {
         })
     }
 
-    /// Lowers that of `gradient`, whose norm this is, to `most`.
+    /// Scales `gradient`, whose norm this is, down to norm `most` if it is longer.
     fn clip(&self, gradient: &mut Tensor, most: f64) -> Result<()> {
         match self {
             Self::Here(norm) if *norm > most => drop(gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?),
@@ -101,7 +101,7 @@ impl GradientNorm {
         Ok(())
     }
 
-    /// The norm. Waits for a GPU that computes it.
+    /// The norm; waits for a GPU that computes it.
     ///
     /// # Errors
     /// Errors of the GPU.
@@ -141,12 +141,12 @@ impl Optimizer {
         self.scaling.map_or(1.0, |scaling| scaling.scale)
     }
 
-    /// How losses are scaled, where gradients are f16.
+    /// The scaling of losses, if gradients are f16.
     pub fn scaling(&self) -> Option<LossScale> {
         self.scaling
     }
 
-    /// Goes on after `steps` mini-batches with the scaling of then.
+    /// Continues after `steps` mini-batches with the saved `scaling`.
     pub fn resume(&mut self, steps: u64, scaling: Option<LossScale>) {
         self.steps = steps;
         self.scaling = self.scaling.map(|fresh| scaling.unwrap_or(fresh));
@@ -157,16 +157,16 @@ impl Optimizer {
         self.state.iter().map(|state| (state.name, &state.values)).collect()
     }
 
-    /// Takes in what the valid metric has been at every evaluation so far: the plateau schedule goes by it.
+    /// Updates the plateau schedule with the `valid` metric of all evaluations so far.
     pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
         self.rate.follow(valid);
     }
 
-    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters, by older gradients
-    /// where these are stale, and clears their gradients. Collective.
+    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters (with
+    /// staleness, by older gradients), and clears their gradients. Collective.
     ///
     /// # Errors
-    /// [`Error::Overflow`](crate::Error::Overflow) where gradients in f16 are never finite.
+    /// [`Error::Overflow`](crate::Error::Overflow) if gradients in f16 are never finite.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
         parameters.iter().try_for_each(|(_, tensor)| autograd::forget_gradient(tensor))?;
@@ -240,7 +240,7 @@ impl Optimizer {
     }
 }
 
-/// The parts of `flat`, all values in one vector, in the shapes of the parameters.
+/// Views of `flat`, a vector of all parameters' values, in the shapes of the parameters.
 fn parts(parameters: &Parameters, flat: &Tensor) -> Result<Vec<Tensor>> {
     let lengths: Vec<i64> = parameters.iter().map(|(_, tensor)| tensor.numel() as i64).collect();
     let parts = flat.f_split_with_sizes(lengths, 0)?;

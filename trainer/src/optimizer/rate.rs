@@ -1,5 +1,5 @@
-//! The learning rate as a pure function of the updates made and, for the plateau schedule, of the evaluations so far: a
-//! resumed run, and every rank, has the same one.
+//! The learning rate as a pure function of the updates made and, for the plateau schedule, of the evaluations so far:
+//! it is the same in a resumed run, and on every rank.
 //!
 //! With s updates made, W of warm-up, and N in all:
 //!
@@ -8,27 +8,27 @@
 //! linear     lr + (min - lr) · t                               t = (s - W) / (N - W), at most 1
 //! cosine     min + (lr - min) · (1 + cos πt) / 2               SGDR without restarts (Loshchilov and Hutter, 2017)
 //! step       lr · gamma^(epochs done / step epochs)
-//! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"; of an error "min"
+//! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"; for errors "min"
 //! ```
 //!
-//! Plateau starts a count anew with every evaluation that is better than the best by one in ten thousand; when the count of
-//! others exceeds the patience, the rate is lowered and the count starts anew.
+//! Plateau counts evaluations and restarts the count at each that improves on the best by one in ten thousand; when the
+//! count exceeds the patience, the rate is lowered and the count restarts.
 
 use std::f64::consts::PI;
 
 use crate::config::{ScheduleConfig, ScheduleKind, TrainConfig};
 use crate::{Error, Result};
 
-/// Least improvement, relative to the best, that counts for the plateau schedule.
+/// Minimum improvement, relative to the best, that counts for the plateau schedule.
 const BETTER: f64 = 1e-4;
 
-/// A schedule with what it depends on.
+/// A schedule and its state.
 #[derive(Clone, Debug)]
 pub struct LearningRate {
     base: f64,
     schedule: ScheduleConfig,
     steps_per_epoch: u64,
-    /// Steps of linear and cosine.
+    /// Number of steps of the linear and cosine schedules.
     decay_steps: u64,
     reductions: u32,
 }
@@ -69,7 +69,7 @@ impl LearningRate {
         }
     }
 
-    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations so far, an error negated.
+    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations; errors are negated.
     pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
         let Some(patience) = self.schedule.lr_patience else { return };
         let (mut best, mut others) = (f64::NEG_INFINITY, 0);

@@ -1,10 +1,10 @@
-//! How much a loss is scaled by, so that gradients in f16 neither vanish nor overflow (Micikevicius et al., "Mixed Precision
+//! Scales the loss so that gradients in f16 neither vanish nor overflow (Micikevicius et al., "Mixed Precision
 //! Training", ICLR 2018, section 3.2), with the numbers and the rule of torch's `GradScaler`.
 //!
-//! Gradients of a loss times `scale` are `scale` times as large; they are divided by it once they are f32. Where one is not finite the
-//! mini-batch is left out and the scale halved; after [`GROWTH_INTERVAL`] good ones in a row it is doubled. Whether one is finite
-//! is told by the norm of the sum over all ranks, which a value that is not finite on any of them spoils: so all ranks decide alike,
-//! and nothing more crosses between them. Scales are powers of two, so that they cost no bits of what does not vanish.
+//! Gradients of a loss times `scale` are `scale` times as large; they are divided by it once they are f32. If one is not
+//! finite the mini-batch is skipped and the scale halved; after [`GROWTH_INTERVAL`] finite ones in a row it is doubled. The
+//! test is the norm of the sum over all ranks, which is not finite if a value on any of them is not: so all ranks decide
+//! alike, without further messages. Scales are powers of two, so that scaling does not round values that do not vanish.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,20 +12,20 @@ use crate::{Error, Result};
 
 /// The first scale.
 const INITIAL: f32 = 65536.0;
-/// Good mini-batches in a row after which the scale is doubled.
+/// Number of good mini-batches in a row after which the scale is doubled.
 const GROWTH_INTERVAL: u32 = 2000;
-/// Below this it is not the scale that is wrong: f16 ends at 65504, and these gradients end above 2³⁰.
+/// Below this the scale is not the problem: f16 ends at 65504, so these gradients exceed 2³⁰.
 const LEAST: f32 = 1.0 / 16384.0;
 
-/// The scale of a run's losses, and what decides when it changes: what a resumed run goes on with.
+/// The scale of a run's losses, and the counts that decide when it changes; saved for resumed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
     /// Factor of the next loss, a power of two.
     pub scale: f32,
-    /// Good mini-batches since it last changed.
+    /// Number of good mini-batches since the last change.
     pub good_steps: u32,
-    /// Mini-batches of the run that were left out.
+    /// Number of mini-batches that were skipped.
     pub skipped: u64,
 }
 
@@ -36,10 +36,10 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// Takes in whether the gradient of a mini-batch was finite.
+    /// Updates the scale after a mini-batch whose gradient was `finite` or not.
     ///
     /// # Errors
-    /// [`Error::Overflow`] where no scale would make it so.
+    /// [`Error::Overflow`] if no scale would make it finite.
     pub fn follow(&mut self, finite: bool) -> Result<()> {
         if !finite {
             (self.scale, self.good_steps, self.skipped) = (self.scale / 2.0, 0, self.skipped + 1);

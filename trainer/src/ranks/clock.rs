@@ -1,4 +1,4 @@
-//! The stopwatch of a mini-batch: seconds of exchanges, waits, and what is sent, by phase.
+//! The stopwatch of a mini-batch: seconds of exchanges and waits, and data sent, by phase.
 
 use std::mem::replace;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use gsplit_kernels::{SentByRoute, in_phase};
 use super::comms::Ranks;
 use super::traffic::{Phase, Traffic};
 
-/// Runs the phases of a mini-batch on one rank, and counts around them.
+/// Runs the phases of a mini-batch on one rank and measures them.
 pub struct Clock<'a> {
     comm: Ranks<'a>,
     began: Instant,
@@ -17,7 +17,7 @@ pub struct Clock<'a> {
     phase_s: [f64; Phase::ALL.len()],
     waited: Duration,
     exchange_s: f64,
-    /// Counts of what had been sent when the last phase ended.
+    /// Counts of data sent before the current phase.
     before: SentByRoute,
     sent: Traffic,
 }
@@ -31,7 +31,7 @@ pub struct Counted {
     /// All other seconds.
     pub compute_s: f64,
     phase_s: [f64; Phase::ALL.len()],
-    /// Counts of what was sent.
+    /// Counts of data sent.
     pub sent: Traffic,
 }
 
@@ -43,14 +43,14 @@ impl Counted {
 }
 
 impl<'a> Clock<'a> {
-    /// Starts now, after `sent` has been sent.
+    /// Starts now; `sent` was sent before.
     pub fn start(comm: Ranks<'a>, sent: Traffic) -> Self {
         let (began, phase_s) = (Instant::now(), Default::default());
         let (waited, before) = (comm.waited(), comm.sent());
         Self { comm, began, phase_began: began, phase_s, waited, exchange_s: 0.0, before, sent }
     }
 
-    /// Runs `work`; what is sent and the time since the last phase are those of `phase`.
+    /// Runs `work`; data sent and the time since the last phase count for `phase`.
     pub fn phase<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
         let result = in_phase(phase.name(), || work(self));
         let now = self.comm.sent();
@@ -60,7 +60,7 @@ impl<'a> Clock<'a> {
         result
     }
 
-    /// Runs `exchange`, whose time is that of exchanges.
+    /// Runs `exchange`, whose time counts as exchange.
     pub fn exchange<T>(&mut self, exchange: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = exchange();

@@ -1,8 +1,8 @@
 //! A rank's ends of the communicators of a run.
 //!
-//! The ranks of a run are one group or several equal ones, whose ranks follow each other (`--groups`). Ids and rows move within a
-//! group; gradients, and what is counted, are summed over all ranks. Ids, and feature rows on the host, have a communicator of their
-//! own, because mini-batches are sampled and loaded while others are computed: calls on one may fall between any two on the other.
+//! The ranks of a run are one group or several equal groups of consecutive ranks (`--groups`). Ids and rows move within a group;
+//! gradients and counters are summed over all ranks. Ids, and feature rows on the host, have a separate communicator, because
+//! mini-batches are sampled and loaded while others are computed: calls on one may fall between any two on the other.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use gsplit_kernels::{Communicator, Counted, Route, SentByRoute};
 /// A rank's ends of the communicators of a run.
 pub struct Comms {
     all: Counted,
-    /// `None` where there is one group.
+    /// `None` if there is one group.
     group: Option<Counted>,
     sampling: Counted,
 }
 
-/// Communicators that a rank computes a mini-batch with.
+/// Communicators for computing a mini-batch.
 #[derive(Clone, Copy)]
 pub struct Ranks<'a> {
     /// All ranks.
@@ -26,8 +26,7 @@ pub struct Ranks<'a> {
 }
 
 impl Comms {
-    /// The communicators of a rank whose run is one group: `sampling` for mini-batches to come, `computing` for the
-    /// rest.
+    /// The communicators of a rank whose run is one group: `sampling` for sampling ahead, `computing` for the rest.
     pub fn of_one_group(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>) -> Self {
         Self { all: Counted::new(computing), group: None, sampling: Counted::new(sampling) }
     }
@@ -41,12 +40,12 @@ impl Comms {
         Self { all: Counted::new(all), group: Some(Counted::new(computing)), sampling: Counted::new(sampling) }
     }
 
-    /// Says what lies between this rank and each of the run.
+    /// Sets the route from this rank to each rank of the run.
     pub fn set_routes(&self, routes: Vec<Route>) {
         [&self.all, &self.sampling].into_iter().chain(&self.group).for_each(|comm| comm.set_routes(routes.clone()));
     }
 
-    /// For mini-batches that are sampled and loaded: the ranks of this one's group.
+    /// For mini-batches that are sampled and loaded: the ranks of this group.
     pub fn sampling(&self) -> &dyn Communicator {
         &self.sampling
     }
@@ -61,7 +60,7 @@ impl Comms {
         Ranks { all: &self.all, group: self.group.as_ref().unwrap_or(&self.all) }
     }
 
-    /// Tells the others, wherever they wait, that this rank is leaving. Those of other groups learn it in the next sum over all.
+    /// Notifies the other ranks that this one is leaving, even while they wait. Other groups learn it in the next sum.
     pub fn fail(&self, reason: &str) {
         self.sampling.fail(reason);
         self.ranks().group.fail(reason);
@@ -70,7 +69,7 @@ impl Comms {
 }
 
 impl Ranks<'_> {
-    /// Counts of what this rank has sent with these so far.
+    /// Data sent by this rank through these communicators so far.
     pub fn sent(&self) -> SentByRoute {
         let (mut all, group) = (self.all.sent(), self.group.sent());
         if self.are_grouped() {
@@ -79,12 +78,12 @@ impl Ranks<'_> {
         all
     }
 
-    /// How long this rank has waited for others with these so far.
+    /// Time that this rank has waited for others in these communicators so far.
     pub fn waited(&self) -> Duration {
         self.all.waited() + if self.are_grouped() { self.group.waited() } else { Duration::ZERO }
     }
 
-    /// Whether there are several groups.
+    /// True if there are several groups.
     pub fn are_grouped(&self) -> bool {
         self.group.size() != self.all.size()
     }

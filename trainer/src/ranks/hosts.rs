@@ -1,7 +1,7 @@
-//! Hosts of the ranks, and a warning where a group reaches beyond one.
+//! Hosts of the ranks, and a warning if a group spans several.
 //!
-//! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow beside those within one: a group
-//! should not reach beyond a host (GSplit, section 6.4).
+//! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow compared with links
+//! within one: a group should stay on one host (GSplit, section 6.4).
 
 use std::fs;
 
@@ -10,18 +10,18 @@ use gsplit_store::Progress;
 
 use crate::{Result, TrainConfig};
 
-/// File with an id that a kernel draws when it starts: no other host has the same.
+/// File with a random id that a kernel draws when it starts, different on every host.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// This host, by a name that no other has; empty where it does not say.
+/// Unique id of this host; empty if unknown.
 pub fn this() -> Vec<u8> {
     fs::read(BOOT).unwrap_or_default()
 }
 
-/// Routes between this rank and each, where ranks are processes. Tells `progress` on rank 0 where rows cross between hosts, and
-/// how they would not. Collective.
+/// Routes between this rank and each, if ranks are processes. On rank 0 warns `progress` if rows cross between hosts,
+/// with a remedy. Collective.
 pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<Vec<Route>> {
-    // Hosts that do not say who they are count as one.
+    // Hosts without an id count as one.
     let hosts = all_gather_v(comm, &this())?;
     match told(&hosts, config.groups) {
         Some(line) if comm.rank() == 0 && config.split_layers() > 0 => progress.note(&line),
@@ -31,7 +31,7 @@ pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Prog
     Ok(hosts.iter().map(|host| if host == here { Route::Host } else { Route::Network }).collect())
 }
 
-/// Warning about ranks on `hosts`, in `groups` equal groups, if there is something to say.
+/// Warning about ranks on `hosts`, in `groups` equal groups, if any.
 fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
     let beyond = |group: &[H]| group.iter().any(|host| *host != group[0]);
     let group = hosts.chunks(hosts.len() / groups).position(beyond)?;
@@ -40,7 +40,7 @@ fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
     let (num_hosts, ranks) = (together.len(), together[0].len());
     let alike = once && together.iter().all(|other| other.len() == ranks);
     match (alike, ranks) {
-        // Whatever the groups, there is nothing to keep within a host.
+        // No grouping could keep rows within a host.
         (true, 1) => None,
         (true, _) => Some(format!(
             "note: rows that ranks exchange cross between hosts: --groups {num_hosts} keeps them within each, by a partition into \

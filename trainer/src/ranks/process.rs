@@ -1,9 +1,9 @@
 //! One rank of a run whose ranks are processes, perhaps on several hosts.
 //!
-//! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone evaluates and writes
-//! checkpoints and logs. The numbers are the same bits. Torch's c10d connects the ranks; between GPUs NCCL moves the rows. Processes of one
-//! host are ranks that follow each other under every launcher's usual order, so that `--groups` of as many ranks as a host has keep rows
-//! within it.
+//! Every process opens the dataset and computes like a rank that is a thread; only the first evaluates and writes
+//! checkpoints and logs. The numbers are the same bits. Torch's c10d connects the ranks; between GPUs NCCL moves the
+//! rows. Launchers usually give consecutive ranks to the processes of one host, so `--groups` of as many ranks as a
+//! host has keep rows within it.
 
 use gsplit_kernels::{Communicator, Gpu, Nccl, Seat};
 
@@ -15,21 +15,21 @@ use crate::{Error, Result, TrainConfig};
 /// This process as a rank, for [`RunOptions::process`](crate::RunOptions::process).
 pub struct Process {
     comms: Comms,
-    /// The GPU by its number, where it has one.
+    /// The number of its GPU, if it has one.
     gpu: Option<usize>,
-    /// Place where they met, if torch connects them.
+    /// The meeting of the processes, if torch connects them.
     meeting: Option<Meeting>,
 }
 
 impl Process {
-    /// A rank with its ends of two groups of the same ranks, which do not disturb each other; `gpu` is what it computes on where
-    /// that is what is asked for.
+    /// A rank with its ends of two independent groups of the same ranks; `gpu` is the one it computes on if GPUs are
+    /// asked for.
     pub fn new(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>, gpu: Option<usize>) -> Self {
         Self { comms: Comms::of_one_group(sampling, computing), gpu, meeting: None }
     }
 
-    /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of those of its
-    /// own, which name ranks by their numbers in the run ([`Communicator::name`]).
+    /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of its
+    /// own group's ranks, which name ranks by their numbers in the run ([`Communicator::name`]).
     pub fn in_group(
         all: Box<dyn Communicator>,
         [sampling, computing]: [Box<dyn Communicator>; 2],
@@ -38,16 +38,16 @@ impl Process {
         Self { comms: Comms::of_group(all, sampling, computing), gpu, meeting: None }
     }
 
-    /// Rank of those that have met at `meeting`, in one of `groups` equal ones, with a GPU of its own, by its number on this host, if it has one. Ids
-    /// are sampled on the host while rows are computed. Collective.
+    /// Joins the ranks at `meeting` as one of `groups` equal groups; `gpu` is the number of this rank's GPU on its
+    /// host, if it has one. Ids are sampled on the host while rows are computed. Collective.
     ///
     /// # Errors
-    /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] with what Gloo or NCCL says.
+    /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] with the message of Gloo or NCCL.
     pub fn joined(meeting: Meeting, groups: usize, gpu: Option<usize>) -> Result<Self> {
         let Seat { rank, size, .. } = meeting.seat();
         let (of_all, seat) = (Seat::among_all(rank, size), Seat::in_group(rank, size, groups));
         let (all, sampling) = (meeting.group("all", of_all)?, Box::new(meeting.group("sampling", seat)?));
-        // The others learn what fails here.
+        // Failures here are reported to the other ranks.
         let device =
             gpu.map(Gpu::open).transpose().inspect_err(|error| Communicator::fail(&all, &error.to_string()))?;
         let over = |host: C10d| -> Result<Box<dyn Communicator>> {
@@ -67,7 +67,7 @@ impl Process {
     /// Refuses groups that are not equal.
     ///
     /// # Errors
-    /// [`Error::Option`] unless the number of groups divides that of the processes.
+    /// [`Error::Option`] unless the number of groups divides the number of processes.
     pub fn check_groups(groups: usize, size: usize) -> Result<()> {
         match groups > 0 && size.is_multiple_of(groups) {
             true => Ok(()),
@@ -77,8 +77,8 @@ impl Process {
         }
     }
 
-    /// The number of the GPU for the process that is `local` among those of its host, from 0: that of `named`, if any are,
-    /// else its own number. A process that sees but one of `visible` GPUs has been given it by its launcher.
+    /// The number of the GPU for process `local` of its host, from 0: the one `named` for it, if any are, else its own
+    /// number. A process that sees only one of `visible` GPUs was given it by its launcher.
     ///
     /// # Errors
     /// [`Error::Option`] if fewer GPUs are named.
@@ -97,15 +97,15 @@ impl Process {
         self.comms.all().rank()
     }
 
-    /// Tells the others that this rank has done all it had to. Without that they take its end for a failure.
+    /// Tells the others that this rank has finished. Otherwise they take its end for a failure.
     pub fn finish(&self) {
         if self.meeting.is_some() {
-            // Who ends while another's last message is on its way looks as if it had failed. One that has failed says so itself.
+            // A rank that ends while a last message is in transit looks as if it had failed. A failed one reports that itself.
             let _ = self.comms.all().barrier();
         }
     }
 
-    /// Tells the others that this rank has failed, where they can be told.
+    /// Tells the others that this rank has failed, if they can be reached.
     pub fn fail(&self, reason: &str) {
         self.comms.fail(reason);
         if let Some(meeting) = &self.meeting {
@@ -123,7 +123,7 @@ impl Process {
         self.gpu.ok_or_else(|| Error::Option(problem.into()))
     }
 
-    /// Refuses another number of ranks than there are processes, and other groups than they form.
+    /// Refuses a number of ranks other than the number of processes, and other groups than they form.
     pub(crate) fn check(&self, config: &TrainConfig) -> Result<()> {
         let (size, ranks) = (self.comms.all().size(), config.num_ranks());
         let problem = if size != ranks {

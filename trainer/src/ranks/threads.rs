@@ -1,8 +1,8 @@
 //! The ranks of a run as threads of this process: started, watched, and ended.
 //!
-//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails tells the others.
-//! Their collectives then fail with its reason, so all end within one collective. A rank that hangs cannot be told, and
-//! its thread cannot be ended; so the program is ended, where the caller has said how.
+//! Returns: the result of the first rank, or the first cause of a failure. Idea: a rank that fails notifies the others.
+//! Their collectives then fail with its reason, so all end within one collective. A rank that hangs cannot be notified,
+//! and its thread cannot be ended; so the program is ended, if the caller has provided a function for that.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,14 +14,14 @@ use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use crate::ranks::comms::Comms;
 use crate::{Error, Result};
 
-/// How long the ranks have to end once one has failed.
+/// Time for the ranks to end once one has failed.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// How a program ends whose ranks cannot be waited for.
+/// Function that ends the program when its ranks cannot be waited for.
 pub type Abandon = fn(&Error) -> !;
 
-/// `work` of each of `ranks`, in `groups` equal groups, on a thread of its own; the first failure stops all of them and is the one
-/// reported. In a collective a rank waits for others for `timeout`.
+/// Runs `work` on each of `ranks`, in `groups` equal groups, each on its own thread; the first failure stops all of
+/// them and is reported. In a collective a rank waits for others for `timeout`.
 ///
 /// # Errors
 /// Errors of `work`, and [`Error::Rank`] for one that panicked.
@@ -51,7 +51,7 @@ pub fn on_threads<R: Send>(
     first_cause(results.collect()).unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
 }
 
-/// `work` of one rank, whose failure or panic the others are told.
+/// Runs `work` on one rank and notifies the others of its failure or panic.
 ///
 /// # Errors
 /// Errors of `work`, and [`Error::Rank`] if it panicked.
@@ -89,7 +89,7 @@ fn comms((ranks, groups): (usize, usize), timeout: Option<Duration>) -> Vec<Comm
     }
 }
 
-/// Results of the ranks, in their order. One that still runs after the grace of another's failure hangs, or as good as.
+/// Results of the ranks, in order. A rank that is still running after the grace period counts as hanging.
 fn collect<R>(
     receiver: &Receiver<(usize, Result<R>)>,
     ranks: usize,
@@ -121,12 +121,12 @@ fn collect<R>(
     }
 }
 
-/// The result of a run whose ranks have returned `results`: the first cause of a failure, else what the first rank returned.
+/// The result of a run from the `results` of its ranks: the first cause of a failure, else the first rank's result.
 fn first_cause<R>(results: Vec<Result<R>>) -> Option<Result<R>> {
     let mut first = None;
     for result in results {
         match result {
-            // Ranks that were told of another's failure repeat it; the cause is with the other.
+            // Ranks that were notified of another's failure repeat it; the cause is with the other.
             Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
             Err(error) => return Some(Err(error)),
             Ok(value) => first = first.or(Some(Ok(value))),

@@ -36,7 +36,7 @@ impl Phase {
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct Traffic([SentByRoute; Phase::ALL.len()]);
 
-/// As logs have it.
+/// The format of logs.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     phase: Phase,
@@ -82,14 +82,14 @@ impl From<Traffic> for Vec<Entry> {
 }
 
 impl Traffic {
-    /// Adds to `phase` what was sent between two readings of [`Communicator::sent`](gsplit_kernels::Communicator::sent).
+    /// Adds the data sent between two readings of [`Communicator::sent`](gsplit_kernels::Communicator::sent) to `phase`.
     pub fn add(&mut self, phase: Phase, before: SentByRoute, after: SentByRoute) {
         for (sum, (before, after)) in self.0[phase as usize].iter_mut().zip(before.into_iter().zip(after)) {
             *sum = *sum + (after - before);
         }
     }
 
-    /// Counts of what was sent for `phase` by `route`.
+    /// Counts of data sent for `phase` by `route`.
     pub fn of(&self, phase: Phase, route: Route) -> Sent {
         self.0[phase as usize][route as usize]
     }
@@ -104,7 +104,7 @@ impl Traffic {
         self.0.as_flattened().iter().map(|sent| sent.bytes).sum()
     }
 
-    /// Every number, in the same order always.
+    /// All numbers, always in the same order.
     pub(crate) fn each(&mut self) -> impl Iterator<Item = &mut u64> {
         self.0.as_flattened_mut().iter_mut().flat_map(|sent| [&mut sent.bytes, &mut sent.messages])
     }

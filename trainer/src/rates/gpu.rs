@@ -1,4 +1,4 @@
-//! Rates of GPUs: of one alone, since those of a machine are taken to be alike, and of the links between all of them.
+//! Rates of GPUs: of a single one, assuming that a machine's GPUs are alike, and of the links between all of them.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::config::Dtype;
 use crate::operator::{Place, link};
 
-/// Bytes that cross a link, and short messages whose mean is taken.
+/// Bytes that cross a link, and number of short messages to average.
 const CROSSING: usize = 64 << 20;
 const MESSAGES: usize = 100;
 /// Bytes of a GPU's memory that [`Sizes::OF_GPU`] needs, with room to spare.
@@ -20,7 +20,7 @@ const ENOUGH: u64 = 12 << 30;
 /// Rates that the GPUs of this machine reach.
 #[derive(Clone, Debug)]
 pub struct GpuRates {
-    /// A GPU alone; `exchange` is what it receives from all others while they do the same, and the seconds of a short message.
+    /// A single GPU; `exchange` is its rate of receiving from all others at once, and the seconds of a short message.
     pub each: Rates,
     /// Their number.
     pub gpus: usize,
@@ -28,7 +28,7 @@ pub struct GpuRates {
     pub memory: f64,
     /// Bytes a second from pinned host memory.
     pub bus: f64,
-    /// Each pair alone.
+    /// Each pair on its own.
     pub pairs: Vec<PairRate>,
 }
 
@@ -44,10 +44,10 @@ pub struct PairRate {
 }
 
 impl GpuRates {
-    /// Measures all GPUs that are shown to this process.
+    /// Measures all GPUs that are visible to this process.
     ///
     /// # Errors
-    /// [`crate::Error::Gpu`] where there is none; those of the operators.
+    /// [`crate::Error::Gpu`] if there is none; errors of the operators.
     pub fn measure() -> Result<Self> {
         let first = Place::open(0)?;
         let rest = (1..Cuda::device_count().max(1) as usize).map(Place::open);
@@ -71,10 +71,10 @@ impl GpuRates {
 }
 
 impl Sizes {
-    /// A mini-batch of 8192 seeds: of fewer, launches alone take as long as an H100 does.
+    /// A mini-batch of 8192 seeds: with fewer, an H100 is limited by launches.
     const OF_GPU: Self = Self { rows: 1 << 20, targets: 1 << 18, edges: 10 << 18, vertices: 2_000_000, seeds: 8192 };
 
-    /// `portion` of each, and no less than the kernels have something to do.
+    /// A `portion` of each, but enough to keep the kernels busy.
     fn times(self, portion: f64) -> Self {
         let part = |count: usize| ((count as f64 * portion) as usize).max(64);
         let Self { rows, targets, edges, vertices, seeds } = self;
@@ -88,7 +88,7 @@ impl Sizes {
     }
 }
 
-/// Sampled edges a second, of a graph in the GPU's memory.
+/// Sampled edges per second, from a graph in the GPU's memory.
 fn sampling(place: &Place, gpu: &Gpu, sizes: Sizes) -> Result<f64> {
     let (indptr, indices) = graph(sizes.vertices);
     let (indptr, indices) = (gpu.upload(&indptr)?, gpu.upload(&indices)?);
@@ -108,8 +108,8 @@ fn sampling(place: &Place, gpu: &Gpu, sizes: Sizes) -> Result<f64> {
     Ok(edges as f64 / seconds)
 }
 
-/// Bytes a second that a GPU receives from all others while they do the same, with the seconds of the slowest pair's short message; and
-/// each pair alone.
+/// Bytes per second that a GPU receives from all others while they do the same, with the seconds of the slowest pair's
+/// short message; and each pair on its own.
 fn links(place: &Place, gpus: &[&Gpu], bytes: usize) -> Result<([f64; 2], Vec<PairRate>)> {
     let from = gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;
     let mut to = gpus.iter().map(|gpu| gpu.zeros::<u8>(bytes)).collect::<Result<Vec<_>, GpuError>>()?;

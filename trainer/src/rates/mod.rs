@@ -1,7 +1,7 @@
 //! Rates of this machine, measured with the kernels that train: its CPU in some seconds, its GPUs in some more ([`gpu`]).
 //!
-//! Each rate is the best of a few rounds, since other work only slows them. Sizes are those of a mini-batch of 1024 seeds with fanouts
-//! 15,10,5 and 256 hidden values: larger than the caches of a core, smaller than memory.
+//! Each rate is the best of a few rounds, since other work only slows them down. Sizes are as in a mini-batch of 1024
+//! seeds with fanouts 15,10,5 and 256 hidden values: larger than the caches of a core, smaller than memory.
 
 mod gpu;
 
@@ -29,20 +29,20 @@ const DEGREE: usize = 20;
 const RANKS: usize = 2;
 const EXCHANGED: usize = 8_192;
 
-/// Rates that all ranks of a host reach together, or a GPU alone.
+/// Rates of all ranks of a host together, or of one GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// Sampled edges a second.
+    /// Sampled edges per second.
     pub sampled_edges: f64,
-    /// Bytes a second of rows that are read at random.
+    /// Bytes per second of rows that are read at random.
     pub rows: f64,
-    /// Bytes a second that are read and written one after the other.
+    /// Bytes per second read and written sequentially.
     pub stream: f64,
-    /// Seconds of an aggregation that has nothing to do.
+    /// Seconds of an aggregation without work.
     pub layer: f64,
-    /// Operations a second of products, in f32 and in bf16.
+    /// Operations per second of products, in f32 and in bf16.
     pub dense: [f64; 2],
-    /// Bytes a second from rank to rank, and seconds of an exchange that is empty.
+    /// Bytes per second from rank to rank, and seconds of an empty exchange.
     pub exchange: [f64; 2],
 }
 
@@ -79,7 +79,7 @@ impl Sizes {
     const LARGE: Self = Self { rows: 65_536, targets: 16_384, edges: 163_840, vertices: 500_000, seeds: 1024 };
 }
 
-/// Seconds of the fastest of some rounds, until `place` has done all of it.
+/// Seconds of the fastest of some rounds, each until `place` has finished all work.
 fn fastest(place: &Place, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
     let done = || place.gpu().map_or(Ok(()), |gpu| gpu.synchronise());
     let mut best = f64::INFINITY;
@@ -93,18 +93,18 @@ fn fastest(place: &Place, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(best)
 }
 
-/// So many draws below `below`.
+/// Returns `count` random numbers below `below`.
 fn drawn(count: usize, below: usize) -> Vec<u32> {
     let key = StreamKey::new(0, Stream::Generate);
     (0..count as u32).map(|i| Draws::new(&key, i).below(below as u32)).collect()
 }
 
-/// A graph of so many vertices.
+/// Returns a graph with this number of vertices.
 fn graph(vertices: usize) -> (Vec<u64>, Vec<u32>) {
     ((0..=vertices).map(|v| (v * DEGREE) as u64).collect(), drawn(vertices * DEGREE, vertices))
 }
 
-/// The seeds of a mini-batch, others in each round.
+/// The seeds of a mini-batch, different in each round.
 fn seeds(sizes: Sizes, round: u32) -> Vec<u32> {
     (0..sizes.seeds as u32).map(|i| (i * 487 + round) % sizes.vertices as u32).collect()
 }
@@ -113,7 +113,7 @@ fn matrix(place: &Place, rows: usize, columns: usize, kind: Kind) -> Result<Tens
     place.bring(&(Tensor::rand([rows as i64, columns as i64], (Kind::Float, tch::Device::Cpu)) - 0.5).to_kind(kind))
 }
 
-/// Operations a second of a product forwards and backwards, for weights and rows.
+/// Operations per second of a product, forwards and backwards, for weights and rows.
 fn products(place: &Place, sizes: Sizes) -> Result<f64> {
     let rows = matrix(place, sizes.targets, WIDTH, place.row_kind())?.set_requires_grad(true);
     let weight = matrix(place, WIDTH, WIDTH, Kind::Float)?.set_requires_grad(true);
@@ -124,7 +124,7 @@ fn products(place: &Place, sizes: Sizes) -> Result<f64> {
     Ok(3.0 * 2.0 * (sizes.targets * WIDTH * WIDTH) as f64 / seconds)
 }
 
-/// Bytes a second of rows that an aggregation reads forwards and backwards, and seconds of one that has nothing to do.
+/// Bytes per second of rows that an aggregation reads forwards and backwards, and seconds of one without work.
 fn aggregation(place: &Place, sizes: Sizes) -> Result<(f64, f64)> {
     let pass = |targets: usize, edges: usize, rows: &Tensor| -> Result<f64> {
         let indptr = (0..=targets).map(|target| (target * edges / targets) as u32).collect();
@@ -144,7 +144,7 @@ fn aggregation(place: &Place, sizes: Sizes) -> Result<(f64, f64)> {
     Ok((2.0 * 4.0 * (sizes.edges * WIDTH) as f64 / seconds, nothing / 2.0))
 }
 
-/// Sampled edges a second of the CPU.
+/// Sampled edges per second of the CPU.
 fn sampling(sizes: Sizes) -> Result<f64> {
     let (indptr, indices) = graph(sizes.vertices);
     let graph = Graph::new(&indptr, &indices)?;
@@ -164,7 +164,7 @@ fn sampling(sizes: Sizes) -> Result<f64> {
     Ok(edges as f64 / seconds)
 }
 
-/// Bytes a second that an element-wise operation reads and writes.
+/// Bytes per second that an element-wise operation reads and writes.
 fn stream(place: &Place, sizes: Sizes) -> Result<f64> {
     let of = || matrix(place, sizes.rows, WIDTH, Kind::Float);
     let (a, mut b) = (of()?, of()?);
@@ -175,8 +175,8 @@ fn stream(place: &Place, sizes: Sizes) -> Result<f64> {
     Ok(2.0 * 4.0 * (sizes.rows * WIDTH) as f64 / seconds)
 }
 
-/// Bytes a second between ranks that are threads, as split training exchanges rows: gathered, sent, and back the same way, into
-/// memory that is used again; and the seconds of an exchange that is empty.
+/// Bytes per second between ranks that are threads, in the way split training exchanges rows: gathered, sent, and sent
+/// back the same way, into reused memory; and the seconds of an empty exchange.
 fn exchange() -> Result<[f64; 2]> {
     let timed = |rows: usize, times: usize| -> Result<f64> {
         let ranks = Threads::group(RANKS);

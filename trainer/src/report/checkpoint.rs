@@ -1,4 +1,4 @@
-//! Checkpoints: after every epoch, everything that the next one starts from.
+//! Checkpoints: after every epoch, everything that the next one needs.
 //!
 //! ```text
 //! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
@@ -8,9 +8,9 @@
 //! DIR/lock                                held by the run that writes here
 //! ```
 //!
-//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
-//! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept, and the best.
-//! A folder has one writer at a time.
+//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed
+//! after epoch 7 continues with exactly the losses of an uninterrupted one. The last [`KEPT`] are kept, and the best. A
+//! folder has one writer at a time.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -35,13 +35,13 @@ use crate::report::EpochReport;
 use crate::task::Shape;
 use crate::{Error, Result};
 
-/// Newest checkpoints that are kept.
+/// Number of newest checkpoints to keep.
 const KEPT: usize = 2;
 
 /// Name of the link to the best.
 const BEST: &str = "best";
 
-/// Name of that link before it takes the place of another.
+/// Name of the new link before it replaces the old one.
 const FRESH: &str = ".best.partial";
 
 fn name_of(epoch: u32) -> String {
@@ -60,23 +60,23 @@ pub struct Checkpoint {
     pub config: TrainConfig,
     /// Names of its options that are not at their defaults.
     pub changed: Vec<String>,
-    /// One report for each epoch done: a resumed run's log starts with them.
+    /// One report per epoch done: a resumed run's log starts with them.
     pub history: Vec<EpochReport>,
-    /// Scores of the best epoch so far, without one of the last that was evaluated.
+    /// Scores of the best epoch so far; if no epoch is the best, of the last one evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores: Option<ModelScores>,
     /// Mini-batches done.
     pub steps: u64,
-    /// How losses are scaled, in a run in f16.
+    /// Scale of the losses, in a run in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// Names of the classes, where the dataset has them.
+    /// Names of the classes, if the dataset has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
-    /// Scale of the numbers that the model returns, where it learns numbers.
+    /// Scale of the numbers that the model returns, if it is a regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_scale: Option<TargetScale>,
-    /// Columns of the table that the vertices are from, and what became of them.
+    /// Columns of the table that the vertices are from, and their conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
     /// The tensors' files.
@@ -85,7 +85,7 @@ pub struct Checkpoint {
     pub tool_version: String,
 }
 
-/// Inputs that decide a run's losses beside its configuration, graph and seeds.
+/// Inputs that decide a run's losses, in addition to its configuration, graph and seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
@@ -95,15 +95,15 @@ pub struct Inputs {
     pub features: Option<Checksum>,
     /// Digest of the labels.
     pub labels: Option<Checksum>,
-    /// Digest of the columns of the edges that are drawn or summed by, if there are any.
+    /// Digest of the edge columns to draw or sum by, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edges: Option<Checksum>,
-    /// Digest of the rows that each rank keeps, where these are drawn more often.
+    /// Digest of the rows that each rank keeps, if these are drawn more often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Checksum>,
     /// Threads of each rank: torch's sums depend on them in the last bits.
     pub threads_per_rank: usize,
-    /// Widths of the model's ends, by which it can be built again without the dataset.
+    /// Widths of the model's input and output, to build it without the dataset.
     pub shape: Shape,
 }
 
@@ -131,7 +131,7 @@ impl Inputs {
         }
     }
 
-    /// Says what differs from the inputs `then` of the checkpoint, and what to do.
+    /// Describes the difference from the checkpoint's inputs `then`, with a remedy.
     fn difference(&self, then: &Self) -> Option<String> {
         let key = |inputs: &Self| inputs.partition.as_ref().map_or("none".to_string(), |(key, _)| format!("`{key}`"));
         if self.partition != then.partition {
@@ -165,7 +165,7 @@ impl Document for Checkpoint {
     const VERSION: u32 = document::CHECKPOINT_VERSION;
 }
 
-/// Writes the checkpoint after the last epoch of `history`, and settles the folder.
+/// Writes the checkpoint after the last epoch of `history`, then calls [`settle`].
 pub fn save(
     folder: &Path,
     (history, scores): (&[EpochReport], Option<&ModelScores>),
@@ -208,8 +208,8 @@ pub fn save(
     settle(folder, history)
 }
 
-/// Makes [`BEST`] point to the best epoch of `history`, and removes the oldest checkpoints in `folder` beyond those that are kept: after
-/// each epoch, and for a run that was killed between an epoch and this.
+/// Makes [`BEST`] point to the best epoch of `history` and removes the older checkpoints in `folder`: after each epoch,
+/// and for a run that was killed before it could.
 pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     let best = EpochReport::best(history).map(|report| report.epoch);
     if let Some(best) = best {
@@ -243,14 +243,14 @@ fn point_to(folder: &Path, epoch: u32) -> Result<()> {
         _ => {}
     }
     match symlink(&name, &fresh) {
-        // A file system without links: the best checkpoint is kept all the same.
+        // On a file system without links the best checkpoint is kept all the same.
         Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
         linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
     }
     Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
 }
 
-/// A checkpoint that fits the run it is to continue.
+/// A checkpoint that the run can continue.
 #[derive(Debug)]
 pub struct Resume {
     path: PathBuf,
@@ -264,8 +264,8 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// Refuses to go on with other rows kept than the checkpoint's, where what is drawn depends on them: they are known later than the
-    /// other inputs.
+    /// Refuses to resume with other kept rows than the checkpoint's if draws depend on them: they are known later than
+    /// the other inputs.
     pub fn check_kept(&self, inputs: &Inputs) -> Result<()> {
         if self.kept == inputs.kept {
             return Ok(());
@@ -285,13 +285,13 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
     )))
 }
 
-/// Fails when no checkpoint can be written into `folder`, which is better known before an epoch's work.
+/// Fails if no checkpoint can be written to `folder`, before an epoch's work is lost.
 pub fn check_writable(folder: &Path) -> Result<()> {
     drop(Staging::begin(target(folder.join("epoch")), true)?);
     check_links(folder)
 }
 
-/// Whatever else is called as the links that are made in `folder` is the user's.
+/// Other files with the names of the links in `folder` belong to the user.
 fn check_links(folder: &Path) -> Result<()> {
     for path in [folder.join(BEST), folder.join(FRESH)] {
         if std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
@@ -301,8 +301,8 @@ fn check_links(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one: a
-/// job that is started again and again has one command line.
+/// Finds the newest checkpoint in `folder` and checks that `job` continues it. `None` before the first one, so that a
+/// job that is restarted again and again has one command line.
 pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
     let Some((_, path)) = found(folder).pop() else { return Ok(None) };
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
@@ -337,7 +337,7 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     Ok(Some(Resume { path, history, scores, steps, loss_scale, kept }))
 }
 
-/// Fails unless all ranks go on after the same epoch, this one after `epoch`: processes may see different folders. Collective.
+/// Fails unless all ranks resume after the same `epoch`: processes may see different folders. Collective.
 pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
     let epochs = all_gather_v(comm, &[epoch])?.concat();
     let words = |epoch| if epoch == 0 { "no checkpoint".into() } else { format!("the checkpoint of epoch {epoch}") };
@@ -354,7 +354,7 @@ pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
 /// Remedy for a damaged checkpoint.
 const DAMAGED: &str = "delete this checkpoint to resume from the one before";
 
-/// The store's error with the remedy that a checkpoint needs.
+/// Adds the remedy for a checkpoint to the store's error.
 fn unusable(error: gsplit_store::Error) -> Error {
     use gsplit_store::Error as E;
     use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
@@ -371,7 +371,7 @@ fn unusable(error: gsplit_store::Error) -> Error {
     }
 }
 
-/// Overwrites `parameters` and `optimizer` with what the checkpoint holds.
+/// Overwrites `parameters` and `optimizer` with the checkpoint's.
 pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
     restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
     copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
@@ -379,7 +379,7 @@ pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimiz
     Ok(())
 }
 
-/// Overwrites `parameters` with those in the file at `path`.
+/// Overwrites `parameters` with the tensors in the file at `path`.
 pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
     copy_from(path, parameters.state().collect())
 }
@@ -389,10 +389,10 @@ pub fn newest(folder: &Path) -> Option<PathBuf> {
     found(folder).pop().map(|(_, path)| path)
 }
 
-/// The checkpoint of the best epoch of the run in `folder`, if an epoch is the best.
+/// The checkpoint of the best epoch of the run in `folder`, if there is one.
 pub fn best(folder: &Path) -> Option<PathBuf> {
     let linked = std::fs::canonicalize(folder.join(BEST)).ok().and_then(|path| Some(folder.join(path.file_name()?)));
-    // A file system without links.
+    // For file systems without links.
     let told = || {
         let (newest, _) = document::read::<Checkpoint>(&newest(folder)?.join("checkpoint.json")).ok()?;
         of_epoch(folder, EpochReport::best(&newest.history)?.epoch)

@@ -1,4 +1,4 @@
-//! Numbers that training returns: per step inside, per epoch to the caller and to the logs.
+//! Numbers that training reports: per step internally, per epoch to the caller and to the logs.
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Baseline, ModelScores};
@@ -11,12 +11,12 @@ use crate::residence::cache::CacheSummary;
 use crate::residence::source::HostStorage;
 use crate::{Error, Metric, Result};
 
-/// Work with what was sent by phase and route.
+/// Work with data sent by phase and route.
 pub type Work = gsplit_store::Work<Traffic>;
-/// Report of an epoch with what was sent by phase and route.
+/// Report of an epoch with data sent by phase and route.
 pub type EpochReport = gsplit_store::EpochReport<Traffic>;
 
-/// Every number of `work` that is counted, in the same order always.
+/// All counters of `work`, always in the same order.
 fn each(work: &mut Work) -> impl Iterator<Item = &mut u64> {
     let rows = [&mut work.rows_loaded, &mut work.rows_cached, &mut work.rows_from_peers, &mut work.rows_exchanged];
     let reads = [&mut work.rows_from_disk, &mut work.bytes_from_disk, &mut work.rows_kept];
@@ -24,7 +24,7 @@ fn each(work: &mut Work) -> impl Iterator<Item = &mut u64> {
     [&mut work.edges].into_iter().chain(rows).chain(reads).chain(work.sent.each()).chain(exchanged)
 }
 
-/// Adds to `work` what was done besides.
+/// Adds `other` to `work`.
 fn add(work: &mut Work, mut other: Work) {
     work.exchanged.resize(work.exchanged.len().max(other.exchanged.len()), LayerRows::default());
     each(work).zip(each(&mut other)).for_each(|(sum, more)| *sum += *more);
@@ -33,24 +33,24 @@ fn add(work: &mut Work, mut other: Work) {
 /// One mini-batch on one rank.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean over all of
-    /// their losses.
+    /// This rank's part of the global mini-batch's mean loss: the parts add up to it. Over several steps, of the mean
+    /// over all of their losses.
     pub loss: f64,
-    /// Weight of the global mini-batch's loss: that of its labelled seeds, or the number of its pairs; over several steps, the sum. The
-    /// same on all ranks.
+    /// Weight of the global mini-batch's loss: the weight of its labelled seeds, or the number of its pairs; over
+    /// several steps, the sum. The same on all ranks.
     pub weight: f64,
     /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the sum.
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
-    /// Scale of the next loss, where gradients are f16; over several steps, after the last.
+    /// Scale of the next loss if gradients are f16; over several steps, after the last.
     pub loss_scale: Option<f64>,
-    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; over several steps, how often. Such a step
-    /// has neither loss nor norm.
+    /// 1 if the parameters were not updated because a gradient in f16 was not finite; over several steps, the number of
+    /// such steps, which have neither loss nor norm.
     pub skipped: u64,
-    /// Right decisions about seeds.
+    /// Number of correct decisions about seeds.
     pub correct: u64,
-    /// Decisions about labelled seeds.
+    /// Number of decisions about labelled seeds.
     pub counted: u64,
     /// Work done.
     pub work: Work,
@@ -59,7 +59,7 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Fails when the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is no number.
+    /// Fails if the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is not finite.
     pub fn check(&self, epoch: u32, step: u32) -> Result<()> {
         if !self.loss.is_finite() {
             return Err(Error::Diverged { loss: self.loss, epoch, step });
@@ -75,8 +75,8 @@ impl StepReport {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
-    /// Adds another step of the same rank. A mini-batch counts in the mean loss by its weight: the last one of an epoch is often
-    /// short, and with weights of classes each weighs as its seeds do.
+    /// Adds another step of the same rank. A mini-batch counts in the mean loss by its weight: the last one of an epoch
+    /// is often short, and with class weights each mini-batch weighs as much as its seeds.
     pub fn add(&mut self, other: &Self) {
         self.weight += other.weight;
         if self.weight > 0.0 {
@@ -105,11 +105,11 @@ impl StepReport {
         timings.each().into_iter().zip(&reals[1..]).for_each(|(mean, sum)| *mean = sum / ranks);
         each(&mut work).zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
-        // Every rank has the same weight, gradient norm, learning rate and scale, and has left out the same steps.
+        // Weight, gradient norm, learning rate, scale and skipped steps are the same on every rank.
         Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
 
-    /// The report of epoch `epoch` of `steps` mini-batches that took `seconds`, to be scored by `metric`, of sums over all ranks.
+    /// The report of `epoch` with `steps` mini-batches that took `seconds`, scored by `metric`; `self` is summed over all ranks.
     pub(crate) fn of_epoch(&self, epoch: u32, steps: u64, seconds: f64, metric: Metric) -> EpochReport {
         EpochReport {
             epoch,
@@ -133,10 +133,10 @@ impl StepReport {
     }
 }
 
-/// Gives every rank the metrics of `report` that rank 0 found: all decide by them alike. Collective.
+/// Gives every rank the metrics of `report` from rank 0, so that all decide alike. Collective.
 ///
 /// # Errors
-/// Those of the communicator.
+/// Errors of the communicator.
 pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
     let mut values = [0.0; 7];
     if comm.rank() == 0 {
@@ -151,10 +151,10 @@ pub(crate) fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -
     Ok(())
 }
 
-/// Expected reads and seconds of an epoch that reads feature rows from disk, of all ranks, by mini-batches on trial.
+/// Expected reads and seconds of an epoch that reads feature rows from disk, over all ranks, from trial mini-batches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskForecast {
-    /// Mini-batches that were tried.
+    /// Number of mini-batches tried.
     pub tried: u64,
     /// Rows that are read from disk.
     pub rows_from_disk: u64,
@@ -188,29 +188,29 @@ impl std::fmt::Display for DiskForecast {
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// One entry an epoch, those before a resume not included.
+    /// One entry per epoch, without the epochs before a resume.
     pub epochs: Vec<EpochReport>,
-    /// Values in the model.
+    /// Number of values in the model.
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
-    /// Feature rows that GPUs kept, where they kept any or it was counted what they would have found.
+    /// Feature rows that GPUs kept, if they kept any, or the rows that they would have found were counted.
     pub cache: Option<CacheSummary>,
-    /// Storage of the host that feature rows were read from, those that no GPU kept.
+    /// Storage of the host that feature rows were read from, unless a GPU kept them.
     pub features: HostStorage,
-    /// Epochs that were found done.
+    /// Number of epochs done before a resume.
     pub resumed_after: u32,
-    /// The epoch with the best valid metric, those before a resume included.
+    /// The epoch with the best valid metric, including epochs before a resume.
     pub best: Option<EpochReport>,
-    /// Scores of the model that reads no features and no edges, by which `valid` and `test` are to be judged.
+    /// Scores of a model that reads no features and no edges, to compare `valid` and `test` with.
     pub baseline: Option<Baseline>,
     /// Notes on the run: a metric without a value in a split, a loss that diverged, a score that is not above the baseline's.
     pub notes: Vec<String>,
-    /// Scores of the classes after the best epoch, without one after the last that was evaluated.
+    /// Scores of the classes after the best epoch; if no epoch is the best, after the last one evaluated.
     pub scores: Option<ModelScores>,
-    /// Expectation of the first epoch, where it was to read feature rows from disk.
+    /// Forecast of the first epoch, if it was to read feature rows from disk.
     pub disk: Option<DiskForecast>,
-    /// Whether patience ended the run before its last epoch.
+    /// True if patience ended the run before its last epoch.
     pub stopped_early: bool,
     /// Metric of `valid` and `test`.
     pub metric: Metric,

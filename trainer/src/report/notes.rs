@@ -1,4 +1,4 @@
-//! Notes on a run that are given once: conclusions from its numbers that its user may not see.
+//! Notes on a run that are given once: conclusions from its numbers that users may miss.
 
 use gsplit_store::{Split, diverged};
 
@@ -9,26 +9,26 @@ use crate::report::EpochReport;
 use crate::report::stopping::is_perfect;
 use crate::{Error, Result};
 
-/// A first loss so many times that of a guess is absurd.
+/// A first loss of more than this many times the loss of a guess is absurd.
 const ABSURD: f64 = 10.0;
-/// Rows that are looked at for the largest values.
+/// Maximum number of rows that are searched for the largest values.
 const ROWS_SEEN: usize = 4096;
-/// Values above which features can be what made the first loss absurd.
+/// Feature values above this may be the cause of an absurd first loss.
 const LARGE: f32 = 10.0;
 
-/// Note before the first epoch, where scores will not choose one.
+/// Note before the first epoch if scores will not choose one.
 pub fn unchosen(job: &Job<'_>) -> Option<String> {
     let is_blind = job.config.eval_every > 0 && !job.has_valid();
     is_blind.then(|| "note: no valid split, by which an epoch would be the best: the model is that of the last".into())
 }
 
-/// Labelled vertices, or edges, below which a model has too few to learn from.
+/// With fewer labelled vertices or edges, a model has too few to learn from.
 const FEW: usize = 10;
 
-/// Notes on the splits of `job`, of which those `unscored` have no score: too few vertices to train on, and a metric without a value.
+/// Notes on the splits of `job`: too few vertices to train on, and the splits `unscored`, whose metric has no value.
 ///
 /// # Errors
-/// [`Error::Option`] where an option goes by the valid split, and that has no score.
+/// [`Error::Option`] if an option depends on the valid split, and that has no score.
 pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<String>> {
     let (labels, config) = (job.task.labels(), job.config);
     let labelled = job.train.iter().filter(|&&v| labels.is_none_or(|labels| labels.is_labelled(v))).take(FEW).count();
@@ -71,14 +71,14 @@ pub fn guess(job: &Job<'_>) -> Option<f64> {
     let guess = match job.task.labels()? {
         Labels::One { classes, .. } => (*classes as f64).ln(),
         Labels::Several(labels) => f64::from(labels.num_classes()) * std::f64::consts::LN_2,
-        // The mean, of which the deviation is 1.
+        // Predicting the mean, with deviation 1.
         Labels::Number { .. } => 1.0,
     };
     Some(guess).filter(|guess| *guess > 0.0)
 }
 
-/// Note after the last epoch of `reports`, if the valid score was still rising there and can rise further. A training that diverged,
-/// or whose loss never came near that of a `guess`, has other needs than more epochs.
+/// Note after the last epoch of `reports`, if the valid score was still rising and can rise further. More epochs do not
+/// help a training that diverged, or whose loss never came near the loss of a `guess`.
 pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     let (last, before) = reports.split_last()?;
     let merit = last.merit()?;
@@ -92,12 +92,12 @@ pub fn rising(reports: &[EpochReport], guess: Option<f64>) -> Option<String> {
     Some(format!("note: the last epoch was the best, {way}: train longer, --epochs {}", 2 * last.epoch))
 }
 
-/// The three columns with the largest values in the train split, of those that have large ones, with these.
+/// The three columns with the largest values in the train split, with these values, if they are large.
 fn largest(job: &Job<'_>) -> Vec<String> {
     let table = &job.features;
     let vertices: Vec<u32> = job.train.iter().copied().step_by(job.train.len().div_ceil(ROWS_SEEN)).collect();
     let mut rows = vec![0f32; vertices.len() * table.dim()];
-    // Rows that cannot be read make no note.
+    // No note is given if the rows cannot be read.
     let _ = gather_features(table, &vertices, &mut rows);
     let mut most = vec![0f32; table.dim()];
     for row in rows.chunks_exact(table.dim().max(1)) {

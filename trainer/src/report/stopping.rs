@@ -1,7 +1,7 @@
-//! Conclusions from the epochs so far: whether to stop, how long the rest takes.
+//! Conclusions from the epochs so far: whether to stop, and the time left.
 //!
-//! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides as one that was never
-//! interrupted.
+//! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides like an uninterrupted
+//! one.
 
 use crate::report::EpochReport;
 
@@ -10,15 +10,15 @@ pub fn evaluations(history: &[EpochReport]) -> impl Iterator<Item = f64> {
     history.iter().filter_map(EpochReport::merit)
 }
 
-/// Whether no score can be better than that of `report`, as it is printed.
+/// True if no score can be better than the score of `report`, as printed.
 pub fn is_perfect(report: &EpochReport) -> bool {
     let perfect = if report.scores_are_errors { 0.0 } else { 1.0 };
     report.merit().is_some_and(|merit| merit > perfect - 5e-5)
 }
 
-/// Whether `patience` evaluations in a row have passed none of which is better than the best before, at the end of `history` or
-/// anywhere in it. With a `min_delta` above 0 a better one has a metric that is better by more than that. Where the metric is perfect
-/// nothing is better: the loss of a model that makes no mistake may fall for ever.
+/// True if, at the end of `history` or anywhere in it, `patience` evaluations in a row were not better than the best
+/// before. With a `min_delta` above 0 the metric has to be better by more than that. After a perfect metric nothing
+/// counts as better: the loss of a model without mistakes may fall for ever.
 pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> bool {
     let none = EpochReport::default();
     let (mut best, mut others) = (&none, 0);
@@ -40,7 +40,7 @@ pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> b
     false
 }
 
-/// How long `left` more epochs would take at the pace of those `done`, for people.
+/// Time that `left` more epochs would take at the pace of the epochs `done`, for humans.
 pub fn to_go(done: &[EpochReport], left: u32) -> String {
     if done.is_empty() {
         return String::new();

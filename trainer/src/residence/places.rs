@@ -5,17 +5,17 @@ use crate::job::options::RunOptions;
 use crate::operator::{Engine, Place, Products, check_host_dtype};
 use crate::{Error, Result, autograd};
 
-/// The place of each rank that `config` and `options` ask for.
+/// The place of each rank according to `config` and `options`.
 ///
 /// # Errors
-/// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
+/// [`Error::Option`] if the number of named GPUs differs from the number of ranks; errors of [`Place::open`].
 pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
     let refused = match (config.device, options.products) {
         (Device::Cuda, None) => None,
         (Device::Cuda, Some(Products::Tf32)) if dtype == Dtype::F32 => None,
         (Device::Cuda, Some(Products::Tf32)) => Some("--products tf32 is for --dtype f32"),
-        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, but for tf32"),
+        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, except tf32"),
         (Device::Cpu, Some(Products::Tf32)) => Some("--products tf32 is for --device cuda"),
         (Device::Cpu, _) => None,
     };
@@ -32,8 +32,8 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
     named_places(config, options)?.into_iter().map(place).collect()
 }
 
-/// The types of the numbers that GPUs compute with, in a line for the user; `None` on the host. Products of f32 factors round them to TF32
-/// where torch's own setting lets them.
+/// The number types with which GPUs compute, as a line for the user; `None` on the host. Products of f32 factors round
+/// them to TF32 if torch's own setting allows it.
 pub fn number_types(config: &TrainConfig) -> Option<String> {
     let types = match config.model.dtype {
         _ if config.device == Device::Cpu => return None,
@@ -45,7 +45,7 @@ pub fn number_types(config: &TrainConfig) -> Option<String> {
     Some(format!("number types: {types}"))
 }
 
-/// The engine of the host's dense products that `products` asks for; this machine's when `None`.
+/// The engine of the host's dense products for `products`; the default of this machine if `None`.
 fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
     let Some(products) = products else { return Ok(Engine::of(dtype)) };
     Engine::named(products, dtype).ok_or_else(|| {
@@ -54,7 +54,7 @@ fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
     })
 }
 
-/// [`places`] for f32.
+/// Like [`places`], for f32.
 fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
     let ranks = config.num_ranks();
     if let Some(own) = &options.places {
@@ -79,7 +79,7 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
     }
 }
 
-/// This process's GPU, in place of every rank's.
+/// This process's GPU, for every rank.
 fn place_of_process(options: &RunOptions, ranks: usize) -> Result<Vec<Place>> {
     let gpu = options.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
     Ok(vec![Place::open(gpu)?; ranks])

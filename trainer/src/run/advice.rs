@@ -1,7 +1,7 @@
-//! Advice on an error that ended a run: options to change, and checkpoints that are left.
+//! Advice on an error that ended a run: options to change, and the checkpoints left.
 //!
-//! The place of the error knows neither, so it is said where the run ends. An option that is to be given is one that was not;
-//! one that is to be left out is one that was.
+//! The place of the error knows neither, so advice is added at the end of the run. It never names an option to add that
+//! was given, or one to leave out that was not.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::report::checkpoint::newest;
 use crate::{Error, TrainConfig};
 
 impl Error {
-    /// The same, with what to do about it where that depends on how the run was asked for.
+    /// Adds advice to this error if it depends on the options of the run.
     pub(crate) fn advised(self, config: &TrainConfig, options: &RunOptions) -> Self {
         let kept = options.checkpoint.as_deref().and_then(newest).is_some();
         let lower = format!("lower --lr, now {}", config.optimizer.lr);
@@ -29,7 +29,7 @@ impl Error {
     }
 }
 
-/// Rest of an interrupted run whose checkpoints are in `folder`, and how to go on; `resume` says whether it was resumed itself.
+/// Describes the checkpoints of an interrupted run in `folder` and how to continue; `resume` is true if it was resumed itself.
 pub fn left_behind(folder: Option<&Path>, resume: bool) -> String {
     let Some(folder) = folder else { return "nothing is kept, a run with --checkpoint DIR can be resumed".into() };
     match newest(folder) {
@@ -41,7 +41,7 @@ pub fn left_behind(folder: Option<&Path>, resume: bool) -> String {
     }
 }
 
-/// Options of a run that takes less of a GPU's memory.
+/// Options that reduce the memory a run needs on a GPU.
 fn less_memory(config: &TrainConfig, options: &RunOptions) -> String {
     let more = if options.cache.is_some() { "--fanouts, --hidden or --cache" } else { "--fanouts or --hidden" };
     let again = if config.model.checkpoint_activations { "" } else { ", or pass --checkpoint-activations" };

@@ -1,4 +1,4 @@
-//! How much memory of the GPUs is left for the graph and for feature rows, found by trying.
+//! Memory of the GPUs that is left for the graph and for feature rows, found by trying.
 //!
 //! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet.
 //! Idea: all ranks train the first mini-batches of the first epoch as the run does, on a model of their own that is thrown away. Memory
@@ -8,8 +8,8 @@
 //! GPU takes is estimated from the samples. A margin is for larger mini-batches, for fragments, and for evaluation.
 //! Cost: that of these mini-batches. Kernels that are compiled for them are there when the run begins.
 //!
-//! Why not the sizes of matrices alone: workspaces of products, transposed edges and what torch rounds up to are as large as these, and
-//! differ by model and version.
+//! The sizes of matrices do not suffice: workspaces of products, transposed edges and torch's rounding are as large as
+//! these, and differ by model and version.
 
 use std::sync::Mutex;
 
@@ -38,18 +38,18 @@ const TRIED: usize = 3;
 const SMALL: u64 = 8;
 /// Bytes that a sampler numbers vertices in, at most.
 const MOST_NUMBERING: u64 = 1 << 30;
-/// Bytes that a GPU which samples takes for an edge and for a vertex of a layer.
+/// Bytes that a sampling GPU takes per edge and per vertex of a layer.
 const SAMPLED_BYTES: [u64; 2] = [12, 16];
 
 impl DeviceRoom {
-    /// Bytes left on the GPUs of `places` that this process's ranks have. Where nothing asks for more than an eighth
-    /// of the free memory, nothing is tried, and half of it is left. Collective among processes.
+    /// Bytes left on the GPUs of `places` of this process's ranks. If nothing needs more than an eighth of the free
+    /// memory, nothing is tried, and half of it is left. Collective among processes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where a GPU has not the memory for a mini-batch; those of training.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a GPU is too small for a mini-batch; errors of training.
     pub fn find(job: &Job<'_>, places: &[Place], threads: usize, progress: &dyn Progress) -> Result<Self> {
         let options = job.options;
-        // What cannot be is refused before anything is tried.
+        // Impossible options are refused before anything is tried.
         let caches = wanted(job, places)?.is_some();
         let here = options.ranks_here(places.len());
         let gpus = sharing(&places[here.clone()]);
@@ -101,7 +101,7 @@ impl DeviceRoom {
     }
 }
 
-/// Whether anything depends on how much is left.
+/// True if anything depends on the memory left.
 fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
     let options = job.options;
     let graph = if options.topology == TopologyStorage::Auto { graph_bytes(job) } else { 0 };
@@ -127,7 +127,7 @@ pub fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
     Ok(count[0] > 0.0)
 }
 
-/// Trains this rank's part of `batches` mini-batches; the bytes that a GPU would take to sample one. Collective.
+/// Trains this rank's part of `batches` mini-batches; returns the bytes to sample one on a GPU. Collective.
 fn rehearse(
     job: &Job<'_>,
     places: &[Place],
@@ -155,7 +155,7 @@ fn rehearse(
     Ok(sampled_bytes(&report.work, config.model.layers as u64) / batches as u64)
 }
 
-/// Bytes that a GPU takes at most to sample this in `layers` layers. None of them reads more vertices than the lowest.
+/// Maximum bytes that a GPU takes to sample this in `layers` layers. None of them reads more vertices than the lowest.
 fn sampled_bytes(work: &Work, layers: u64) -> u64 {
     let [of_edge, of_vertex] = SAMPLED_BYTES;
     of_edge * work.edges + of_vertex * layers * (work.rows_loaded + work.rows_exchanged)

@@ -1,13 +1,13 @@
-//! Cost of an epoch that reads feature rows from disk, told before it.
+//! Cost of an epoch that reads feature rows from disk, reported before it starts.
 //!
-//! Returns: rows and bytes that the epoch is expected to read, its seconds, and what bounds it. Input: a run that is ready.
-//! Idea: the first mini-batches of the epoch are trained on a model that is thrown away. So rows are counted by the reads themselves,
-//! beside those that are kept, in GPUs and other ranks too, and the disk is timed by what it will be asked for. Draws are keyed by epoch,
-//! mini-batch and vertex, so the run that follows sees nothing of this. Of several mini-batches the first is not timed, which makes
-//! memory and threads for all.
+//! Returns: rows and bytes that the epoch is expected to read, its seconds, and its bottleneck. Input: a run that is ready.
+//! Idea: the first mini-batches of the epoch are trained on a model that is thrown away. The reads themselves are counted, without rows
+//! kept in memory, in GPUs and on other ranks, and the disk is timed with the real access pattern. Draws are keyed by epoch, mini-batch
+//! and vertex, so they do not affect the run that follows. The first of several mini-batches is not timed, as it allocates memory and
+//! threads for all.
 //! Cost: at most an eighth of the epoch, or one mini-batch; at most [`TRIED`].
 //!
-//! Why not a profile of the machine: it would say how fast the disk can be, and nothing about what else reads there.
+//! A profile of the machine would show how fast the disk can be, but not the load from other programs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,8 +24,8 @@ use crate::sample::BatchSampler;
 /// Mini-batches that are tried at most.
 const TRIED: u64 = 4;
 
-/// Expectation of `epoch`, after those of `history`; on rank 0, `None` where it reads nothing from disk, where mini-batches are made
-/// once, which are as large as their servers' graphs, and in a trial. Collective.
+/// Forecast of `epoch`, after `history`, on rank 0. `None` if it reads nothing from disk, in a trial, and if
+/// mini-batches are made once, which are as large as their servers' graphs. Collective.
 ///
 /// # Errors
 /// Errors of training.

@@ -1,18 +1,18 @@
 //! Feature rows in the host's memory, within a budget.
 //!
-//! Returns: the feature rows of a run, in memory, mapped, or read from their file with the hottest of them in memory. Input: the
-//! budget of this process, `--memory`; without it what it holds and four fifths of what is free.
-//! Idea: the graph, mini-batches in flight and the program come first; what the budget leaves is for rows. Where all rows fit, nothing
-//! is read from disk again. Else the rows that are loaded most stay in memory ([`hottest`]), once for all ranks of the host
-//! ([`HostProcesses`]); under push-pull parallelism each rank keeps its own columns of them. The matrices of mini-batches are counted as
-//! `gsplit plan` counts them ([`held`](crate::model::held)), from a few that are sampled here: nothing is loaded or computed before it is
-//! known whether it fits.
-//! Cost: that of sampling these; one read of each row that is kept.
+//! Returns: the feature rows of a run, in memory, mapped, or read from their file with the hottest of them in memory.
+//! Input: the budget of this process, `--memory`; by default its current size plus four fifths of the free memory.
+//! Idea: the graph, mini-batches in flight and the program come first; the rest of the budget is for rows. If all rows
+//! fit, nothing is read from disk again. Else the rows that are loaded most stay in memory ([`hottest`]), once for all
+//! ranks of the host ([`HostProcesses`]); under push-pull parallelism each rank keeps its own columns of them. The
+//! matrices of mini-batches are counted as in `gsplit plan` ([`held`](crate::model::held)), from a few that are sampled
+//! here: nothing is loaded or computed before it is known whether it fits.
+//! Cost: sampling these mini-batches; one read of each row that is kept.
 //!
-//! Graph arrays are mapped files, and count. Where they do not fit, edges are read as they are drawn
-//! ([`Graph::reading_ahead`](gsplit_kernels::Graph::reading_ahead)), and half of what is left is for them: a mini-batch reads about as
-//! many pages of edges as of rows. Mini-batches that are made once (`--parallelism cooperative`) are as large as their servers' graphs.
-//! What they take is known once they are made, and no row is kept beside them.
+//! Graph arrays are mapped files, and count. If they do not fit, edges are read as they are drawn
+//! ([`Graph::reading_ahead`](gsplit_kernels::Graph::reading_ahead)), and get half of the remaining budget: a mini-batch
+//! reads about as many pages of edges as of rows. Mini-batches that are made once (`--parallelism cooperative`) are as
+//! large as their servers' graphs. Their size is known once they are made, and no rows are kept in addition.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -46,33 +46,33 @@ const VALUE: u64 = 4;
 /// Bytes of a value of a parameter, with its gradient and moments.
 const PARAMETER: u64 = 16;
 
-/// How the feature rows of a run are held.
+/// Storage of the feature rows of a run.
 pub struct HostRows {
     way: Way,
-    /// Whether no row is left to be read from disk.
+    /// True if no row is left to be read from disk.
     is_all_kept: bool,
     room: Option<u64>,
     for_gpus: bool,
-    /// Rows to keep beside those of GPUs, once it is known which these are.
+    /// Number of rows to keep in addition to the GPUs' rows, once these are known.
     beside_gpus: Option<usize>,
     processes: HostProcesses,
 }
 
 enum Way {
-    /// As they are, or brought from there.
+    /// As they are, or loaded into this storage.
     Given(FeatureStorage),
-    /// In memory, all of them.
+    /// All of them in memory.
     Copied,
-    /// Read from their file, but for those of these vertices, or those in the memory that another process fills.
+    /// Read from their file, except the rows of these vertices, or the rows in the memory that another process fills.
     Read(Vec<u32>),
 }
 
 impl HostRows {
-    /// The way that the options of `job` ask for, or the one that suits the memory there is, for ranks at `places`. Collective where
-    /// ranks are processes.
+    /// The storage that the options of `job` ask for, or the one that suits the memory, for ranks at `places`.
+    /// Collective if ranks are processes.
     ///
     /// # Errors
-    /// [`Error::Option`] where the budget is too small, with the least that would do; for options that contradict each other.
+    /// [`Error::Option`] if the budget is too small, with the least sufficient one; for options that contradict each other.
     pub fn find(job: &Job<'_>, places: &[Place], progress: &dyn Progress) -> Result<Self> {
         let (options, features) = (job.options, &job.features);
         let refused = |problem: &str| Err(Error::Option(format!("--memory: {problem}")));
@@ -92,7 +92,7 @@ impl HostRows {
         let for_gpus = places.iter().any(|place| place.gpu().is_some());
         let most = FeatureStorage::most_in_memory(available, for_gpus);
         let processes = HostProcesses::meet(options, features)?;
-        // Ranks that have columns of their own have all rows once, together.
+        // Ranks with their own columns have all rows once, together.
         let copies = if job.config.parallelism.slices_columns() { 1 } else { processes.copies() };
         let stays = match options.features {
             _ if options.memory.is_some() => None,
@@ -102,7 +102,7 @@ impl HostRows {
                 return Err(Error::Option(format!("--load-features memory: {problem} ({why})")));
             }
             FeatureStorage::Auto if features.is_in_memory() || bytes <= most / copies => Some(FeatureStorage::Auto),
-            // GPUs read kept rows themselves, and none of a mapped file.
+            // GPUs read kept rows themselves, but not from a mapped file.
             FeatureStorage::Auto if !for_gpus && bytes.saturating_add(graph_bytes(job)) <= free => {
                 Some(FeatureStorage::Mapped)
             }
@@ -122,7 +122,7 @@ impl HostRows {
         }
         let batches = if cooperates { 0 } else { batches_in_flight(job, places)? };
         let scales = if features.dtype() == FeatureDtype::I8 { features.num_rows() as u64 * VALUE } else { 0 };
-        // A rank on a GPU that keeps rows looks each vertex up.
+        // A rank whose GPU keeps rows looks each vertex up.
         let gpus_keep = for_gpus && wanted(job, places)?.is_some();
         let lookups = if gpus_keep { options.ranks_here(places.len()).len() } else { 0 };
         let lookups = (lookups * features.num_rows()) as u64 * ID;
@@ -140,20 +140,20 @@ impl HostRows {
                 "edges are read from disk as they are drawn: the graph takes {all}, {kept} of the budget are for it"
             ));
         }
-        // An evaluation has what is left beside so many bytes of rows, this process's part of it.
+        // Bytes for an evaluation: this process's share of the memory that `rows` bytes of feature rows leave.
         let room = |rows: u64| (!cooperates).then(|| batches + shared.left.saturating_sub(rows) / shared.processes);
         if options.memory.is_some() && options.features != FeatureStorage::Disk && bytes <= shared.left {
             let room = room(bytes);
             return Ok(Self { way: Way::Copied, is_all_kept: true, room, for_gpus, beside_gpus, processes });
         }
-        // With its position.
+        // Includes its position.
         let each = row_bytes(features) + ID;
         let fitting = if cooperates { 0 } else { usize::try_from(shared.room / each).unwrap_or(usize::MAX) };
         let rows = options.rows_kept.unwrap_or(fitting).min(features.num_rows());
         let is_anothers = !shared_memory(job, &processes).is_none_or(HostMemory::is_own);
         let beside_gpus = (gpus_keep && shared_memory(job, &processes).is_none()).then_some(rows);
         let (kept, by) = match beside_gpus {
-            Some(_) => (Vec::new(), "what is loaded most of those that no GPU keeps".into()),
+            Some(_) => (Vec::new(), "the most loaded rows that no GPU keeps".into()),
             None if rows > 0 && !is_anothers => hottest(job, rows, progress)?,
             None => (Vec::new(), "none".into()),
         };
@@ -167,7 +167,7 @@ impl HostRows {
         ));
         if rows < features.num_rows() && rows > 0 && beside_gpus.is_none() && !by.starts_with("presample") {
             progress.note(
-                "note: a presample tells which rows are loaded most, and saves reads: run `gsplit presample` first",
+                "note: a presample shows which rows are loaded most, and saves reads: run `gsplit presample` first",
             );
         }
         Ok(Self {
@@ -180,12 +180,12 @@ impl HostRows {
         })
     }
 
-    /// Bytes that an evaluation may take for rows; as much as it takes when `None`.
+    /// Bytes that an evaluation may take for rows; unlimited when `None`.
     pub fn room(&self) -> Option<u64> {
         self.room
     }
 
-    /// Whether mini-batches of any process read some of `job`'s rows from disk. Collective where ranks are processes.
+    /// True if mini-batches of any process read some of `job`'s rows from disk. Collective if ranks are processes.
     ///
     /// # Errors
     /// Errors of the communicator.
@@ -194,10 +194,10 @@ impl HostRows {
         any_process(job.options, reads)
     }
 
-    /// The feature rows of `job`. Tells `progress` how they are read. Collective where ranks are processes.
+    /// The feature rows of `job`. Notes on `progress` how they are read. Collective if ranks are processes.
     ///
     /// # Errors
-    /// Those of the file; [`Error::Option`] where there is not the memory.
+    /// Errors of the file; [`Error::Option`] if the memory does not suffice.
     pub fn bring(&self, job: &Job<'_>, progress: &dyn Progress) -> Result<FeatureTable> {
         let (features, memory) = (&job.features, shared_memory(job, &self.processes));
         let is_sliced = job.config.parallelism.slices_columns();
@@ -224,11 +224,11 @@ impl HostRows {
         Ok(brought)
     }
 
-    /// The same, where rows were to wait for what `caches` leave: with the hottest in memory of those that some rank does not find on
-    /// GPUs.
+    /// Like [`Self::bring`], if the rows depend on what `caches` leave: keeps the hottest rows that some rank does not
+    /// find on GPUs.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn bring_beside(
         &self,
         job: &Job<'_>,
@@ -244,10 +244,10 @@ impl HostRows {
         read(job, &job.features, (&kept, None)).map(Some)
     }
 
-    /// The same of a rank's `columns` of them.
+    /// Like [`Self::bring`], for a rank's `columns`.
     ///
     /// # Errors
-    /// As [`HostRows::bring`].
+    /// Errors of [`HostRows::bring`].
     pub fn bring_columns(&self, job: &Job<'_>, columns: FeatureTable) -> Result<FeatureTable> {
         match &self.way {
             Way::Given(storage) => storage.bring(columns, None, self.for_gpus),
@@ -262,7 +262,7 @@ fn shared_memory<'a>(job: &Job<'_>, processes: &'a HostProcesses) -> Option<&'a 
     processes.memory().filter(|_| !job.config.parallelism.slices_columns())
 }
 
-/// `features`, read from their file but for those of the vertices `kept`, or those in `memory` that another process has filled.
+/// `features`, read from their file except for the vertices `kept` or the rows that another process put in `memory`.
 fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<&HostMemory>)) -> Result<FeatureTable> {
     Ok(features.on_disk_beside(memory, kept, &Reading { stop: job.options.stop, ..Reading::default() })?)
 }
@@ -270,7 +270,7 @@ fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<
 /// Numbers of vertices, edges, rows read and rows received of each layer, from the seeds down.
 type Counts = Vec<[u64; 4]>;
 
-/// Bytes that the mini-batches in flight take on the ranks of this process, or an evaluation at least. Collective.
+/// Bytes of the mini-batches in flight on the ranks of this process, at least the bytes of an evaluation. Collective.
 fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     let sampled: Mutex<Vec<Counts>> = Mutex::default();
     job.options.on_all_ranks(job.config, |comms| {
@@ -292,7 +292,7 @@ fn batches_in_flight(job: &Job<'_>, places: &[Place]) -> Result<u64> {
     let workers = job.options.ranks_here(places.len()).len() as u64;
     let exact = config.eval_every > 0 && config.eval_fanouts.is_none();
     let evaluating = if exact { least_room(&model, features, &job.graph, workers) } else { 0 };
-    // Others are larger than those that were sampled, and not all is counted: vectors, gradients of parameters, what the loss takes, reads.
+    // A margin for larger mini-batches and for memory that is not counted: vectors, gradients of parameters, the loss, reads.
     Ok((most + most / 10 + LEAST_OF_BATCHES).max(evaluating))
 }
 
@@ -321,7 +321,7 @@ fn counts_of(sampled: &Sampled<'_>) -> Counts {
     sampled.layers.iter().map(of).collect()
 }
 
-/// Bytes of the host that mini-batches with so many rows and edges take, over the ranks of this process.
+/// Bytes of host memory for mini-batches with these `counts` of rows and edges, over the ranks of this process.
 fn bytes_of(job: &Job<'_>, model: &Model, places: &[Place], counts: &Counts) -> u64 {
     let (config, here) = (job.config, job.options.ranks_here(places.len()));
     let ahead = job.options.prefetch as u64;

@@ -1,34 +1,34 @@
-//! How many times more often a rank draws what it keeps.
+//! Factor by which a rank prefers rows that it keeps.
 //!
 //! Returns: the factor of an epoch. Input: the epochs before it. Idea: the factor is fixed, or follows the share of the loaded bytes
 //! that had to be moved to a rank, because its own cache did not hold them: from 1 it doubles after an epoch in which that was 20 % or
 //! more, up to 8, and halves after one in which it was less than 15 %. All of an epoch's mini-batches have one factor.
 //!
-//! Why bytes and not seconds, as Song and Jiang have it: seconds depend on the machine and on what else runs there, and the factor
-//! decides what is drawn, so losses would depend on them too. Bytes are counted, so a run can be repeated, and one that is resumed
-//! finds the factor again from the reports of the epochs that are done: there is no other state.
+//! Bytes are counted, not seconds as in Song and Jiang: seconds depend on the machine and its other load, and since the
+//! factor decides the draws, so would the losses. With bytes a run can be repeated, and a resumed run computes the
+//! factor from the reports of the finished epochs: there is no other state.
 
 use crate::config::{DrawFactor, TrainConfig};
 use crate::report::EpochReport;
 
-/// The largest factor that is found by counting.
+/// Largest automatic factor.
 const MOST: f64 = 8.0;
-/// Share of the bytes that are moved from which on the factor grows, and below which it shrinks.
+/// Shares of moved bytes: the factor grows from the first one on, and shrinks below the second.
 const MOVED: [f64; 2] = [0.2, 0.15];
 
-/// The factor of the epoch after those of `history`; `None` where all in-neighbours are drawn alike.
+/// The factor of the epoch after `history`; `None` if all in-neighbours have the same probability.
 pub fn factor(config: &TrainConfig, history: &[EpochReport]) -> Option<f64> {
     config.draws_locally().then(|| match config.draw.draw_factor {
         Some(DrawFactor::Fixed(factor)) => factor,
         None | Some(DrawFactor::Auto) => history.iter().fold(1.0, |factor, report| {
-            // Rows have equal sizes, so their portions are those of bytes.
+            // Rows have equal sizes, so shares of rows are shares of bytes.
             let (loaded, own) = (report.work.rows_loaded, report.work.rows_cached);
             next_draw_factor(factor, (loaded - own) as f64 / loaded.max(1) as f64)
         }),
     })
 }
 
-/// The factor after an epoch that had `factor`, in which such a portion of the bytes was moved.
+/// The factor after an epoch with `factor` in which this share of the bytes was `moved`.
 pub fn next_draw_factor(factor: f64, moved: f64) -> f64 {
     match moved {
         moved if moved >= MOVED[0] => (2.0 * factor).min(MOST),

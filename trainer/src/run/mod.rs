@@ -1,13 +1,13 @@
 //! Inputs of a run, opened and checked before the first mini-batch.
 //!
 //! ```text
-//! setup.rs        dataset, map, caches, checkpoint: all that is opened
+//! setup.rs        opens dataset, map, caches and checkpoint
 //! host.rs         feature rows in the host's memory, within a budget
 //! processes.rs    processes of one host: one budget, and one copy of rows
 //! dry_run.rs      mini-batches on trial: how much memory a GPU has left
 //! forecast.rs     mini-batches on trial: the cost of an epoch that reads rows from disk
-//! shard.rs        a dataset that holds the rows of some vertices alone
-//! locality.rs     how much more often kept rows are drawn
+//! shard.rs        a dataset that holds only the rows of some vertices
+//! locality.rs     the factor by which kept rows are preferred
 //! advice.rs       what to do after an error
 //! ```
 

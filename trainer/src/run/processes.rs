@@ -1,12 +1,11 @@
 //! Processes of one host: one budget, and one copy of the feature rows that stay in memory.
 //!
 //! Returns: the memory that a process shares with others, and the bytes that these have for feature rows together; the same on each.
-//! Input: what each process may hold, and holds beside feature rows.
-//! Idea: processes on one host that have opened the same file of features share. The first of them makes memory without a name, and
-//! the others open it by the number of its process. Only then is anything decided: where one cannot open it, as in another container, each
-//! keeps rows of its own, in its part of the budget. All tell all what they need, so all come to the same result. Then the first reads
-//! the rows, while the others wait.
-//! Cost: three messages to all, and the time of that wait, in which the others would have read the same rows.
+//! Input: the budget of each process, and the memory that it uses for other purposes.
+//! Idea: processes on one host that have opened the same file of features share. The first of them makes anonymous memory, and the others
+//! open it by the number of its process. If one cannot open it, e.g. in another container, each keeps rows of its own, within its part of
+//! the budget. All processes exchange their needs, so all come to the same result. Then the first reads the rows, while the others wait.
+//! Cost: three messages to all, and that wait, in which the others would have read the same rows.
 
 use gsplit_store::memory::shown;
 use gsplit_store::{FeatureTable, HostMemory, MemoryAddress};
@@ -17,7 +16,7 @@ use crate::ranks::hosts;
 use crate::residence::cache::gathered;
 use crate::{Error, Result};
 
-/// A process's place, as it tells the others.
+/// Location of a process, as sent to the others.
 #[derive(Serialize, Deserialize)]
 struct Residence {
     host: Vec<u8>,
@@ -26,7 +25,7 @@ struct Residence {
     memory: Result<MemoryAddress, String>,
 }
 
-/// Bytes that a process holds beside feature rows.
+/// Bytes that a process holds for other purposes than feature rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldBytes {
     /// The mapped graph.
@@ -40,15 +39,15 @@ pub struct HeldBytes {
 /// Message of a process about its memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Needs {
-    /// Bytes that it was given.
+    /// Its budget, if it has one.
     pub budget: Option<u64>,
-    /// Bytes that it may take where it was given none.
+    /// Bytes that it may take without a budget.
     pub free: u64,
-    /// Bytes beside feature rows.
+    /// Bytes for other purposes than feature rows.
     pub held: HeldBytes,
     /// Bytes of the graph that have to be in memory.
     pub least_of_graph: u64,
-    /// Bytes of all feature rows where they all have to fit, else none.
+    /// Bytes of all feature rows if they all have to fit, else 0.
     pub rows: u64,
 }
 
@@ -57,33 +56,33 @@ pub struct Needs {
 pub struct SharedBudget {
     /// Bytes that they may hold.
     pub budget: u64,
-    /// Bytes beside feature rows; the graph counts once, and as much of it as is for it where it does not fit.
+    /// Bytes for other purposes than feature rows; the graph counts once, or only its share if it does not fit.
     pub held: HeldBytes,
     /// Bytes of the whole graph.
     pub graph: u64,
     /// Bytes for feature rows.
     pub left: u64,
-    /// Bytes of these that the process which makes the memory can have.
+    /// Bytes of these that the process that makes the memory can have.
     pub room: u64,
     /// Number of processes.
     pub processes: u64,
 }
 
-/// The processes of a run by what they share. One alone where ranks are threads.
+/// The processes of a run, grouped by the resources they share. A single one if ranks are threads.
 #[derive(Debug)]
 pub struct HostProcesses {
     rank: usize,
-    /// For each rank the first of its host, the first there with its file, and the one whose memory has its rows.
+    /// For each rank the first rank of its host, the first there with its file, and the one whose memory has its rows.
     hosts: Vec<usize>,
     files: Vec<usize>,
     copies: Vec<usize>,
     memory: Option<HostMemory>,
-    /// Why processes of a host do not share, for the user.
+    /// Reason for the user why processes of a host do not share.
     apart: Option<String>,
 }
 
 impl HostProcesses {
-    /// The processes of a run, of which this one reads `features`. Collective.
+    /// Meets the processes of a run; this one reads `features`. Collective.
     ///
     /// # Errors
     /// Errors of the communicator.
@@ -110,7 +109,7 @@ impl HostProcesses {
         Ok(Self { memory: memory.ok().filter(|_| is_shared), ..this })
     }
 
-    /// Processes whose first ones of a host, and there of a file, are these; the `problems` of each with the memory of the latter.
+    /// Groups processes by the first rank of each host and file; `problems` are the errors of opening shared memory.
     fn of(rank: usize, [hosts, files]: [Vec<usize>; 2], problems: &[Option<String>]) -> Self {
         let all = 0..files.len();
         let is_apart = |first| all.clone().any(|rank| files[rank] == first && problems[rank].is_some());
@@ -125,7 +124,7 @@ impl HostProcesses {
         Self { rank, hosts, files, copies, memory: None, apart }
     }
 
-    /// The ranks that `firsts` has the same for as for `rank`.
+    /// The ranks with the same value in `firsts` as `rank`.
     fn ranks<'a>(&self, firsts: &'a [usize], rank: usize) -> impl Iterator<Item = usize> + Clone + 'a {
         let first = firsts[rank];
         (0..firsts.len()).filter(move |&other| firsts[other] == first)
@@ -136,20 +135,20 @@ impl HostProcesses {
         self.memory.as_ref()
     }
 
-    /// Number of copies of the feature rows that are on this host if each process that shares none makes one.
+    /// Number of copies of the feature rows on this host if each process that does not share makes one.
     pub fn copies(&self) -> u64 {
         self.ranks(&self.hosts, self.rank).filter(|&rank| self.copies[rank] == rank).count() as u64
     }
 
-    /// Line for the user where processes of a host have rows of their own.
+    /// Line for the user if processes of a host have rows of their own.
     pub fn apart(&self) -> Option<&str> {
         self.apart.as_deref()
     }
 
-    /// Budget of this process, which has `needs`, together with those that share rows with it. Collective.
+    /// Budget of this process with its `needs`, together with the processes that share its rows. Collective.
     ///
     /// # Errors
-    /// [`Error::Option`], the same in each process, where a budget is too small; errors of the communicator.
+    /// [`Error::Option`], the same in each process, if a budget is too small; errors of the communicator.
     pub fn budget(&self, options: &RunOptions, needs: Needs) -> Result<SharedBudget> {
         let needs = match &options.process {
             Some(process) => gathered(process.comms().all(), &needs)?,
@@ -198,14 +197,14 @@ impl HostProcesses {
         Ok(together(self.rank))
     }
 
-    /// Result of `make`, which fills the memory in the process that it is of, before others find there what it has filled in. Collective.
+    /// Result of `make`, which fills the memory in the process that owns it before the others read it. Collective.
     ///
     /// # Errors
-    /// Those of `make`, and of the communicator.
+    /// Errors of `make` and of the communicator.
     pub fn in_turn<T>(&self, options: &RunOptions, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(process) = &options.process else { return make() };
         let comm = process.comms().all();
-        // However long it reads.
+        // Reading may take any time.
         comm.suspend_timeout(true);
         let made = match self.memory().is_none_or(HostMemory::is_own) {
             true => {
@@ -228,7 +227,7 @@ impl HeldBytes {
         self.graph + self.batches + self.program
     }
 
-    /// Refusal of a `budget` that is too small for this and `rows` bytes of feature rows.
+    /// Error for a `budget` that is too small for this and `rows` bytes of feature rows.
     fn refusal(&self, budget: u64, rows: u64) -> Error {
         let least = (self.all() + rows).div_ceil(1 << 20);
         let of_rows = if rows > 0 { format!("{} feature rows, ", shown(rows)) } else { String::new() };
@@ -258,7 +257,7 @@ mod tests {
         Needs { budget: budget.map(|mib| mib * MIB), free: free * MIB, held, least_of_graph: held.graph, rows: 0 }
     }
 
-    /// Four processes, two on each of two hosts; those of the second have no file in common.
+    /// Four processes, two on each of two hosts; the two on the second have no file in common.
     fn two_hosts(rank: usize, problems: &[Option<String>]) -> HostProcesses {
         HostProcesses::of(rank, [vec![0, 0, 2, 2], vec![0, 0, 2, 3]], problems)
     }
@@ -277,12 +276,12 @@ mod tests {
             assert_eq!((left, room), (budget - held.all(), left));
             ([budget, held.graph, left].map(|bytes| bytes / MIB), processes)
         };
-        // The least that any of them finds free, and the programs, which are there already.
+        // The least free memory of any of them, and the programs, which are already loaded.
         let both = ([900 + 80, 100, 980 - 100 - 60 - 80], 2);
         assert_eq!([of(0, &[const { None }; 4]), of(1, &[const { None }; 4])], [both, both]);
         let alone = ([250 + 30, 100, 280 - 150], 1);
         assert_eq!([of(2, &[const { None }; 4]), of(3, &[const { None }; 4])], [alone, alone]);
-        // One that cannot open the other's memory: each has its part.
+        // One process cannot open the other's memory, so each has its part.
         let refused = [None, Some("it is in another container".to_string()), None, None];
         let parts = [([450 + 30, 50, 480 - 100], 1), ([450 + 50, 50, 500 - 140], 1)];
         assert_eq!([of(0, &refused), of(1, &refused)], parts);
@@ -291,7 +290,7 @@ mod tests {
         let told = two_hosts(3, &refused).apart.unwrap();
         assert!(told.contains("rank 1 cannot open the memory of rank 0: it is in another container"), "{told}");
         assert!(two_hosts(0, &[const { None }; 4]).apart.is_none());
-        // Rows lie in the memory of the first, whatever the others were given.
+        // Rows are in the memory of the first process, whatever the budgets of the others.
         let given = [needs(Some(1000), [100, 20, 30], 300), needs(Some(1000), [100, 20, 30], 900)];
         let shared = HostProcesses::of(1, [vec![0, 0], vec![0, 0]], &[None, None]).divide(&given).unwrap();
         assert_eq!((shared.left, shared.room), (1800 * MIB, 300 * MIB));
@@ -314,7 +313,7 @@ mod tests {
             line.contains("mini-batches in flight 20 MiB") && line.contains("pass --memory 150MiB or more"),
             "{line}"
         );
-        // Where all rows are to fit, they fit what both have.
+        // If all rows have to fit, they have to fit the memory of both.
         let with_rows = |budget| of(budget).map(|needs| Needs { rows: 101 * MIB, ..needs });
         let line = problem(&with_rows(200));
         assert!(line.contains("101 MiB feature rows, ") && line.contains("pass --memory 251MiB or more"), "{line}");

@@ -1,4 +1,4 @@
-//! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should hear of problems.
+//! Inputs that the ranks of a run share: opened, checked and put in place, in the order in which users should see problems.
 
 use std::ops::Range;
 use std::path::Path;
@@ -37,11 +37,11 @@ pub struct Run<'a> {
     pub threads: usize,
     /// Threads that do not sample.
     pub compute_threads: usize,
-    /// The place of each rank, those of other processes too.
+    /// The place of each rank, including ranks of other processes.
     pub places: Vec<Place>,
     /// The feature rows of each rank of this process.
     pub sources: Vec<FeatureSource<'a>>,
-    /// Its columns of them, where each trains on some.
+    /// Its columns of them, if each rank trains on some.
     slices: Vec<FeatureSource<'a>>,
     /// Graph that each rank samples from.
     pub topology: Topology<'a>,
@@ -49,13 +49,13 @@ pub struct Run<'a> {
     pub storage: HostStorage,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// Whether mini-batches read feature rows from disk.
+    /// True if mini-batches read feature rows from disk.
     pub reads_disk: bool,
     /// Checkpoint that it resumes.
     pub resume: Option<Resume>,
-    /// Model that it starts from where it resumes none.
+    /// Initial model, if it does not resume.
     pub init: Option<Trained>,
-    /// Is told how far it is.
+    /// Receives the progress of the run.
     pub progress: &'a dyn Progress,
     logs: Mutex<Logs>,
 }
@@ -82,7 +82,7 @@ impl Run<'_> {
         Model::with_layers(place, job.config, job.features.dim(), job.outputs, job.options.layer.as_ref())
     }
 
-    /// Watches work on so many items from rank 0.
+    /// Reports the progress of work on `total` items from rank 0.
     pub fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
         match comm.rank() {
             0 => self.progress.stage(name, Some(total), Unit::Items(items)),
@@ -96,10 +96,10 @@ impl Run<'_> {
     }
 }
 
-/// Opens the run that `config` and `options` ask for on `dataset`, and returns what `work` makes of it. Collective over the processes of a run.
+/// Opens the run of `config` and `options` on `dataset`, and returns the result of `work`. Collective over the processes of a run.
 ///
 /// # Errors
-/// [`Error::Option`] and [`Error::Data`] for what does not fit together; those of `work`.
+/// [`Error::Option`] and [`Error::Data`] if options and data do not fit together; errors of `work`.
 pub fn with_run<R>(
     dataset: &Dataset,
     config: &TrainConfig,
@@ -131,7 +131,7 @@ pub fn with_run<R>(
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
     }
-    // Nobody else may write there from before its state is read.
+    // Locked before the state in it is read.
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = resume_from(&job, &inputs, progress)?;
@@ -211,7 +211,7 @@ pub fn with_run<R>(
     Ok(done)
 }
 
-/// Lets the GPUs of `places` reach each other's memory, and tells which pairs cannot.
+/// Lets the GPUs of `places` access each other's memory, and reports pairs that cannot.
 fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
     let apart = link(places)?;
     if !apart.is_empty() {

@@ -1,8 +1,8 @@
-//! Runs on hosts that hold their part of a dataset alone (`gsplit shard`), and whether ranks train on the same one.
+//! Runs on hosts that hold only their part of a dataset (`gsplit shard`), and a check that ranks train on the same one.
 //!
-//! On a shard cut by a partition a rank may load the feature rows and labels of the vertices that it owns, and no others. So a map has
-//! to say who loads each row, it has to be the one that the shard was cut by, and the shard has to be the one of this rank's host. On one
-//! cut by columns a rank computes with its columns of every row, and no others.
+//! On a shard cut by a partition a rank may only load the feature rows and labels of its own vertices. So a map has to
+//! assign each row to a rank, it has to be the one that the shard was cut by, and the shard has to be the one of this
+//! rank's host. On a shard cut by columns a rank computes only with its columns of every row.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap, ShardInfo, columns_of};
@@ -11,7 +11,7 @@ use crate::config::TrainConfig;
 use crate::job::options::{RowPlacement, RunOptions};
 use crate::{Error, Result};
 
-/// Fails where `dataset` is a shard that has not the rows which the ranks of this process load and score by `config`, with the
+/// Fails if `dataset` is a shard without the rows that the ranks of this process load and score by `config`, with the
 /// partition `map`.
 ///
 /// # Errors
@@ -92,10 +92,10 @@ fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, opt
     })
 }
 
-/// Fails on all ranks where one of `comm` trains on other data, or by another partition, than the first. Collective.
+/// Fails on all ranks if one of `comm` trains on other data, or with another partition, than the first. Collective.
 ///
 /// # Errors
-/// [`Error::Data`]; those of the communicator.
+/// [`Error::Data`]; errors of the communicator.
 pub fn agree(dataset: &Dataset, map: Option<&PartitionMap>, comm: &dyn Communicator) -> Result<()> {
     let assignment = map.and_then(PartitionMap::assignment_checksum).map(ToString::to_string);
     let own = format!("{} {}", dataset.fingerprint(), assignment.unwrap_or_default());

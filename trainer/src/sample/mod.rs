@@ -1,8 +1,8 @@
-//! From seeds to a rank's sampled mini-batch, at the place that computes it: [`BatchSampler`] → [`Sampled`]. `batch` loads its feature
-//! rows.
+//! Samples a rank's mini-batch from seeds, at the place that computes it: [`BatchSampler`] → [`Sampled`]. `batch` loads
+//! its feature rows.
 //!
-//! What a host samples is plain data (`gsplit_sample`), of which [`Sampled::at`] makes edges, ids and exchanges. A GPU makes the same
-//! itself.
+//! The samples of a host are plain data (`gsplit_sample`), which [`Sampled::at`] turns into edges, ids and exchanges. A
+//! GPU makes these itself.
 
 mod on_gpu;
 mod sampled;

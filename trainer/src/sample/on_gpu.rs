@@ -1,22 +1,22 @@
 //! Layers that a GPU samples.
 //!
-//! Idea: layers whose frontiers this rank alone has are launched one after the other, a run of them, and the host waits once for the
-//! numbers of all. Where a map holds the next frontier the run ends, and the mixed frontier is split by owner before that wait. The size of
-//! the local frontier that comes of it is known with the numbers of the next run: until then the layer above is open.
+//! Idea: layers whose frontiers belong to this rank only are launched one after the other, as a run, and the host waits once
+//! for the sizes of all. If a map holds the next frontier the run ends, and the mixed frontier is split by owner before that
+//! wait. The size of the resulting local frontier is known with the sizes of the next run: until then the layer above is open.
 //!
-//! Frontiers of a run are the first vertices of its last mixed frontier, and lie in one memory.
+//! Frontiers of a run are the first vertices of its last mixed frontier, and share its memory.
 //!
-//! A sampler that works ahead of the computation has a stream of its own, so that its kernels need not wait for those of the
-//! mini-batch before. Memory follows three rules, which need no event:
+//! A sampler that works ahead of the computation has a separate stream, so that its kernels need not wait for those of
+//! the mini-batch before. Memory follows three rules, which need no event:
 //!
-//! * What it reads (the graph, owners, cached rows) was written before [`GpuSampler::new`], which lets the new stream
-//!   wait for the computing one, and is not written any more.
-//! * What it makes is its own memory, in its stream's order, never torch's: torch gives the memory of a tensor that was dropped
-//!   to the next one while kernels of the computing stream may still read it.
+//! * The memory that it reads (the graph, owners, cached rows) was written before [`GpuSampler::new`], which lets the
+//!   new stream wait for the computing one, and is not written any more.
+//! * The memory that it writes is its own, in its stream's order, never torch's: torch gives the memory of a tensor
+//!   that was dropped to the next one while kernels of the computing stream may still read it.
 //! * A mini-batch is handed over when it is done: the preparing thread waits for its stream
 //!   ([`hand_over`](crate::residence::source::hand_over)), then only the computing stream uses the buffers and frees
-//!   them. The driver gives this stream their memory again once the host has waited for the computing stream, as it does for the loss of
-//!   each step.
+//!   them. The driver gives this stream their memory again once the host has waited for the computing stream, as it
+//!   does for the loss of each step.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ use crate::exchange::Shuffling;
 use crate::operator::{Edges, Ids, Place};
 use crate::{Error, Exchange, Result, Shuffled};
 
-/// Inputs of a GPU that samples.
+/// Inputs of a GPU sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDevice<'a> {
     /// In-neighbours.
     pub graph: DeviceGraph<'a>,
-    /// Rank of each vertex, where a partition map says it.
+    /// Rank of each vertex, if there is a partition map.
     pub owners: Option<DeviceSlice<'a, u16>>,
 }
 
@@ -58,17 +58,17 @@ pub struct GpuSampler<'a> {
     inputs: OnDevice<'a>,
 }
 
-/// A layer that reads what a shuffle brings.
+/// A layer that reads the rows of a shuffle.
 struct Split {
     frontier: Ids,
     fanout: Fanout,
     layer: DeviceLayer,
-    /// The mixed frontier, where ranks share the frontier, so that the layer reads rows in its order.
+    /// The mixed frontier, if ranks share the frontier, so that the layer reads rows in its order.
     mixed: Option<Ids>,
 }
 
 impl Split {
-    /// The layer with the frontier below, by `shuffled`.
+    /// Completes the layer with `shuffled`; also returns the frontier below.
     fn close(self, place: &Place, mut shuffled: Shuffled) -> Result<(SampledLayer, Ids)> {
         let Self { frontier, fanout, layer, mixed } = self;
         let replicated = mixed.is_some();
@@ -80,7 +80,7 @@ impl Split {
         Ok((SampledLayer { frontier, replicated, edges, read, exchange: Arc::new(exchange) }, below))
     }
 
-    /// Numbers the sources for the rows that are read: those of `rows` for each vertex of the mixed frontier.
+    /// Renumbers the sources as rows that are read; `rows` maps vertices of the mixed frontier to these rows.
     fn number(&mut self, gpu: &Gpu, rows: DeviceSlice<'_, u32>) -> Result<()> {
         if self.mixed.is_none() {
             self.layer.local = select_on_device(gpu, rows, self.layer.local.slice())?;
@@ -98,7 +98,7 @@ fn edges_of(place: &Place, layer: DeviceLayer, num_sources: usize, fanout: Fanou
 }
 
 impl<'a> GpuSampler<'a> {
-    /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a stream of its own.
+    /// Creates a sampler on the GPU of `place`, from `inputs`; with `ahead` on a separate stream.
     pub(super) fn new(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         let Some(computing) = place.gpu() else {
             return Err(Error::Option("a GPU is to sample for a rank that computes on the host".into()));
@@ -152,14 +152,14 @@ impl<'a> GpuSampler<'a> {
         Ok(Sampled { layers: making.made, input: making.frontier, on_gpu })
     }
 
-    /// Ends the last `run` of a mini-batch, where this rank has all that it needs.
+    /// Ends the last `run` of a mini-batch, if this rank has all that it needs.
     fn end_alone(&mut self, making: &mut Making, run: &[(Fanout, bool)]) -> Result<()> {
         let layers = self.sampler.finish(&self.inputs.graph)?;
         let mixed = Ids::on_device(self.sampler.take_mixed()?);
         making.add(&self.place, layers, run, &mixed)
     }
 
-    /// Ends a `run`, where the map `part` holds the frontier below its last layer. Collective.
+    /// Ends a `run`, if the map `part` holds the frontier below its last layer. Collective.
     fn end_split(
         &mut self,
         making: &mut Making,
@@ -179,7 +179,7 @@ impl<'a> GpuSampler<'a> {
             return Err(Error::Option("a run of no layers".into()));
         };
         let on_host = if split.is_none() { sampler.mixed().to_vec(gpu)? } else { Vec::new() };
-        // Only where ranks share its frontier does a run have several layers.
+        // A run has several layers only if ranks share its frontier.
         let mixed = if shared { Some(Ids::on_device(sampler.take_mixed()?)) } else { None };
         if let Some(mixed) = &mixed {
             making.add(place, layers, run, &mixed.first_on_device(last.num_vertices())?)?;
@@ -211,12 +211,12 @@ struct Making {
     /// The frontier of the next layer to be added.
     frontier: Ids,
     made: Vec<SampledLayer>,
-    /// A layer before that, of which the size of the frontier below is not known yet.
+    /// A layer above that, whose frontier below is of unknown size.
     open: Option<(Split, Shuffling)>,
 }
 
 impl Making {
-    /// Adds the layer that is open, if one is, whose frontier below has `rows` vertices.
+    /// Adds the open layer, if there is one; its frontier below has `rows` vertices.
     fn close(&mut self, place: &Place, rows: usize) -> Result<()> {
         if let Some((above, shuffling)) = self.open.take() {
             let (layer, below) = above.close(place, shuffling.of(rows)?)?;
@@ -226,7 +226,7 @@ impl Making {
         Ok(())
     }
 
-    /// Adds the first layers of a `run`, whose frontiers are the first vertices of `mixed`, which is the one below them.
+    /// Adds the first layers of a `run`. Their frontiers are the first vertices of `mixed`, the frontier below them.
     fn add(&mut self, place: &Place, layers: Vec<DeviceLayer>, run: &[(Fanout, bool)], mixed: &Ids) -> Result<()> {
         let ends = layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed.len()]);
         let ends: Vec<usize> = ends.collect();
@@ -242,7 +242,7 @@ impl Making {
 }
 
 impl Drop for GpuSampler<'_> {
-    /// Waits for its stream, also after an error: what it reads stays in place until then.
+    /// Waits for its stream, also after an error: until then the memory that it reads must stay in place.
     fn drop(&mut self) {
         let _ = self.gpu.synchronise();
     }

@@ -1,4 +1,4 @@
-//! The sampled mini-batch of one rank, as it is computed: made of what the host has sampled, or by a GPU.
+//! The sampled mini-batch of one rank, ready to compute: converted from the host's sample, or made by a GPU.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{BatchSampler, SampledOnGpu};
 use crate::operator::{Edges, Ids, Place};
 use crate::{Exchange, Result};
 
-/// One layer of one rank's mini-batch. Clones share what is in it.
+/// One layer of one rank's mini-batch. Clones share its contents.
 #[derive(Clone, Debug)]
 pub struct SampledLayer {
     /// Local frontier: the vertices whose rows this layer computes.
@@ -19,13 +19,13 @@ pub struct SampledLayer {
     pub replicated: bool,
     /// Sampled in-edges of the frontier, from positions in `read`, at the place that computes.
     pub edges: Arc<Edges>,
-    /// Vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
+    /// Vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, perhaps reordered by the exchange.
     pub read: Ids,
     /// Brings the rows that other ranks own.
     pub exchange: Arc<Exchange>,
 }
 
-/// A rank's mini-batch: what to compute and what to load. Clones share what is in it.
+/// A rank's mini-batch: the layers to compute and the vertices to load. Clones share its contents.
 #[derive(Clone, Debug)]
 pub struct Sampled<'a> {
     /// Layers from the seeds downwards; the first computes the seeds.
@@ -37,10 +37,10 @@ pub struct Sampled<'a> {
 }
 
 impl Sampled<'_> {
-    /// Mini-batch that the `host` has sampled, for a rank at `place`.
+    /// Converts the mini-batch that the `host` has sampled, for a rank at `place`.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room for the edges.
+    /// [`Error::Gpu`](crate::Error::Gpu) if the place has no room for the edges.
     pub fn at(place: &Place, host: HostSample) -> Result<Self> {
         let input = Ids::from(host.input);
         let mut below = input.clone();
@@ -64,12 +64,12 @@ impl Sampled<'_> {
         &self.layers[self.layers.len() - 1]
     }
 
-    /// Sampled edges over all layers.
+    /// Number of sampled edges over all layers.
     pub fn num_edges(&self) -> usize {
         self.layers.iter().map(|layer| layer.edges.num_edges()).sum()
     }
 
-    /// Rows that come from other ranks in one forward pass, features included.
+    /// Number of rows that come from other ranks in one forward pass, including features.
     pub fn rows_exchanged(&self) -> usize {
         self.layers.iter().map(|layer| layer.exchange.rows_received()).sum()
     }
@@ -92,8 +92,8 @@ pub fn sample<'a>(
     }
 }
 
-/// Samples `layers` layers with all in-edges of `graph`, on the host, for a rank at `place`. Layers that are alike share their memory, so a
-/// deep model takes no more than a shallow one. Collective.
+/// Samples `layers` layers with all in-edges of `graph`, on the host, for a rank at `place`. Equal layers share their
+/// memory, so a deep model takes no more than a shallow one. Collective.
 pub fn sample_all<'a>(
     graph: Graph<'_>,
     place: &Place,

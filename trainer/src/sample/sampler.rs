@@ -1,7 +1,7 @@
 //! The sampler of a rank's mini-batches: the host, or the GPU that computes them.
 //!
 //! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's, read over the bus
-//! ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay on the GPU, and the host learns how many there are.
+//! ([`Topology`](crate::residence::topology::Topology)); frontiers and edges stay on the GPU, and the host reads only their sizes.
 
 use gsplit_kernels::{Graph, Near, Sampler};
 use gsplit_sample::HostSampler;
@@ -12,9 +12,9 @@ use crate::operator::Place;
 
 /// Sampler of the mini-batches of one rank, one after another.
 pub enum BatchSampler<'a> {
-    /// The host samples, for a rank at this place.
+    /// The host, for a rank at this place.
     Host(Box<HostSampler<'a>>, Place),
-    /// The GPU that computes them samples.
+    /// The GPU that computes.
     Gpu(Box<GpuSampler<'a>>),
 }
 
@@ -24,22 +24,22 @@ impl<'a> BatchSampler<'a> {
         Self::Host(Box::new(HostSampler::new(sampler, graph)), place.clone())
     }
 
-    /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a stream of its own.
+    /// Sampler on the GPU of `place`, from `inputs`; with `ahead` on a separate stream.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu): what the driver says.
+    /// [`Error::Gpu`](crate::Error::Gpu) with the driver's error.
     pub fn on_device(place: &Place, inputs: OnDevice<'a>, ahead: bool) -> Result<Self> {
         Ok(Self::Gpu(Box::new(GpuSampler::new(place, inputs, ahead)?)))
     }
 
-    /// Draws as `near` says, where the host samples.
+    /// Prefers the vertices of `near`, if the host samples.
     pub fn prefer(&mut self, near: Near) {
         if let Self::Host(sampler, _) = self {
             sampler.prefer(near);
         }
     }
 
-    /// Draws what it prefers `factor` times more often.
+    /// Draws preferred vertices `factor` times more often.
     pub fn set_factor(&mut self, factor: f64) {
         if let Self::Host(sampler, _) = self {
             sampler.set_factor(factor);

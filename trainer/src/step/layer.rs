@@ -1,7 +1,7 @@
-//! One layer of a pass: forward and backward, with what the tape keeps of it in between.
+//! One layer of a pass: forward and backward, and the values that the tape keeps in between.
 //!
-//! torch's autograd works inside a layer. What a layer reads is a leaf tensor, and its backward is started on its own once the
-//! gradient of what it returned is complete.
+//! torch's autograd works inside a layer. The input of a layer is a leaf tensor, and its backward is started separately
+//! once the gradient of its output is complete.
 //!
 //! ```text
 //! forward    read ─▶ body ─▶ pre-activation ─▶ tail (norm, activation, residual ...) ─▶ rows
@@ -24,33 +24,33 @@ use crate::residence::source::InputRows;
 use crate::sample::SampledLayer;
 use crate::{Result, autograd};
 
-/// Record on the tape of a layer that was computed.
+/// Record of a computed layer on the tape.
 pub(super) struct Taped {
-    /// Rows of the mixed frontier: a leaf, if these were not stored rows and are not to be computed again.
+    /// Rows of the mixed frontier: a leaf; `None` if they are stored rows or are to be recomputed.
     read: Option<Tensor>,
-    /// Pre-activation of the layer below, of the frontier's rows, where a residual added it: a leaf.
+    /// Pre-activation of the layer below, of the frontier's rows, if a residual added it: a leaf.
     residual: Option<Tensor>,
-    /// Result of the body, unless it is to be computed again.
+    /// Result of the body, unless it is to be recomputed.
     body: Option<Tensor>,
     tail: Option<Tail>,
-    /// Agreement with the layer above about the gradient of the rows.
+    /// Lets the layer above compute the gradient before ReLU.
     above: Option<Arc<ReluAbove>>,
 }
 
-/// The part of a layer behind its pre-activation, where that stands apart.
+/// The part of a layer after its pre-activation, if it runs separately.
 struct Tail {
-    /// Rows that it reads: a leaf.
+    /// Its input: a leaf.
     pre_activation: Tensor,
     moments: Option<Moments>,
-    /// Result, unless it is to be computed again.
+    /// Result, unless it is to be recomputed.
     rows: Option<Tensor>,
 }
 
-/// Gradients that leave a layer downwards. Undefined ones are zero.
+/// Gradients that a layer passes down. Undefined ones are zero.
 pub(super) struct Below {
-    /// Rows that the layer read, whose gradient is known; `None` where these were stored rows.
+    /// Rows that the layer read, with their gradient; `None` if they were stored rows.
     pub read: Option<Tensor>,
-    /// Gradient of the pre-activation below, by the residual.
+    /// Gradient of the pre-activation below, from the residual.
     pub of_residual: Tensor,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct LayerTape<'p, 'a> {
 }
 
 impl LayerTape<'_, '_> {
-    /// The layer as it was sampled.
+    /// The layer's sample.
     pub fn sampled(&self) -> &SampledLayer {
         let layers = &self.pass.batch.sampled.layers;
         &layers[layers.len() - 1 - self.index]
@@ -72,7 +72,7 @@ impl LayerTape<'_, '_> {
         [self.sampled().frontier.len(), self.pass.model.width(self.index)]
     }
 
-    /// Computes its rows from those that it reads, and what the tape keeps. Collective where batch norm is.
+    /// Computes its rows from the rows that it reads, and its record for the tape. Collective with batch norm.
     pub fn forward(&self, read: Option<Tensor>, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<(Tensor, Taped)> {
         let model = self.pass.model;
         let keep = !model.checkpoints_activations();
@@ -93,8 +93,8 @@ impl LayerTape<'_, '_> {
         Ok((rows, Taped { read, residual, body: keep.then_some(body), tail, above }))
     }
 
-    /// Brings the gradient of its rows to those that it read, and to the parameters. `of_pre_activation` is what the residual of the
-    /// layer above adds. Collective where batch norm is.
+    /// Passes the gradient of its rows to the rows that it read, and to the parameters. `of_pre_activation` is the
+    /// gradient from the residual of the layer above. Collective with batch norm.
     pub fn backward(
         &self,
         taped: Taped,
@@ -131,8 +131,8 @@ impl LayerTape<'_, '_> {
         Ok(Below { read, of_residual })
     }
 
-    /// Gradient of the rows below, from that of `read`, the rows that the layer read or the first of them. Collective where
-    /// rows are exchanged.
+    /// Gradient of the rows below, from that of `read`, the rows that the layer read or the first of them. Collective
+    /// if rows are exchanged.
     pub fn rows_backward(&self, read: Tensor, comm: Ranks<'_>) -> Result<Tensor> {
         let (layer, dim, kind) = (self.sampled(), read.size()[1] as usize, read.kind());
         let gradient = read.grad();
@@ -175,7 +175,7 @@ impl LayerTape<'_, '_> {
         self.pass.model.tail(self.index, pre_activation, moments, self.frontier(), self.pass.dropout)
     }
 
-    /// Gradient of the pre-activation, from that of the rows. Collective where batch norm is.
+    /// Gradient of the pre-activation, from that of the rows. Collective with batch norm.
     fn tail_backward(&self, tail: &Tail, of_rows: Tensor, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<Tensor> {
         if of_rows.defined() && of_rows.size()[0] > 0 {
             let rows = match &tail.rows {
@@ -190,7 +190,7 @@ impl LayerTape<'_, '_> {
         clock.exchange(|| moments.correct(&tail.pre_activation, &gradient, comm.all))
     }
 
-    /// Vertices of its rows, with room for what the exchange above brings.
+    /// Vertices of its rows, with room for the rows that the exchange above brings.
     fn frontier(&self) -> Frontier {
         let room = self.above().map_or(0, |above| above.sampled().exchange.rows_received());
         Frontier { vertices: self.sampled().frontier.clone(), room, above: None }
@@ -202,8 +202,8 @@ impl LayerTape<'_, '_> {
         (above.index < self.pass.model.num_layers()).then_some(above)
     }
 
-    /// Pre-activation of the layer below, of the rows that this one computes, where a residual adds it: a leaf. Collective where ranks
-    /// share these rows.
+    /// Pre-activation of the layer below, of the rows that this one computes, if a residual adds it: a leaf. Collective
+    /// if ranks share these rows.
     fn residual(&self, comm: Ranks<'_>) -> Result<Option<Tensor>> {
         let (layer, model) = (self.sampled(), self.pass.model);
         let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| model.adds_sums(self.index)) else {
@@ -216,12 +216,12 @@ impl LayerTape<'_, '_> {
         Ok(Some(rows.f_narrow(0, 0, layer.frontier.len() as i64)?.set_requires_grad(true)))
     }
 
-    /// Whether the rows that it reads are what the tail below makes of a pre-activation that the tape holds.
+    /// Whether its input can be recomputed by the tail below, from a pre-activation on the tape.
     fn follows_from_tape(&self) -> bool {
         self.index > 0 && self.pass.model.has_tail(self.index - 1) && self.sampled().exchange.is_identity()
     }
 
-    /// The rows that it read, computed again: a leaf. `None` where they were stored rows. The layer is off the tape already.
+    /// Recomputes the rows that it read: a leaf. `None` if they were stored rows. The layer is off the tape already.
     fn read_again(&self) -> Result<Option<Tensor>> {
         let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| self.follows_from_tape()) else {
             return Ok(None);
@@ -232,12 +232,12 @@ impl LayerTape<'_, '_> {
     }
 }
 
-/// Runs `body` with or without torch's graph.
+/// Runs `body`, recording torch's graph only with `keep`.
 fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
     if keep { body() } else { tch::no_grad(body) }
 }
 
-/// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.
+/// Adds `part` to the first rows of `total`; an undefined one counts as zero. `shape` is the shape of the result.
 pub(super) fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Result<Tensor> {
     if !part.defined() {
         return Ok(total);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! pass.rs      layer after layer, with the exchanges between them
-//! layer.rs     one layer: forward, backward, and what is kept in between
+//! layer.rs     one layer: forward, backward, and the values kept in between
 //! moments.rs   batch norm over ranks
-//! numbers.rs   what is reported of a mini-batch
+//! numbers.rs   the reported numbers of a mini-batch
 //! ```
 
 mod layer;

@@ -10,7 +10,7 @@ use crate::sample::SampledLayer;
 use crate::{Exchange, Result};
 
 impl LayerTape<'_, '_> {
-    /// Moments of `pre_activation` over all ranks, where the layer normalises by them. Collective then.
+    /// Moments of `pre_activation` over all ranks, if the layer normalises by them (then collective).
     pub(super) fn moments(&self, pre_activation: &Tensor, comm: Ranks<'_>) -> Result<Option<Moments>> {
         let model = self.pass.model;
         if self.pass.dropout.is_none() || !model.needs_moments(self.index) {
@@ -22,9 +22,9 @@ impl LayerTape<'_, '_> {
         Ok(Some(moments))
     }
 
-    /// Weight of each row, f32 `[rows]`: 1 over the number of ranks that hold it. `None` where each is on one rank. Collective.
+    /// Weight of each row, f32 `[rows]`: 1 over the number of ranks that hold it. `None` if each is on one rank. Collective.
     fn weights(&self, layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Tensor>> {
-        // Under a partition map each is on one rank of every group.
+        // Under a partition map each row is on one rank of every group.
         if !(comm.are_grouped() || layer.replicated && comm.all.size() > 1) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Numbers of a mini-batch: those that a GPU computed, and those that are counted.
+//! Numbers of a mini-batch: some are computed by a GPU, the others are counted on the host.
 
 use gsplit_kernels::{CacheHits, DeviceHits, LateBytes};
 use gsplit_store::RowsRead;
@@ -14,7 +14,7 @@ use crate::report::{LayerRows, StepReport, Work};
 use crate::residence::source::Loaded;
 use crate::sample::{Sampled, SampledLayer};
 
-/// Work of a rank on `batch`: what it computes, loads and receives.
+/// Work of a rank on `batch`: edges computed, rows loaded and rows received.
 pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     let sampled = &batch.sampled;
     let [edges, rows_loaded, rows_exchanged] =
@@ -35,7 +35,7 @@ pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
     StepReport { work, ..StepReport::default() }
 }
 
-/// Rows that one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
+/// Rows that one forward pass brings from other ranks for each layer, from the seeds down; empty if no layer is split.
 fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<LayerRows> {
     if sampled.layers.iter().all(|layer| layer.exchange.is_identity()) {
         return Vec::new();
@@ -53,7 +53,7 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
     layers.map(of).collect()
 }
 
-/// A mini-batch that was launched, and on the host is done: what is reported of it, but for the numbers that a GPU has yet to bring.
+/// A launched mini-batch, which is done on the host: its report, except for numbers that a GPU has yet to deliver.
 #[must_use]
 pub struct Launched {
     report: StepReport,
@@ -62,7 +62,7 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Begins to bring the numbers, for which nobody waits now; on the host they are there.
+    /// Starts copying the numbers from a GPU without waiting; on the host they are available already.
     pub fn new(
         place: &Place,
         numbers: Option<&Tensor>,
@@ -106,10 +106,10 @@ impl Launched {
         self.coming.is_some()
     }
 
-    /// The report. Waits for the numbers.
+    /// Waits for the numbers and returns the report.
     ///
     /// # Errors
-    /// What the GPU reports.
+    /// Errors of the GPU.
     pub fn finish(self) -> Result<StepReport> {
         let Self { mut report, coming } = self;
         if let Some(coming) = coming {
@@ -119,7 +119,7 @@ impl Launched {
             }
             report.gradient_norm = norm.values::<f64>().iter().sum();
             let CacheHits { own, peer } = DeviceHits::of(&hits);
-            // Those of rows that the host dealt to stores were counted there.
+            // Hits of rows that the host dealt to stores were counted there.
             report.work.rows_cached += own as u64;
             report.work.rows_from_peers += peer as u64;
         }

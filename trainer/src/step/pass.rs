@@ -1,18 +1,18 @@
-//! Forward and backward of one mini-batch on one rank, between which the loss stands: layer after layer, with the exchanges
+//! Forward and backward of one mini-batch on one rank, with the loss in between: layer after layer, with the exchanges
 //! between them.
 //!
-//! No collective ever runs inside torch's backward pass, so ranks that share a device cannot wait for each other there: what a
-//! layer reads is a leaf, and `layer.rs` starts the backward pass of each on its own.
+//! No collective ever runs inside torch's backward pass, so ranks that share a device cannot wait for each other there:
+//! the input of a layer is a leaf, and `layer.rs` starts the backward pass of each layer separately.
 //!
-//! A layer's rows are read by up to three others: by the layer above through the exchange, by its residual, and by the
-//! logits. The latter two read the first rows alone, because a local frontier starts with the one above it: they
-//! need no exchange, and their gradients are added to those rows. (Not so where ranks share the frontier above and a map holds the
-//! one below: there the rows that the residual adds are exchanged as well.)
+//! A layer's rows have up to three readers: the layer above through the exchange, its residual, and the logits. The
+//! latter two read only the first rows, because a local frontier starts with the one above it: they need no exchange,
+//! and their gradients are added to those rows. (If ranks share the frontier above and a map holds the one below, the
+//! rows that the residual adds are exchanged as well.)
 //!
 //! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps one
-//! matrix a layer, and backward computes what layers have inside again: the same operations on the same values, so the same
-//! bits. Kept are the rows that a layer reads; in pre-activation models, where these follow from what is below, that.
-//! Rows that came from other ranks and the statistics of batch norm are kept too, so nothing collective is repeated.
+//! matrix per layer, and backward recomputes the inner values of layers: the same operations on the same values, so the same
+//! bits. The kept matrix is the layer's input, or in pre-activation models the pre-activation below, if the input follows
+//! from it. Rows that came from other ranks and the statistics of batch norm are kept too, so no collective is repeated.
 
 use gsplit_kernels::Graph;
 use tch::{Kind, Tensor};
@@ -32,7 +32,7 @@ pub struct Pass<'a> {
     pub(super) graph: Graph<'a>,
     pub(super) dropout: Option<DropoutKey>,
     pub(super) batch: Loaded<'a>,
-    /// P3 only: all ranks' bottom layers, each computed by columns. Ours then starts from their sums.
+    /// P3 only: all ranks' bottom layers, each computed by columns. This rank's then starts from their sums.
     pub(super) push_pull: Option<PushPull<'a>>,
     /// One entry for each layer from the features upwards.
     pub(super) tape: Vec<Taped>,
@@ -42,7 +42,7 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Logits, f32 `[my seeds, classes]`, or empty. Their gradients flow to the layers' in [`backward`].
+    /// Logits, f32 `[my seeds, classes]`, or empty. [`backward`] passes their gradients on to the layers.
     pub fn logits(&self) -> &Tensor {
         &self.logits
     }
@@ -100,14 +100,14 @@ pub fn forward<'a>(
     Ok(pass)
 }
 
-/// Gradients of the parameters from that of the logits, zero where there is none; from the top layer down. Collective.
+/// Computes the parameters' gradients from that of the logits (`None` is zero), from the top layer down. Collective.
 pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<()> {
     if let Some(of_logits) = of_logits.filter(|_| pass.logits.requires_grad()) {
         autograd::backward(&pass.logits, &of_logits)?;
     }
     let (mut of_rows, mut of_pre_activation) = (Tensor::new(), Tensor::new());
     for index in (0..pass.model.num_layers()).rev() {
-        // What the layer kept for backward is free when it has gone through it.
+        // The values that the layer kept for backward are freed at the end of its iteration.
         let Some(taped) = pass.tape.pop() else { break };
         if let Some((_, seeds)) = pass.leaves.pop_if(|(layer, _)| *layer == index) {
             of_rows = with_first(of_rows, seeds.grad(), pass.layer(index).shape())?;

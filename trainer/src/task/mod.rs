@@ -1,7 +1,7 @@
 //! Task of a model: the labels or links, the loss of a mini-batch and its gradient.
 //!
-//! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
-//! with the gradient of those rows.
+//! The loss is one more boundary between layers: it takes the rows that the last layer returned, and returns its value
+//! and the gradient of those rows.
 
 pub mod links;
 mod nodes;
@@ -29,7 +29,7 @@ pub enum Task<'a> {
 }
 
 impl Task<'_> {
-    /// The labels, unless links are learnt.
+    /// The labels, unless the task is link prediction.
     pub fn labels(&self) -> Option<&Labels> {
         match self {
             Self::Nodes(task) => Some(&task.labels),
@@ -37,7 +37,7 @@ impl Task<'_> {
         }
     }
 
-    /// The metric that is `asked` for, else the one that the labels or links call for.
+    /// The metric `asked` for, or else the default of the labels or links.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) if it is not defined for them.
@@ -61,7 +61,7 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Weight of the mean loss of the global mini-batch in an epoch's: that of its labelled seeds, or the number of its pairs.
+    /// Weight of this global mini-batch in the mean loss of an epoch: that of its labelled seeds, or the number of its pairs.
     pub fn weight(&self) -> f64 {
         match self {
             Self::Nodes(targets) => targets.weight,
@@ -69,8 +69,8 @@ impl Targets<'_> {
         }
     }
 
-    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, with the gradients of `scale`
-    /// times the loss. Collective.
+    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, and the
+    /// gradient of `scale` times the loss. Collective.
     pub fn loss(
         &self,
         model: &Model,
@@ -89,17 +89,17 @@ impl Targets<'_> {
 /// Loss of a mini-batch on this rank, and its score.
 #[derive(Debug, Default)]
 pub struct Loss {
-    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's part of the global mini-batch's mean
-    /// loss: the parts add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
-    /// classes where it can have several, and for each pair of vertices; 0 of numbers. To read them is to wait for them.
+    /// f64 `[2]`, at the place of the rows or on the host; `None` means that both are 0. First this rank's part of the global
+    /// mini-batch's mean loss; the parts add up to it. Then the number of right decisions: a class per labelled seed; yes or no
+    /// for each of its classes if it can have several, and for each pair of vertices; 0 for numbers. Reading them waits for them.
     pub numbers: Option<Tensor>,
-    /// Decisions.
+    /// Number of decisions.
     pub counted: u64,
-    /// Gradient of the rows, of the scaled loss; `None` where this rank has no seeds.
+    /// Gradient of the scaled loss with respect to the rows; `None` if this rank has no seeds.
     pub gradient: Option<Tensor>,
 }
 
-/// Shape of a model's input and output, whatever lies between.
+/// Shape of a model's input and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -107,6 +107,6 @@ pub struct Shape {
     pub features: usize,
     /// Width of the last layer's rows.
     pub outputs: usize,
-    /// Whether these are a yes or no for each class, instead of one choice among them.
+    /// Whether the outputs are a yes or no for each class, instead of one choice among them.
     pub several: bool,
 }

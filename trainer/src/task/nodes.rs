@@ -1,6 +1,6 @@
-//! The loss of vertices: cross entropy where a vertex has one class; binary cross entropy, summed over the classes, where it can
-//! have several; the squared or absolute error of a number, in standard deviations. All are means over the labelled seeds of the
-//! global mini-batch; cross entropy with weights of classes is the weighted mean, as torch's `cross_entropy(weight=...)`.
+//! The loss of vertices: cross entropy if a vertex has one class; binary cross entropy, summed over the classes, if it can have
+//! several; the squared or absolute error of a number, in standard deviations. All are means over the labelled seeds of the
+//! global mini-batch; cross entropy with weights of classes is the weighted mean, as in torch's `cross_entropy(weight=...)`.
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Column, Dataset};
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
 
-/// Labels of vertices, and what their loss depends on.
+/// Labels of vertices, and the parameters of their loss.
 pub struct NodeTask {
     /// The labels.
     pub labels: Labels,
@@ -25,11 +25,11 @@ pub struct NodeTask {
 }
 
 impl NodeTask {
-    /// The task that `config` asks for on `labels` of `dataset`, whose train split is `train`. Collective over the processes of `comm`,
-    /// which hold shards.
+    /// The task according to `config` on `labels` of `dataset`, whose train split is `train`. Collective over the
+    /// processes of `comm`, which hold shards.
     ///
     /// # Errors
-    /// [`Error::Option`] if there is not a weight for each class.
+    /// [`Error::Option`] unless there is a weight for each class.
     pub fn new(
         dataset: &Dataset,
         labels: Labels,
@@ -60,7 +60,7 @@ impl NodeTask {
         NodeTargets { task: self, weight: weight.unwrap_or_else(labelled) }
     }
 
-    /// The loss of `v`, for which the model returned `logits`, times its weight, and the weight, as [`NodeTargets::loss`] counts them;
+    /// The weighted loss of `v`, for which the model returned `logits`, and its weight, as in [`NodeTargets::loss`];
     /// `None` if it is unlabelled.
     pub fn loss_of(&self, v: u32, logits: &[f32]) -> Option<[f64; 2]> {
         let by_class = self.weights.as_ref().map(|weights| &weights.by_class);
@@ -97,8 +97,8 @@ impl NodeTask {
 #[derive(Clone, Copy)]
 pub struct NodeTargets<'a> {
     task: &'a NodeTask,
-    /// Weight of the labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
-    /// would be wrong wherever ranks hold unequal numbers of seeds.
+    /// Weight of the labelled seeds of the global mini-batch, by which the loss is divided. Averaging the ranks' own
+    /// means instead would be wrong if ranks hold unequal numbers of seeds.
     pub weight: f64,
 }
 
@@ -137,7 +137,7 @@ impl NodeTargets<'_> {
                     NumberLoss::Mse => errors.f_square()?,
                     NumberLoss::Mae => errors.f_abs()?,
                 };
-                // Nothing is decided.
+                // There are no decisions.
                 (errors.f_sum(Kind::Float)?, Tensor::f_zeros([1], (Kind::Float, place.device()))?, 0)
             }
         };

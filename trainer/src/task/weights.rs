@@ -1,7 +1,7 @@
-//! Numbers that all ranks take from the labels of the whole train split: the scale of numbers, and the weights of classes.
+//! Numbers that all ranks compute from the labels of the whole train split: the scale of numbers, and the weights of classes.
 //!
-//! A shard holds the labels of its own vertices. So processes on shards give each other the labels of the train split once, 8 bytes a
-//! vertex, and each computes the same from all of them, in the same order: to the bit what a run on the whole dataset has.
+//! A shard holds the labels of its own vertices. So processes on shards exchange the labels of the train split once, 8 bytes per
+//! vertex, and each computes the same from all of them, in the same order: to the bit the result of a run on the whole dataset.
 
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{ClassLabels, Column, Dataset, MultiLabels, NumericLabels};
@@ -10,7 +10,7 @@ use crate::config::ClassWeights;
 use crate::metric::labels::TargetScale;
 use crate::{Error, Result};
 
-/// Class names that a message shows.
+/// Maximum number of class names in a message.
 const SHOWN: usize = 20;
 
 /// The train split of a run on `comm`, if its processes hold shards.
@@ -23,7 +23,7 @@ pub struct TrainSplit<'a> {
 }
 
 impl TrainSplit<'_> {
-    /// Label of each vertex, in 32 bits: `held` of a process that holds it, else `none`. Collective.
+    /// Label of each vertex, as 32 bits: from a process whose `held` returns it, otherwise `none`. Collective.
     fn labels(self, held: impl Fn(u32) -> Option<u32>, none: u32) -> Result<Vec<u32>> {
         let vertices = (0u32..).zip(self.vertices.iter());
         let own: Vec<[u32; 2]> = vertices.filter_map(|(at, &v)| Some([at, held(v)?])).collect();
@@ -38,14 +38,14 @@ impl TrainSplit<'_> {
         Ok(labels)
     }
 
-    /// The scale of its numbers. Collective.
+    /// The scale of the split's numbers. Collective.
     pub fn scale(self, numbers: &NumericLabels) -> Result<TargetScale> {
         let numbers = self.labels(|v| numbers.get(v).map(f32::to_bits), f32::NAN.to_bits())?;
         Ok(TargetScale::of(numbers.into_iter().map(f32::from_bits)))
     }
 
-    /// Vertices that have each class, and those that have not, of vertices that can have several; each counted once by every process
-    /// that holds it. Collective.
+    /// Number of vertices that have each class, and number of those that do not, if vertices can have several; each
+    /// process counts the vertices that it holds. Collective.
     fn count_several(self, labels: &MultiLabels) -> Result<(Vec<u64>, Vec<u64>)> {
         let held = || self.vertices.iter().filter(|&&v| !labels.row(v).is_empty());
         let mut counts = vec![0; labels.num_classes() as usize + 1];
@@ -63,12 +63,12 @@ impl TrainSplit<'_> {
 pub struct LossWeights {
     /// Weight of each class.
     pub by_class: Vec<f32>,
-    /// The train split, and the weight of each of its vertices, 0 for unlabelled; none where a vertex can have several classes.
+    /// The train split, and the weight of each of its vertices, 0 for unlabelled; `None` if a vertex can have several classes.
     of_train: Option<(Column<u32>, Vec<f32>)>,
 }
 
 impl LossWeights {
-    /// The weights that `asked` says for vertices of one class each. Collective.
+    /// The weights that `asked` specifies for vertices of one class each. Collective.
     pub fn of_one(
         asked: &ClassWeights,
         dataset: &Dataset,
@@ -99,7 +99,7 @@ impl LossWeights {
         Ok(Self { by_class, of_train: Some((train.vertices.clone(), of_train)) })
     }
 
-    /// The weights of the classes that a vertex has, where it can have several. Collective.
+    /// The weights that `asked` specifies for the classes of vertices that can have several. Collective.
     pub fn of_several(
         asked: &ClassWeights,
         dataset: &Dataset,
@@ -120,7 +120,7 @@ impl LossWeights {
         Ok(Self { by_class, of_train: None })
     }
 
-    /// Weights of the vertices `batch` together, of the train split; `None` where a vertex can have several classes.
+    /// Total weight of the vertices `batch` of the train split; `None` if a vertex can have several classes.
     pub fn total(&self, batch: &[u32]) -> Option<f64> {
         let (train, weights) = self.of_train.as_ref()?;
         let weight = |v: &u32| train.binary_search(v).map_or(0.0, |at| f64::from(weights[at]));
@@ -128,7 +128,7 @@ impl LossWeights {
     }
 }
 
-/// `weights`, if there is one for each class.
+/// Returns `weights` if there is one for each class, otherwise an error.
 fn one_each(weights: &[f32], classes: usize, dataset: &Dataset) -> Result<Vec<f32>> {
     if weights.len() == classes {
         return Ok(weights.to_vec());

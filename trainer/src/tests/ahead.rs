@@ -60,7 +60,7 @@ fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
     assert!(matches!(stopped, Err(crate::Error::Interrupted(_))), "{stopped:?}");
 }
 
-/// Remembers the most threads with the name of those that sample that it ever saw while a mini-batch was computed.
+/// Remembers the largest number of sampling threads, recognised by their name, seen while a mini-batch was computed.
 #[derive(Default)]
 struct Threads(AtomicUsize);
 
@@ -75,7 +75,7 @@ impl Progress for &'static Threads {
 impl Stage for &'static Threads {
     fn advance(&self, _: u64) {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        // A thread may be gone meanwhile.
+        // A thread may have ended meanwhile.
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
         self.0.fetch_max(names.filter(|name| name.trim_end() == "sample").count(), Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ fn losses_do_not_depend_on_the_threads_that_sample() {
         for threads in [1, 2] {
             let (own, seen) = run(Some(threads), 2);
             assert_eq!(own, shared, "{parallelism}, {threads} threads");
-            // The other ranks' epochs begin and end when they do.
+            // The other ranks' epochs begin and end at other times.
             assert!((threads..=threads * ranks).contains(&seen), "{parallelism}: {seen} threads sample");
         }
         for (threads, prefetch, words) in [

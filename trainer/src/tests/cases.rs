@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 
-/// Random completions of a pair, of which the one with most new pairs becomes a case.
+/// Random completions per pair, of which the one with most new pairs becomes a case.
 const TRIES: usize = 30;
 /// Random completions after which a pair counts as impossible.
 const HOPELESS: usize = 2000;
@@ -19,7 +19,7 @@ const HOPELESS: usize = 2000;
 /// A value of each factor, as its index.
 pub type Case = Vec<usize>;
 
-/// The cases of factors with these numbers of values, of combinations that are `allowed`.
+/// Returns the cases of factors with these numbers of values, out of the combinations that are `allowed`.
 pub fn cases(levels: &[usize], allowed: impl Fn(&[usize]) -> bool) -> Vec<Case> {
     let seed = std::env::var("GSPLIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let more = std::env::var("GSPLIT_CASES").unwrap_or_default();
@@ -50,7 +50,7 @@ fn product(levels: &[usize]) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Pairs of values that a case shows: two factors and the value of each.
+/// Pairs of values that a case covers: two factors and the value of each.
 fn pairs(case: &[usize]) -> impl Iterator<Item = [(usize, usize); 2]> {
     let factors = 0..case.len();
     factors.flat_map(move |a| (a + 1..case.len()).map(move |b| [(a, case[a]), (b, case[b])]))
@@ -109,7 +109,7 @@ impl Random {
 #[test]
 fn every_pair_that_is_possible_occurs_in_few_cases() {
     let levels = [19, 4, 5, 5, 3, 4, 2, 2];
-    // The first value of factor 2 goes with the first of factor 3 alone.
+    // The first value of factor 2 goes only with the first of factor 3.
     let allowed = |case: &[usize]| case[2] != 0 || case[3] == 0;
     let cases = covering(&levels, &allowed, &mut Random::new(7));
     let shown: BTreeSet<_> = cases.iter().flat_map(|case| pairs(case)).collect();

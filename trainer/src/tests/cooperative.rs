@@ -1,4 +1,4 @@
-//! Mini-batches that are made once, server by server: with all hops they train the full graph, and what they send stays within a server.
+//! Mini-batches that are made once, server by server: with all hops they train the full graph, and their exchanges stay within a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,14 +52,14 @@ fn oracle_one_mini_batch_with_all_hops_is_the_full_graph() {
         for (ranks, servers) in [(1, 1), (3, 1), (4, 2), (6, 3)] {
             let config = changed(&cooperative(&fixture, model, (ranks, servers), layers), |config| {
                 (config.model.layers, config.model.norm, config.epochs) = (layers, norm, 2);
-                // Dropout is drawn by epoch, step, layer and vertex, and those are the same.
+                // Dropout is drawn by epoch, step, layer and vertex, which are the same here.
                 config.eval_every = 0;
             });
             let expected = full_graph(&fixture, &config);
             let found = run(&fixture, &config, &RunOptions::default()).unwrap().epochs;
             for (found, expected) in found.iter().zip(&expected) {
                 let what = format!("{model:?} on {ranks} ranks, {servers} servers, epoch {}", found.epoch);
-                // A step by rounded gradients is another step.
+                // Rounded gradients give another step.
                 let most = if found.epoch == 1 { 1e-5 } else { 1e-3 };
                 assert!((found.loss - expected.loss).abs() <= most * expected.loss, "{what}: {found:?}, {expected:?}");
                 let off = (found.gradient_norm - expected.gradient_norm).abs();
@@ -84,7 +84,7 @@ fn servers_of_one_rank_send_gradients_alone_and_fewer_hops_read_less() {
         rows.push(work.rows_loaded);
     }
     assert!(rows.is_sorted() && rows[0] < rows[1] && rows[3] <= 3 * 300, "{rows:?}");
-    // A fanout beyond the server takes from its border, never from within it.
+    // A fanout beyond the server samples its border, never edges within it.
     let few = changed(&cooperative(&fixture, ModelKind::Sage, (3, 3), 1), |config| {
         config.cooperative.expansion_fanout = Some(Fanout::Take(1));
     });
@@ -100,7 +100,7 @@ fn every_seed_is_in_one_of_the_mini_batches() {
     for batches in [1, 3, 7] {
         let config = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 2), |config| {
             (config.cooperative.batches_per_epoch, config.epochs, config.model.dropout) = (Some(batches), 2, 0.0);
-            // Nothing moves: the loss of an epoch is that of its mini-batches, whatever their order.
+            // The parameters do not move: the loss of an epoch is that of its mini-batches, whatever their order.
             config.optimizer.lr = 1e-12;
         });
         let options = RunOptions { log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
@@ -145,7 +145,7 @@ fn layers_share_what_does_not_change() {
     let kept: std::collections::BTreeSet<_> = sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();
     assert!(kept.len() < 12, "{} of 56 layers", kept.len());
     assert_eq!(sampled.layers[55].read.len(), sampled.input.len());
-    // Rows grow downwards, to all that reach the seeds.
+    // Rows grow downwards, to all vertices that reach the seeds.
     assert!(sampled.layers.windows(2).all(|pair| pair[0].read.len() == pair[1].frontier.len()));
 }
 
@@ -159,11 +159,11 @@ fn what_does_not_fit_is_refused() {
     let with = |change: &dyn Fn(&mut TrainConfig)| changed(&base, |config| change(config));
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(0)), "--batches-per-epoch 0");
     refused(with(&|config| config.cooperative.batches_per_epoch = Some(1000)), "--batches-per-epoch 1000: there are");
-    refused(with(&|config| config.groups = 1), "nothing lies beyond one server");
+    refused(with(&|config| config.groups = 1), "there is nothing beyond one server");
     refused(with(&|config| config.partition = Some("ranges-4".into())), "on 1 servers: 2 groups need 4, on 2 servers");
     let elsewhere = with(&|config| (config.groups, config.partition) = (4, None));
     refused(elsewhere, "run `gsplit partition");
-    // It says what it made.
+    // The number of mini-batches is noted.
     let notes = Notes::default();
     train(&fixture.dataset, &base, &RunOptions::default(), &notes, &|_| {}).unwrap();
     assert!(

@@ -1,5 +1,5 @@
-//! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
-//! count, and checkpoints that either reads.
+//! Training on an emulated GPU: the same losses and weights as on the host, for every model, parallelism and rank
+//! count, and checkpoints that either can read.
 
 use gsplit_gpu_sim::counts;
 use gsplit_kernels::Solo;
@@ -21,12 +21,12 @@ use crate::residence::topology::{DeviceRoom, Topology};
 use crate::sample::sample;
 use crate::{RowPlacement, RunOptions, Summary};
 
-/// Losses and scores of two runs that differ in the last bits alone.
+/// Compares losses and scores of two runs that differ only in the last bits.
 fn assert_close(host: &Summary, device: &Summary, what: &str) {
     assert_eq!(host.epochs.len(), device.epochs.len());
     for (host, device) in host.epochs.iter().zip(&device.epochs) {
         assert!((host.loss - device.loss).abs() <= 1e-4 * host.loss, "{what}: {} and {}", host.loss, device.loss);
-        // A vertex of 33 may change sides over rounding.
+        // One vertex of 33 may change sides by rounding.
         let off = host.valid.zip(device.valid).map(|(a, b)| (a - b).abs());
         assert!(off.is_none_or(|off| off <= 0.05) && host.valid.is_some() == device.valid.is_some(), "{what}: {off:?}");
         assert_eq!((host.work.edges, host.work.rows_loaded), (device.work.edges, device.work.rows_loaded), "{what}");
@@ -106,7 +106,7 @@ fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
 fn a_cache_changes_where_rows_come_from_and_no_loss() {
     let fixture = dataset(47, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    // A row is 6 values of f32.
+    // A row has 6 values of f32.
     for (parallelism, ranks, rows) in
         [(Parallelism::Split, 2, 40), (Parallelism::Data, 2, 60), (Parallelism::Single, 1, 1000)]
     {
@@ -135,7 +135,7 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     assert!(tiny.contains("no row of 24"), "{tiny}");
 }
 
-/// Under split, with rows that the GPU gathers: every kind of memory that a mini-batch has there.
+/// Under split, with rows that the GPU gathers: covers every kind of memory that a mini-batch has there.
 #[test]
 fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let fixture = dataset(51, 200, 5);
@@ -169,7 +169,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     });
     for (taken, freed, of_the_batch) in frees {
         assert_eq!(of_the_batch, 0, "the stream that sampled frees nothing of the mini-batch");
-        // Its own memory it does free: what is missing is the mini-batch.
+        // The host frees its own memory; only the mini-batch's is missing.
         assert!(freed > 0 && freed < taken, "{freed} of {taken}");
     }
     assert!(counts(gpu).freed > 0);
@@ -239,7 +239,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         let host = run(TopologyStorage::Host, 0);
         let of_split = (parallelism == Parallelism::Split).then_some((TopologyStorage::Part, 2));
         let everywhere = [(TopologyStorage::Device, 0), (TopologyStorage::Device, 3), (TopologyStorage::Pinned, 1)];
-        // Every other place for one run, the others for the next.
+        // Every second storage for one run, the others for the next.
         for (topology, prefetch) in everywhere.into_iter().chain(of_split).skip(order as usize % 2).step_by(2) {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
@@ -291,7 +291,7 @@ fn gpus_that_are_not_there_are_refused_with_what_to_do() {
     assert!(three.contains("--gpus names 3") && three.contains("number of ranks is 2"), "{three}");
     let on_host = message(&config(ModelKind::Sage, Parallelism::Single, 1), Some("0"));
     assert!(on_host.contains("--gpus is for --device cuda"), "{on_host}");
-    // Elsewhere than in these two tests, a machine without a GPU says so and what to do.
+    // Outside these two tests, a machine without a GPU gives an error with a remedy.
     let missing = message(&cuda, Some("4000,4001"));
     assert!(missing.contains("--device cpu") || missing.contains("GPU 4000"), "{missing}");
     assert!("0,x".parse::<crate::GpuList>().is_err());

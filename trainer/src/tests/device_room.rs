@@ -1,4 +1,4 @@
-//! GPUs of little memory, emulated: where the graph and feature rows go then, and that it changes no number.
+//! Emulated GPUs of little memory: the storage of graph and feature rows changes, the numbers do not.
 
 use gsplit_gpu_sim::Emulation;
 use gsplit_store::{Dataset, FeatureDtype, NoProgress, Notes};
@@ -11,7 +11,7 @@ use crate::residence::places::places;
 use crate::residence::topology::DeviceRoom;
 use crate::{RowPlacement, RunOptions, Summary, TopologyStorage, train};
 
-/// A graph of some 240 KB whose mini-batches are small beside it.
+/// A graph of some 240 KB whose mini-batches are small compared with it.
 fn large() -> Fixture {
     let fixture = dataset(90, 600, 100);
     store_partition(&fixture.dataset, Cut::Random, 2);
@@ -29,7 +29,7 @@ fn on(bytes: u64) -> RunOptions {
     RunOptions { places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }), ..RunOptions::default() }
 }
 
-/// The memory of GPUs of which mini-batches leave at least `left` bytes to each rank.
+/// The memory of GPUs on which mini-batches leave at least `left` bytes to each rank.
 pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
     let total = 1 << 30;
     // A cache without a size is a reason to try mini-batches.
@@ -39,7 +39,7 @@ pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions
     let places = places(config, &options).unwrap();
     let room = DeviceRoom::find(&job, &places, 1, &NoProgress).unwrap();
     let least = (0..config.num_ranks()).map(|rank| room.of(rank)).min().unwrap();
-    // A margin of a 20th is for any size.
+    // A margin of a 20th is added to any size.
     let taken = total - total / 20 - least;
     on((taken + left) * 20 / 19 + 20)
 }
@@ -103,7 +103,7 @@ fn a_cache_has_what_the_graph_leaves() {
 
 #[test]
 fn rows_have_what_is_left_without_being_asked_to() {
-    // Rows of 1 KiB, which take more than the eighth of a GPU that is not asked after.
+    // Rows of 1 KiB, which take more than the eighth of a GPU up to which nothing is tried.
     let fixture = stored_as(FeatureDtype::F32, 91, 600, 20, 256);
     let dataset = &fixture.dataset;
     store_partition(dataset, Cut::Random, 2);
@@ -135,7 +135,7 @@ fn what_does_not_fit_is_said() {
     let placement = Some(RowPlacement::usual(&config));
     let line = run(&fixture.dataset, &config, &RunOptions { placement, ..on(20 << 10) }).unwrap_err();
     assert!(line.contains("out of memory") && line.contains("--batch-size"), "{line}");
-    // Where nothing is near the limit nothing is tried.
+    // If nothing is near the limit nothing is tried.
     let (_, notes) = run(&fixture.dataset, &config, &on(1 << 30)).unwrap();
     assert!(!notes.iter().any(|line| line.contains("on trial")), "{notes:?}");
 }

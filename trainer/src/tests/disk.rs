@@ -1,4 +1,4 @@
-//! Rows that are read from disk change no loss, and are counted; a budget that is too small says what would do.
+//! Reading rows from disk changes no loss, and is counted; a budget that is too small names a sufficient one.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::runs::{losses, run};
 use crate::config::{Device, FeatureNorm, ModelKind, Parallelism};
 use crate::{FeatureStorage, RowPlacement, RunOptions, Work};
 
-/// Options to read rows from disk, of which so many are kept.
+/// Options to read rows from disk, with `rows_kept` of them in memory.
 fn disk(rows_kept: usize, prefetch: usize) -> RunOptions {
     RunOptions { features: FeatureStorage::Disk, rows_kept: Some(rows_kept), prefetch, ..RunOptions::default() }
 }
@@ -27,7 +27,7 @@ const SHARED: [(Parallelism, usize); 7] = [
     (Parallelism::Cooperative, 2),
 ];
 const NORMALISED: [FeatureNorm; 2] = [FeatureNorm::None, FeatureNorm::Row];
-/// Rows that are kept, and mini-batches that are made ahead.
+/// Numbers of rows kept, and of mini-batches made ahead.
 const KEPT: [(usize, usize); 5] = [(0, 0), (0, 2), (100, 0), (100, 1), (300, 1)];
 
 /// Pairs of: type of the features, parallelism, normalisation, rows kept and mini-batches ahead.
@@ -64,7 +64,7 @@ fn differential_losses_are_those_of_mapped_rows() {
             let Work { rows_loaded, rows_from_disk, bytes_from_disk, rows_kept: kept, .. } = epoch.work;
             assert_eq!((mapped.work.rows_from_disk, mapped.work.rows_kept), (0, 0));
             assert_eq!(bytes_from_disk == 0, rows_from_disk == 0, "{what}");
-            // Under push-pull each rank reads its columns of the rows of all; rows of a mini-batch that is the only one are read once.
+            // Under push-pull each rank reads its columns of all rows; the rows of the only mini-batch are read once.
             match parallelism {
                 Parallelism::PushPull => assert_eq!(rows_from_disk + kept, 2 * rows_loaded, "{what}"),
                 Parallelism::Cooperative => assert!(rows_from_disk + kept <= rows_loaded, "{what}"),
@@ -74,7 +74,7 @@ fn differential_losses_are_those_of_mapped_rows() {
                 _ if parallelism == Parallelism::Cooperative => {}
                 0 => assert_eq!(kept, 0, "{what}"),
                 300 => assert_eq!(rows_from_disk, 0, "{what}"),
-                // Those of the largest out-degree are loaded more often than others.
+                // Vertices of the largest out-degree are loaded more often than others.
                 _ => assert!(kept > rows_loaded / 3 && rows_from_disk > 0, "{what}: {kept} of {rows_loaded}"),
             }
         }
@@ -136,7 +136,7 @@ fn a_budget_decides_and_one_that_is_too_small_says_what_would_do() {
     );
     let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
     let least: u64 = least.parse().unwrap();
-    // Other tests of this process take memory meanwhile.
+    // Other tests of this process may allocate memory meanwhile.
     let enough = with(FeatureStorage::Auto, (least + 4096) << 20).unwrap();
     assert_eq!(enough.epochs[0].work.rows_from_disk + enough.epochs[0].work.rows_kept, 0, "all are in memory");
     let read = with(FeatureStorage::Disk, (least + 4096) << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Draws by weight: edges of weight 0 are none of the graph, in training, evaluation and inference.
+//! Draws by weight: edges of weight 0 do not belong to the graph, in training, evaluation and inference.
 
 use clap::ValueEnum;
 use gsplit_store::{Dataset, NoProgress, Split};

@@ -39,10 +39,10 @@ use crate::sample::{BatchSampler, sample};
 use crate::step::pass::forward;
 use crate::step::train_step;
 
-/// Bytes of a GPU's memory for all that a test brings there.
+/// Bytes of a GPU's memory, enough for everything that a test stores there.
 pub const ENOUGH: u64 = 1 << 40;
 
-/// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
+/// Loss and summed gradient of the mini-batch `batch`, with the initial weights.
 pub fn loss_and_gradient(
     (job, topology): (&Job<'_>, &Topology<'_>),
     place: &Place,
@@ -69,7 +69,7 @@ pub fn loss_and_gradient(
     (report.loss, gradient)
 }
 
-/// [`loss_and_gradient`] with every rank at `place`, and the graph in `topology`. All ranks hold the same, to the bit.
+/// [`loss_and_gradient`] with ranks at `place` and the graph in `topology`. All ranks agree, to the bit.
 pub fn run_at(
     (place, topology): (&Place, TopologyStorage),
     dataset: &Dataset,
@@ -93,7 +93,7 @@ pub fn run_at(
     first
 }
 
-/// [`run_at`] the host.
+/// [`run_at`] on the host.
 pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     run_at((&Place::host(), TopologyStorage::Auto), dataset, config, batch)
 }
@@ -108,7 +108,7 @@ pub fn distance(a: &[f32], b: &[f32]) -> f32 {
 /// Columns of the edges that a case sums by and draws by.
 const EDGES: [[Option<&str>; 2]; 4] =
     [[None, None], [Some("weight"), None], [None, Some("weight")], [Some("weight"), Some("weight")]];
-/// Parallelism, and under split the number of layers that are split.
+/// Parallelism, and the number of split layers under split.
 const SHARED: [(Parallelism, Option<usize>); 8] = [
     (Parallelism::Single, None),
     (Parallelism::Data, None),
@@ -119,9 +119,9 @@ const SHARED: [(Parallelism, Option<usize>); 8] = [
     (Parallelism::Split, Some(2)),
     (Parallelism::Split, Some(3)),
 ];
-/// Groups, and ranks of each.
+/// Number of groups, and of ranks per group.
 const RANKS: [(usize, usize); 9] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 8), (2, 2), (4, 2), (3, 1), (2, 4)];
-/// Sizes of a mini-batch: of 2 seeds most ranks have none.
+/// Sizes of a mini-batch: with 2 seeds most ranks have none.
 const SEEDS: [usize; 2] = [30, 2];
 /// Storages of the graph, for ranks on GPUs.
 const ON_GPUS: [Option<TopologyStorage>; 5] = [
@@ -132,7 +132,7 @@ const ON_GPUS: [Option<TopologyStorage>; 5] = [
     Some(TopologyStorage::Part),
 ];
 
-/// The property is split over several tests, which run side by side.
+/// The property is split into several tests, which run in parallel.
 #[test]
 fn loss_and_gradients_are_equal_however_the_work_is_shared() {
     loss_and_gradients_are_equal(0);
@@ -148,7 +148,7 @@ fn loss_and_gradients_are_equal_however_the_work_is_shared_in_the_last_third_of_
     loss_and_gradients_are_equal(2);
 }
 
-/// Datasets and what is learnt of each: a loss of every kind.
+/// Datasets and tasks, with every kind of loss.
 fn tasks() -> Vec<(Fixture, TaskConfig)> {
     let default = TaskConfig::default;
     let regression = |loss| TaskConfig { kind: Some(TaskKind::Regression), loss: Some(loss), ..default() };
@@ -181,7 +181,7 @@ fn loss_and_gradients_are_equal(third: usize) {
             [config.edge_weights, config.draw_by] = EDGES[edges].map(|name| name.map(String::from));
             (config.groups, config.split_layers) = (groups, split_layers);
             config.partition = parallelism.needs_map().then(|| Cut::ALL[cut].key(ranks));
-            // Under the usual seed all of GIN's few hidden values are zero here.
+            // With the usual seed all of GIN's few hidden values are zero here.
             config.seed = 5;
         })
     };
@@ -189,12 +189,12 @@ fn loss_and_gradients_are_equal(third: usize) {
         let &[task, _, edges, shared, ranks, cut, _, _, place] = case else { unreachable!() };
         let (parallelism, split_layers) = SHARED[shared];
         let device = if ON_GPUS[place].is_some() { Device::Cuda } else { Device::Cpu };
-        // A cut that nothing reads would count as tried.
+        // A cut that is not read would count as tried.
         (cut == 0 || parallelism.needs_map())
             && (ON_GPUS[place] != Some(TopologyStorage::Part) || split_layers == Some(3))
             // Emulated GPUs are slow.
             && (ON_GPUS[place].is_none() || RANKS[ranks].0 * RANKS[ranks].1 <= 4)
-            // The host alone draws with weights.
+            // Only the host draws with weights.
             && (edges == 0 || matches!(ON_GPUS[place], None | Some(TopologyStorage::Host)))
             && (edges == 0 || tasks[task].0.dataset.edge_weights("weight").is_ok())
             && TrainConfig { device, ..config_of(case) }.check().is_ok()
@@ -217,7 +217,7 @@ fn loss_and_gradients_are_equal(third: usize) {
         let (loss, gradient) = of_one(edges);
         let what = format!("{case:?}: {config:?}, {} seeds, {:?}", SEEDS[size], ON_GPUS[place]);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0), "{what}");
-        // A model of few hidden values may have none but zeros at 2 seeds.
+        // The hidden values of a small model may all be zero with 2 seeds.
         if edges > 0 && SEEDS[size] > 2 {
             assert_ne!(of_one(0).0, loss, "{what}: weights make a difference");
         }
@@ -230,7 +230,7 @@ fn loss_and_gradients_are_equal(third: usize) {
         }
         let off = distance(&other_gradient, &gradient);
         assert!((loss - other_loss).abs() <= 1e-5 * loss, "{what}: loss {other_loss}, expected {loss}");
-        // The gradient of a batch norm over so few rows is a small difference of large numbers.
+        // The gradient of a batch norm over few rows is a small difference of large numbers.
         let most = match config.model.norm {
             Some(NormKind::Batch) if SEEDS[size] == 2 => 1e-3,
             _ if ON_GPUS[place].is_some() => 2e-5,
@@ -245,7 +245,7 @@ pub fn items(dataset: &Dataset, config: &TrainConfig) -> Vec<u32> {
     with_job(dataset, config, |job| job.train.to_vec())
 }
 
-/// The logits of `seeds` by a mini-batch that `sampler` draws.
+/// The logits of `seeds` from a mini-batch that `sampler` draws.
 pub fn sampled_logits(
     (job, model): (&Job<'_>, &Model),
     sampler: &mut BatchSampler<'_>,
@@ -283,7 +283,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             config.fanouts = "all,all,all".parse().unwrap();
             config.model = model.clone();
             config.edge_weights = edge_weights.map(String::from);
-            // Under the usual seed all of GIN's few hidden values are zero here.
+            // With the usual seed all of GIN's few hidden values are zero here.
             config.seed = 5;
         });
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
@@ -295,7 +295,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
             sampled_logits((&job, &model), &mut sampler, seeds, step, dropout)
         };
-        // Running statistics that are not the initial ones.
+        // Makes running statistics differ from the initial ones.
         let trained = pass(
             &(0..200).collect::<Vec<_>>(),
             Some(DropoutKey { probability: 0.3, step: Step { seed: 1, epoch: 1, step: 1 } }),
@@ -308,7 +308,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let off = distance(&forward, &inferred);
         assert!(off < 1e-5, "{:?}: off by {off}", config.model);
         assert!(trained.iter().all(|value| value.is_finite()));
-        // All else is the same in these: dropout of attention alone is drawn by seed, epoch and step, and in training only.
+        // The only difference is dropout of attention, which is drawn by seed, epoch and step, and only in training.
         let drawn = |(seed, epoch, step)| {
             let step = Step { seed, epoch, step };
             pass(&seeds, Some(DropoutKey { probability: 0.0, step }))

@@ -1,4 +1,4 @@
-//! Evaluation and inference by several workers: the bits of one, wherever the rows lie, and an end when one of them ends.
+//! Evaluation and inference by several workers: the same bits as by one, and an end if one of them fails.
 
 use std::slice::from_ref;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ use crate::operator::{Engine, Place};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{Error, InferConfig, RunOptions, infer, train};
 
-/// Adds up what is counted.
+/// Adds up the counted items.
 #[derive(Default)]
 struct Rows(AtomicU64);
 
@@ -35,12 +35,12 @@ impl Stage for Rows {
     }
 }
 
-/// A model with initial parameters at each of `places`, by `work`.
+/// Runs `work` with a model with initial parameters at each of `places`.
 fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> R) -> R {
     tch::set_num_threads(places.len() as i32);
     let model = |place| Model::with_layers(place, job.config, job.features.dim(), job.outputs, None);
     let first = model(&places[0]);
-    // Parameters that are not the initial ones, of the first alone.
+    // Changes the parameters of the first model only.
     tch::no_grad(|| {
         first.parameters().state().for_each(|(_, tensor)| drop(tensor.shallow_clone().g_add_scalar_(0.01)))
     });
@@ -64,7 +64,7 @@ fn rows(job: &Job<'_>, places: &[Place], room: Room<'_>, wanted: Option<&[u32]>)
     with_team(job, places, |team| layer_rows(job, team, room, wanted, job.config.model.layers - 2))
 }
 
-/// Rows that each layer from the `lowest` returns, the last those of `wanted` alone, and whether they needed the disk.
+/// Rows that each layer from the `lowest` returns, the last only for `wanted`, and whether they needed the disk.
 pub fn layer_rows(
     job: &Job<'_>,
     team: Team<'_>,
@@ -88,25 +88,25 @@ pub fn layer_rows(
     (rows, pass.spills())
 }
 
-/// Scores by so many workers at `place`, and the rows that were counted.
+/// Scores by this number of `workers` at `place`, and the rows that were counted.
 fn scores(job: &Job<'_>, place: &Place, workers: usize) -> (Vec<(Split, Option<f64>)>, u64) {
     let (counted, places) = (Rows::default(), vec![place.clone(); workers]);
     let found = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
     (found.scores, counted.0.into_inner())
 }
 
-/// Runs `body` with what a run on `config` opens.
+/// Runs `body` with the job of a run on `config`.
 pub fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'_>) -> R) -> R {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     body(&Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap())
 }
 
-/// Values that lie between the layers for a vertex, both tables together.
+/// Number of values between the layers per vertex, both tables together.
 fn hidden_widths(job: &Job<'_>) -> u64 {
     with_team(job, &[Place::host()], |team| (0..2).map(|layer| team.model().out_dim(layer) as u64).sum())
 }
 
-/// Room for chunks of a few vertices, the same for any number of workers.
+/// Memory for chunks of a few vertices, the same for any number of workers.
 fn little(bytes: u64, workers: usize) -> Room<'static> {
     Room { bytes: bytes * workers as u64, ..Room::UNLIMITED }
 }
@@ -123,7 +123,7 @@ fn neither_workers_on_the_host_nor_their_memory_change_a_bit() {
             let subset: Vec<u32> = (0..200).step_by(7).collect();
             let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[199][..])][at % 4];
             let expected = rows(job, from_ref(&host), Room::UNLIMITED, wanted).0;
-            // One, a number of workers that most chunks are not, and more than there are chunks.
+            // One worker, a number that does not divide most chunks, and more than there are chunks.
             for workers in [1, 3, 50] {
                 let places = vec![host.clone(); workers];
                 let found = rows(job, &places, little(12_000, workers), wanted).0;
@@ -139,7 +139,7 @@ fn neither_workers_on_the_host_nor_their_memory_change_a_bit() {
     assert!(on_disks > 0 && std::fs::read_dir(folder.path()).unwrap().next().is_none());
 }
 
-/// Whether `found` is `expected`: to the bit on an emulated GPU. On a real one torch's products depend on how many rows a chunk has.
+/// True if `found` is `expected`: to the bit on an emulated GPU. On a real one torch's products depend on a chunk's number of rows.
 fn same_rows(found: &[Vec<f32>], expected: &[Vec<f32>], dtype: Dtype) -> bool {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return found == expected;
@@ -151,7 +151,7 @@ fn same_rows(found: &[Vec<f32>], expected: &[Vec<f32>], dtype: Dtype) -> bool {
     })
 }
 
-/// GPUs of their own, two workers on each, and one alone; rows on the GPUs, in the host's memory which they read, and on disk.
+/// Separate GPUs, two workers on each, and a single one; rows on the GPUs, in the host's memory which they read, and on disk.
 #[test]
 fn workers_on_gpus_compute_what_one_does_to_the_bit() {
     let fixture = dataset(92, 200, 3);
@@ -185,7 +185,7 @@ fn workers_on_gpus_compute_what_one_does_to_the_bit() {
     }
 }
 
-/// Rows between layers are rounded as in training, and take 2 bytes a value wherever they lie.
+/// Rows between layers are rounded as in training, and take 2 bytes per value wherever they are.
 #[test]
 fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
     let fixture = dataset(99, 120, 4);
@@ -201,7 +201,7 @@ fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
             let off = found[1].iter().zip(&exact[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
             let most = if dtype == Dtype::Bf16 { 0.1 } else { 0.02 };
             assert!(found != exact && off < most * scale, "{shape:?} in {dtype:?}: {off} of {scale}");
-            // In the host's memory is room for two tables of 2 bytes a value, not of 4; on the GPU for chunks alone.
+            // The host's memory has room for two tables of 2 bytes per value, not of 4; the GPU's only for chunks.
             let widths = hidden_widths(job);
             let device_bytes = Some(470 * widths);
             let bytes = 120 * widths * 2 * 3;
@@ -278,7 +278,7 @@ fn sampled_scores_are_the_exact_ones_where_all_are_taken_and_do_not_depend_on_th
     refused(&|config| config.task = link_config(ModelKind::Gcn, Parallelism::Single, 1).task, "rows of all vertices");
 }
 
-/// A chunk is what a rank of the same process takes: small graphs are one, a split may have no vertex.
+/// A chunk has the size for a rank of the same process: small graphs are one, a split may have no vertex.
 #[test]
 fn runs_on_any_number_of_ranks_score_what_inference_does() {
     let fixture = dataset(95, 250, 5);
@@ -304,7 +304,7 @@ fn runs_on_any_number_of_ranks_score_what_inference_does() {
     assert_eq!((summary.epochs[0].valid, summary.epochs[0].test), (None, None));
 }
 
-/// The evaluation of a run: the thread of its first worker once it has begun, whether another has failed, and whether the run is to stop.
+/// The evaluation of a run: the thread of its first worker once it has begun, whether another has failed, and whether the run shall stop.
 #[derive(Debug)]
 struct Watched {
     evaluating: Mutex<Option<ThreadId>>,
@@ -317,7 +317,7 @@ impl Watched {
         Self { evaluating: Mutex::new(None), failed: AtomicBool::new(false), stop: AtomicBool::new(false) }
     }
 
-    /// A failure on all workers but the first, which waits for that.
+    /// Fails on all workers except the first, which waits for that.
     fn unless_first(&self, fail: fn() -> crate::Result<()>) -> crate::Result<()> {
         let Some(first) = *self.evaluating.lock().unwrap() else { return Ok(()) };
         if first != thread::current().id() {
@@ -351,7 +351,7 @@ impl Stage for &'static Watched {
     }
 }
 
-/// A run of three ranks, in whose layers something `happens`; it hears the stop if it `may_stop`.
+/// A run of three ranks whose layers call `happens`; it reacts to the stop if it `may_stop`.
 fn evaluated(fixture: &Fixture, run: &'static Watched, may_stop: bool, happens: fn() -> crate::Result<()>) -> Error {
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| {
         (config.batch_size, config.epochs) = (20_000, 30);
@@ -369,7 +369,7 @@ fn a_stop_or_a_failure_in_the_evaluation_of_a_worker_ends_all_ranks_with_its_rea
     static STOPPED: Watched = Watched::new();
     static FAILED: Watched = Watched::new();
     static PANICKED: Watched = Watched::new();
-    // More than one chunk a layer.
+    // More than one chunk per layer.
     let fixture = dataset(97, 40_000, 1);
     let error = evaluated(&fixture, &STOPPED, true, || Ok(()));
     assert!(matches!(error, Error::Interrupted(_)), "{error}");

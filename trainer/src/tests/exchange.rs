@@ -1,4 +1,4 @@
-//! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
+//! Invariant 3: backward is the transpose of forward; and forward brings every row to the rank that needs it.
 
 use gsplit_gpu_sim::ByHost;
 use gsplit_kernels::{Communicator, DeviceOwners, Draws, Stream, StreamKey};
@@ -27,19 +27,19 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
     Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
 }
 
-/// The shuffle of what this rank needs, by the owners in `part`.
+/// The shuffle of the vertices that this rank needs, by the owners in `part`.
 fn shuffled(comm: &dyn Communicator, seed: u64, part: &[u16]) -> Shuffled {
     Exchange::shuffle(comm, &mixed(seed, comm.rank()), |v| part[v as usize] as usize).unwrap()
 }
 
-/// Rows that `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
+/// Rows that `exchange` appends to the rows `x` of the local frontier, of which `read` rows are read.
 fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
     let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
     exchange.forward(comm, &mut rows, DIM).unwrap();
     rows
 }
 
-/// The gradients of the local frontier's rows, from those of the rows that were read.
+/// The gradients of the local frontier's rows, from the gradients of the rows that were read.
 fn backward(exchange: &Exchange, comm: &dyn Communicator, y: &[f32], frontier: usize) -> Vec<f32> {
     let mut rows = y.to_vec();
     exchange.backward(comm, &mut rows, DIM).unwrap();
@@ -47,7 +47,7 @@ fn backward(exchange: &Exchange, comm: &dyn Communicator, y: &[f32], frontier: u
     rows
 }
 
-/// Values of this rank's own for so many rows.
+/// Random values of this rank for this number of `rows`.
 fn random(comm: &dyn Communicator, seed: u64, rows: usize, step: u32) -> Vec<f32> {
     let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(seed, Stream::Split) };
     (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
@@ -94,7 +94,7 @@ fn backward_is_the_transpose_of_forward() {
     }
 }
 
-/// Rows stay in their memory where there is room for those of others, and are copied where there is none.
+/// Rows stay in their memory if it has room for the rows of other ranks, and are copied otherwise.
 #[test]
 fn only_what_crosses_is_copied() {
     let part = Cut::Random.assignment(N, 3);
@@ -113,7 +113,7 @@ fn only_what_crosses_is_copied() {
             let read = exchange.forward_at(&host, comm, Some(rows.shallow_clone()), DIM).unwrap();
             assert_eq!(to_rows(&read).unwrap(), expected);
             assert_eq!(to_rows(&rows).unwrap(), x);
-            // What was extended is not extended again: there is something behind it.
+            // A tensor is not extended twice: other data follows it in memory.
             let again = exchange.forward_at(&host, comm, Some(rows), DIM).unwrap();
             assert_eq!([to_rows(&again).unwrap(), to_rows(&read).unwrap()], [&expected[..]; 2]);
             (read.data_ptr() == address, again.data_ptr() == address)
@@ -162,7 +162,7 @@ fn assert_same_index(a: &Shuffled, b: &Shuffled, what: &str) {
     assert_eq!(a.exchange.rows_received(), b.exchange.rows_received(), "{what}");
 }
 
-/// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients are those in f32, rounded once.
+/// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients equal the f32 sums, rounded once.
 #[test]
 fn differential_rounded_rows_move_as_those_of_f32() {
     for (ranks, kind) in [2, 3].into_iter().flat_map(|ranks| [Kind::BFloat16, Kind::Half].map(|kind| (ranks, kind))) {

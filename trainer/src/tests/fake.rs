@@ -1,5 +1,5 @@
-//! Training on GPUs, with torch's CUDA part and CUDA itself as tests have them: a test starts its own program again, with them,
-//! and passes if that does.
+//! Training on GPUs with the fake versions of torch's CUDA part and of CUDA: a test starts its own program again with
+//! them, and passes if that does.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use crate::optimizer::Optimizer;
 use crate::residence::places::{number_types, places};
 use crate::{Error, RunOptions, train};
 
-/// Tests that between them call what training calls of torch and the driver; no whole trainings.
+/// Tests that together make all calls of training to torch and the driver, without whole trainings.
 const REPRESENTATIVES: [&str; 9] = [
     "a_mini_batch_that_was_handed_over",
     "attention::oracle_attention",
@@ -40,7 +40,7 @@ fn all_that_trains_on_gpus_trains_by_torch_and_the_driver() {
     tests_pass_by_torch_and_the_driver(&["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"], 51);
 }
 
-/// The tests whose names contain one of `names`, of which there are `least`.
+/// Runs the tests whose names contain one of `names`, at least `least` of them.
 fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     if let Err(missing) = give_fake_gpus(&mut program) {
@@ -57,8 +57,8 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
 /// The variable that names the test which a process was started for.
 const ALONE: &str = "GSPLIT_TEST_ALONE";
 
-/// Whether this process is the one that runs the body of `test` on such GPUs. Otherwise such a process is started, with `variables`, and
-/// passes.
+/// True if this process shall run the body of `test` on such GPUs. Otherwise such a process is started, with
+/// `variables`, and has to pass.
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     if let Ok(name) = std::env::var(ALONE) {
         return name == test;
@@ -75,8 +75,8 @@ fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     false
 }
 
-/// Kernels and torch each keep the memory that they free, and find memory that the other keeps. Copies from the host go through pinned
-/// memory.
+/// Kernels and torch each keep the memory that they free, and reuse memory that the other keeps. Copies from the host
+/// go through pinned memory.
 #[test]
 fn torch_finds_what_kernels_have_freed_and_they_what_it_has() {
     const MIB: usize = 1 << 20;
@@ -98,7 +98,7 @@ fn torch_finds_what_kernels_have_freed_and_they_what_it_has() {
     }
 }
 
-/// Whoever asked for the memory is told, and tells the other ranks.
+/// The rank that asked for the memory gets an error, and notifies the other ranks.
 #[test]
 fn tensors_without_room_are_errors() {
     if !alone("tensors_without_room_are_errors", &[("FAKE_CUDA_MEMORY_MIB", "48")]) {
@@ -117,7 +117,7 @@ fn tensors_without_room_are_errors() {
     Optimizer::new(model.parameters(), &config, 10).unwrap();
 }
 
-/// Copies of a step go through pinned memory: torch is not asked for a copy, and the driver makes all others so.
+/// Copies of a step go through pinned memory: torch makes none, and the driver makes all others in this way.
 #[test]
 fn no_step_copies_from_memory_that_is_not_pinned() {
     if !alone("no_step_copies_from_memory_that_is_not_pinned", &[]) {
@@ -133,8 +133,8 @@ fn no_step_copies_from_memory_that_is_not_pinned() {
     }
 }
 
-/// Another stream gets the memory that a stream has freed only once the host has waited for that stream. Where nothing waits, mini-batches
-/// that are made ahead on a stream of their own take new memory at every step, until the GPU is full.
+/// A stream gets the memory that another stream has freed only once the host has waited for that stream. Without waits,
+/// mini-batches that are made ahead on a separate stream take new memory at every step, until the GPU is full.
 #[test]
 fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
     if !alone("mini_batches_made_ahead_take_the_memory_of_earlier_ones", &[("GSPLIT_TEST_GPU", "1")]) {
@@ -152,7 +152,7 @@ fn mini_batches_made_ahead_take_the_memory_of_earlier_ones() {
     assert!(alone < ahead && ahead < 3 * alone, "{alone} bytes, {ahead} with mini-batches made ahead");
 }
 
-/// The trial goes on as the run does: what it leaves is given to feature rows, and the run needs no more than the trial took.
+/// The trial behaves like the run: the memory left goes to feature rows, and the run needs no more than the trial took.
 #[test]
 fn what_a_trial_leaves_is_enough_for_the_run() {
     let gpu = [("GSPLIT_TEST_GPU", "1"), ("FAKE_CUDA_MEMORY_MIB", "24")];

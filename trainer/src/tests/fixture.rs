@@ -16,10 +16,10 @@ use crate::config::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind
 use crate::operator::{OwnPlaces, Place};
 use crate::ranks::comms::Ranks;
 
-/// Classes of every fixture.
+/// Number of classes of every fixture.
 pub const CLASSES: usize = 4;
 
-/// Classes where a vertex can have several.
+/// Number of classes if a vertex can have several.
 pub const SEVERAL_CLASSES: usize = 9;
 
 impl Place {
@@ -28,7 +28,7 @@ impl Place {
         Self::Device(gsplit_gpu_sim::emulated(order), tch::Device::Cpu, Dtype::F32)
     }
 
-    /// The GPU of a test: an emulated one, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    /// The GPU of a test: an emulated one, or GPU 0 if `GSPLIT_TEST_GPU` is set.
     pub fn under_test(order: u32) -> Self {
         match std::env::var_os("GSPLIT_TEST_GPU") {
             None => Self::emulated(order),
@@ -63,34 +63,34 @@ pub fn emulation(emulation: Emulation) -> Option<Arc<dyn OwnPlaces>> {
     Some(Arc::new(emulation))
 }
 
-/// A dataset in a folder that lives as long as it.
+/// A dataset in a folder that is deleted with it.
 pub struct Fixture {
     pub dataset: Dataset,
     pub folder: TempDir,
 }
 
-/// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some unlabelled) and
-/// splits, and an edge column `weight`, of which some values are 0. The same seed gives the same graph.
+/// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some
+/// unlabelled) and splits, and an edge column `weight` with some zeros. The same seed gives the same graph.
 pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, false)
 }
 
-/// As [`dataset`], with numbers to learn: 40 and 7 times the sum of the features. Vertices without a class have none.
+/// Like [`dataset`], with numbers to learn: 40 plus 7 times the features' sum. Vertices without a class have none.
 pub fn numbers(seed: u64, n: u32, degree: u32) -> Fixture {
     build_as(FeatureDtype::F32, seed, n, degree, 6, Learnt::Numbers)
 }
 
-/// As [`dataset`], with features of `dim` values that are stored as `dtype`.
+/// Like [`dataset`], with features of `dim` values that are stored as `dtype`.
 pub fn stored_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize) -> Fixture {
     build_as(dtype, seed, n, degree, dim, Learnt::Classes)
 }
 
-/// As [`dataset`], with any number of [`SEVERAL_CLASSES`] a vertex.
+/// Like [`dataset`], with any number of [`SEVERAL_CLASSES`] per vertex.
 pub fn several_labels(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, true)
 }
 
-/// As [`dataset`], with features of `dim` values, and [`several_labels`].
+/// Like [`dataset`], with features of `dim` values, and [`several_labels`].
 pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
     let learnt = if several { Learnt::Several } else { Learnt::Classes };
     build_as(FeatureDtype::F32, seed, n, degree, dim, learnt)
@@ -138,7 +138,7 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, lea
                 writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
             }
             Learnt::Several => {
-                // The class that the features tell, and class 8 for every third vertex; class 7 for none.
+                // The class in the features, and class 8 for every third vertex; class 7 for none.
                 let bits = labels.iter().zip(0u32..).map(|(&label, v)| {
                     let of_features = if label >= 0 { 1 << label } else { 0u16 };
                     of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
@@ -152,7 +152,7 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, lea
     })
 }
 
-/// A dataset on the graph of these in-neighbours, with what `add` gives it.
+/// A dataset on the graph with these in-neighbours, to which `add` adds arrays.
 pub fn on_graph(lists: &[Vec<u32>], add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
     let ends = lists.iter().scan(0, |end, list| {
         *end += list.len() as u64;
@@ -172,15 +172,15 @@ pub fn add_features(writer: &mut DatasetWriter, dim: usize, rows: &[f32]) {
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
 }
 
-/// Any number of `classes` a vertex: a bit for each.
+/// Adds any number of `classes` per vertex: a bit for each.
 pub fn add_multi_labels(writer: &mut DatasetWriter, classes: u32, rows: &[u8]) {
     let mut out = writer.multi_label_writer(classes).unwrap();
     out.push(rows).unwrap();
     writer.add_multi_labels(out).unwrap();
 }
 
-/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or splits.
-/// Features tell the community, with noise.
+/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or
+/// splits. Features indicate the community, with noise.
 pub fn communities(n: u32, degree: u32) -> Fixture {
     const SIZE: u32 = 20;
     let key = StreamKey::new(5, Stream::Generate);
@@ -198,7 +198,7 @@ pub fn communities(n: u32, degree: u32) -> Fixture {
     on_graph(&lists.into_iter().map(Vec::from_iter).collect::<Vec<_>>(), add_community_features)
 }
 
-/// Features that tell the communities of 20, with noise.
+/// Adds features that indicate the communities of 20, with noise.
 pub fn add_community_features(writer: &mut DatasetWriter) {
     const SIZE: u32 = 20;
     let key = StreamKey::new(5, Stream::Generate);
@@ -211,7 +211,7 @@ pub fn add_community_features(writer: &mut DatasetWriter) {
     add_features(writer, 8, &rows);
 }
 
-/// The provenance of a dataset that a test made.
+/// The provenance of a dataset made by a test.
 pub fn provenance() -> Provenance {
     Provenance {
         tool_version: String::new(),
@@ -223,7 +223,7 @@ pub fn provenance() -> Provenance {
     }
 }
 
-/// Two pairs of vertices, with a training split alone.
+/// Two pairs of vertices, with only a training split.
 pub fn without_valid() -> Fixture {
     on_graph(&[1, 0, 3, 2].map(|u| vec![u]), |writer| {
         add_features(writer, 2, &[0.5; 8]);
@@ -237,7 +237,7 @@ pub fn without_valid() -> Fixture {
 pub enum Cut {
     Random,
     Ranges,
-    /// Part 0 owns all but one vertex of each other part.
+    /// Part 0 owns all vertices except one for each other part.
     Lopsided,
 }
 
@@ -266,7 +266,7 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
     store_on_servers(dataset, cut, parts, 1)
 }
 
-/// The same, with the parts on `servers`.
+/// Like [`store_partition`], with the parts on `servers`.
 pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usize) -> String {
     let assignment = cut.assignment(dataset.num_vertices(), parts);
     let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
@@ -305,7 +305,7 @@ pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usiz
     key
 }
 
-/// A run that is quick on a fixture.
+/// A short run on a fixture.
 pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
     static DEFAULTS: LazyLock<TrainConfig> = LazyLock::new(|| TrainConfig::defaults().unwrap());
     changed(&DEFAULTS, |config| {
@@ -366,7 +366,7 @@ pub fn assert_refused<T>(outcome: crate::Result<T>, words: &str) {
     assert!(line.contains(words) && !line.contains('\n'), "{line}, expected {words}");
 }
 
-/// Runs `body` once a rank of `groups` equal groups and returns the results in rank order.
+/// Runs `body` on each rank of `groups` equal groups and returns the results in rank order.
 pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) -> T + Sync) -> Vec<T> {
     let ends = Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));
     std::thread::scope(|scope| {
@@ -378,7 +378,7 @@ pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) 
     })
 }
 
-/// Runs `body` once a rank and returns the results in rank order.
+/// Runs `body` on each rank and returns the results in rank order.
 pub fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + Sync) -> Vec<T> {
     let group = Threads::group(ranks);
     std::thread::scope(|scope| {

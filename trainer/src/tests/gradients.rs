@@ -1,9 +1,9 @@
-//! Gradients of whole models against a reference in f64 written with torch's own operators, where values are exactly zero: rows of
-//! zeros, vertices without in-edges, biases of 0, dropout of rows and of attention.
+//! Gradients of whole models against a reference in f64 written with torch's own operators, with values that are
+//! exactly zero: rows of zeros, vertices without in-edges, biases of 0, dropout of rows and of attention.
 //!
-//! Every kind of model, norm and kind of head, each with every dropout. (Activations that no model has are tested with the
-//! operators.) All neighbours are drawn, so the reference works on dense matrices. At a corner a derivative is that of torch: ReLU's
-//! is 0 at 0.
+//! Every kind of model, norm and kind of head, each with every dropout. (Activations that no model has are tested with
+//! the operators.) All neighbours are drawn, so the reference works on dense matrices. At a corner a derivative is the
+//! one of torch: ReLU's is 0 at 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use crate::config::{
 use crate::model::Model;
 
 const N: usize = 36;
-/// Fewer than classes, more than numbers: S-GCN multiplies by its weights at the top or at the bottom.
+/// Less than the number of classes, more than for numbers: S-GCN multiplies by its weights at the top or at the bottom.
 const IN: usize = 3;
 const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
 const SEEDS: [u32; 12] = [0, 1, 2, 3, 5, 8, 13, 21, 30, 31, 34, 35];
@@ -51,15 +51,15 @@ fn class(v: usize) -> i32 {
     (v * 7 % CLASSES) as i32
 }
 
-/// Number of a vertex; one of the seeds has none.
+/// The number to learn for a vertex; one of the seeds has none.
 fn number(v: usize) -> f32 {
     if v == 13 { f32::NAN } else { 20.0 + (v * 11 % 17) as f32 }
 }
 
-/// Weights of the classes, where they have some.
+/// Weights of the classes, if they are weighted.
 const WEIGHTS: [f64; CLASSES] = [0.5, 2.0, 1.0, 4.0];
 
-/// Loss that a reference has.
+/// Loss of a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Learnt {
     Classes,
@@ -82,7 +82,7 @@ impl Learnt {
         if matches!(self, Self::Number(_)) { 1 } else { CLASSES }
     }
 
-    /// The loss of the seeds, whose logits are among those of all vertices.
+    /// The loss of the seeds; `logits` has all vertices.
     fn loss(self, logits: &Tensor) -> Tensor {
         let logits = logits.index_select(0, &index(SEEDS));
         let classes = Tensor::from_slice(&SEEDS.map(|v| i64::from(class(v as usize))));
@@ -114,12 +114,12 @@ fn dataset(learnt: Learnt) -> Fixture {
     })
 }
 
-/// In-edges by target, which is the row of its number: the sources, as rows, and how often each edge counts.
+/// In-edges by target row: the source rows, with the multiplicity of each edge.
 pub struct InEdges {
     pub lists: Vec<Vec<(usize, f64)>>,
-    /// In-edges that each row has in the graph.
+    /// Number of in-edges of each row in the graph.
     pub in_graph: Vec<f64>,
-    /// How often these count, with a loop.
+    /// Their number with multiplicity, including a loop.
     pub degrees: Vec<f64>,
 }
 
@@ -132,7 +132,7 @@ impl InEdges {
         Self { lists, degrees: in_graph.iter().map(|count| count + 1.0).collect(), in_graph }
     }
 
-    /// `[targets, rows]`: entry (t, s) is `weight(t, s)`, times how often the edge counts, where there is one.
+    /// `[targets, rows]`: entry (t, s) is `weight(t, s)` times the multiplicity of the edge.
     fn matrix(&self, weight: impl Fn(usize, usize) -> f64) -> Tensor {
         let width = self.degrees.len();
         let mut values = vec![0f64; self.lists.len() * width];
@@ -146,13 +146,13 @@ impl InEdges {
         Tensor::from_slice(values).view([self.lists.len() as i64, -1])
     }
 
-    /// In-edges of the graph for each that was sampled.
+    /// In-edges of the graph per sampled one.
     fn per_edge(&self, target: usize) -> f64 {
         self.in_graph[target] / self.lists[target].len() as f64
     }
 }
 
-/// A model by its formulas, in f64, of which every layer has the same in-edges.
+/// A model by its formulas, in f64, with the same in-edges in every layer.
 pub struct Reference<'a> {
     pub config: &'a ModelConfig,
     pub step: Step,
@@ -198,7 +198,7 @@ impl Reference<'_> {
         read.matmul(&self.parameters["head.weight"]) + &self.parameters["head.bias"]
     }
 
-    /// Heads of a layer that attends.
+    /// Number of heads of a layer with attention.
     fn heads(&self, layer: usize) -> Option<usize> {
         let hidden = self.config.has_head() || layer + 1 < self.config.layers;
         let attends = matches!(self.config.kind, ModelKind::Gat | ModelKind::Gatv2);
@@ -207,7 +207,7 @@ impl Reference<'_> {
 
     fn layer(&self, layer: usize, x: &Tensor) -> Tensor {
         let p = |name: &str| self.find(layer, name).unwrap_or_else(|| panic!("layer {layer} has no {name}"));
-        // Where batch norm follows there is no bias.
+        // Before a batch norm there is no bias.
         let bias = |name: &str| self.find(layer, name).map_or(Tensor::zeros([1], F64), Tensor::shallow_clone);
         let (edges, own) = (&self.edges, x.narrow(0, 0, self.edges.lists.len() as i64));
         match self.config.kind {
@@ -254,8 +254,8 @@ impl Reference<'_> {
         }
     }
 
-    /// Rows, weighted by what dropout leaves of the softmax of `scores(head, rows of the head)`, `[targets, rows]`, over a loop and the
-    /// in-edges, each as often as it counts.
+    /// Sums rows weighted by the softmax of `scores(head, rows of the head)`, `[targets, rows]`, after dropout, over a
+    /// loop and the in-edges with their multiplicity.
     fn attend(&self, layer: usize, rows: &Tensor, scores: impl Fn(i64, &Tensor) -> Tensor) -> Tensor {
         let heads = self.heads(layer).unwrap();
         let key = self.step.key(Stream::Attention, layer as u8);
@@ -293,7 +293,7 @@ impl Reference<'_> {
         }
     }
 
-    /// Vertices that a mini-batch computes layer `layer` of.
+    /// Vertices for which a mini-batch computes layer `layer`.
     fn frontier(&self, layer: usize) -> BTreeSet<u32> {
         let mut reached = BTreeSet::from(SEEDS);
         for _ in layer + 1..self.config.layers {
@@ -313,7 +313,7 @@ impl Reference<'_> {
     }
 }
 
-/// LeakyReLU, which at 0 has the slope that it has below.
+/// LeakyReLU, whose slope at 0 is that of negative values.
 fn leaky(x: &Tensor) -> Tensor {
     x * 0.2 + x.relu() * 0.8
 }
@@ -323,7 +323,7 @@ fn index(vertices: impl IntoIterator<Item = u32>) -> Tensor {
 }
 
 const NORMS: [NormKind; 3] = [NormKind::None, NormKind::Layer, NormKind::Batch];
-/// Residual, and what the head reads.
+/// Residual connections, and the input of the head.
 const HEADS: [(bool, JumpingKnowledge); 4] = [
     (false, JumpingKnowledge::None),
     (true, JumpingKnowledge::None),
@@ -390,7 +390,7 @@ fn gradients_are_those_of_the_reference(configs: &[TrainConfig], learnt: Learnt)
                 if expected.defined() { expected.flatten(0, -1) } else { Tensor::zeros(found.len() as i64, F64) };
             let off = (Tensor::from_slice(found).to_kind(Kind::Double) - &expected).abs().max().double_value(&[]);
             let most = expected.abs().max().double_value(&[]);
-            // Errors from a mean that is predicted everywhere cancel: such a gradient is 0 but for rounding.
+            // Errors from a mean that is predicted everywhere cancel: such a gradient is 0 except for rounding.
             assert!(off < 1e-5 * (most + norm) + 1e-7, "{what}: gradient of {name} off by {off} of {most}");
         }
         assert!(rest.is_empty());

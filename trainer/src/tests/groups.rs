@@ -1,5 +1,5 @@
-//! Groups of ranks: each trains split-parallel on its share of every mini-batch, and all together as data parallelism with a rank
-//! for each group does.
+//! Groups of ranks: each trains split-parallel on its share of every mini-batch, and all together like data parallelism
+//! with one rank per group.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn grouped(dataset: &Dataset, base: &TrainConfig, groups: usize, ranks: usiz
     TrainConfig { parallelism: Parallelism::Split, ranks: Some(groups * ranks), groups, partition, ..base.clone() }
 }
 
-/// Counts that are exact.
+/// Exact counts.
 fn counts(summary: &Summary) -> Vec<(u64, u64)> {
     summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect()
 }
@@ -30,7 +30,7 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
     let data = run(&fixture, &base, &none).unwrap();
     for ranks in [1, 4] {
         let found = run(&fixture, &grouped(&fixture.dataset, &base, 2, ranks), &none).unwrap();
-        // Every group samples and loads what the one rank of data parallelism does, once.
+        // Every group samples and loads once what its rank of data parallelism does.
         assert_eq!(counts(&found), counts(&data), "2 groups of {ranks}");
         for (found, data) in found.epochs.iter().zip(&data.epochs) {
             assert!((found.loss - data.loss).abs() <= 1e-4 * data.loss, "{found:?}, expected {data:?}");
@@ -85,7 +85,7 @@ fn groups_that_do_not_fit_are_refused_in_one_line() {
     ] {
         assert_refused(run(&fixture, &config, &RunOptions::default()), words);
     }
-    // Processes that were joined otherwise than the configuration says.
+    // Processes that were joined in another way than the configuration requires.
     let mut ends = [Threads::group(4), Threads::group(1), Threads::group(1)];
     let [all, sampling, computing] = ends.each_mut().map(|ends| Box::new(ends.remove(0)) as Box<dyn Communicator>);
     let process = Some(Arc::new(Process::in_group(all, [sampling, computing], Some(0))));

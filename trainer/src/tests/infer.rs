@@ -1,4 +1,4 @@
-//! `gsplit infer` against a forward pass over the whole graph, and what it refuses.
+//! `gsplit infer` against a forward pass over the whole graph, and its errors.
 
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
@@ -45,7 +45,7 @@ pub fn of_parquet(path: &Path) -> impl Iterator<Item = RecordBatch> + use<> {
     ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().map(|batch| batch.unwrap())
 }
 
-/// The names in `folder` that were not there when the dataset and the checkpoint were.
+/// The names in `folder` that are new since the dataset and the checkpoint were made.
 fn left(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name != "ds" && name != "run").collect();
@@ -62,7 +62,7 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], tolerance: f32, what:
     }
 }
 
-/// Every model, wherever its finished layers and the features lie: on the GPU, in the host's memory which it reads, or on disk.
+/// Every model, with its finished layers and the features on the GPU, in the host's memory which it reads, or on disk.
 #[test]
 fn differential_inference_on_a_gpu_is_that_of_the_host() {
     let fixture = dataset(71, 200, 3);
@@ -87,7 +87,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
                 scratch: Some(folder.path()),
                 ..Room::UNLIMITED
             };
-            // Chunks of a few vertices where there is little. One way for each model.
+            // Chunks of a few vertices if memory is short. One way per model.
             let ways = [
                 (&gathered, with(1 << 30, 1 << 30), false),
                 (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
@@ -119,14 +119,14 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let checkpoint = trained(&fixture, ModelKind::Sage).0;
     let on_host = InferConfig { checkpoint, gpus: Some(GpuList(vec![0])), ..InferConfig::default() };
     assert_refused(run(&fixture, &on_host, 1 << 30), "--gpus is for --device cuda");
-    // Elsewhere than here, a machine without a GPU says so.
+    // Outside this test, a machine without a GPU gives an error.
     let missing = InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
     let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
     assert!(message.contains("--device cpu") || message.contains("GPU 4000"), "{message}");
 }
 
-/// Embeddings are what the last product, or the last layer, makes the logits of: of every model, of one layer too, on the host and
-/// on a GPU.
+/// The last product, or the last layer, computes the logits from the embeddings: of every model, of one layer too, on
+/// the host and on a GPU.
 #[test]
 fn oracle_logits_follow_from_the_embeddings() {
     use JumpingKnowledge as J;
@@ -225,7 +225,7 @@ fn predictions_are_those_that_the_evaluation_scored() {
             assert_eq!(batch.num_columns(), 2 + CLASSES);
         }
 
-        // Of the test split alone, as logits in Parquet: the same rows.
+        // Only the test split, as logits in Parquet: the same rows.
         let part = InferConfig {
             split: Wanted::Test,
             predict: Some(Predict::Logits),
@@ -261,7 +261,7 @@ fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
     let fixture = dataset(33, 500, 10);
     let (checkpoint, _) = trained(&fixture, ModelKind::Gatv2);
     let to = |name: &str| fixture.folder.path().join(name);
-    // So little memory that chunks are many.
+    // Little memory, so that there are many chunks.
     let files = |threads: usize, gpus: Option<Vec<usize>>| {
         let memory = 100_000 * gpus.as_ref().map_or(2, Vec::len) as u64;
         let config = InferConfig {
@@ -306,7 +306,7 @@ fn several_classes_are_learnt_and_predicted_each_by_itself() {
     assert_eq!(found.scores[2], (Split::Test, summary.best.unwrap().test));
     let predicted = ColumnFile::open(out).unwrap();
     assert_eq!((predicted.rows(), predicted.width(), predicted.descr()), (600, SEVERAL_CLASSES, "|u1"));
-    // Micro-F1 once more, from the file.
+    // Micro-F1 computed again from the file.
     let labels = fixture.dataset.multi_labels().unwrap();
     let (mut both, mut either) = (0, 0);
     for &v in fixture.dataset.split(Split::Test).unwrap().iter() {

@@ -17,7 +17,7 @@ const OUT: usize = 4;
 const INDPTR: [u32; 4] = [0, 2, 2, 5];
 const SOURCES: [u32; 5] = [1, 4, 0, 3, 4];
 const VERTICES: [u32; 5] = [2, 0, 4, 1, 3];
-/// In-degrees 4, 2, 3, 0, 5 of the graph's vertices, and those of the mixed rows.
+/// In-degrees 4, 2, 3, 0, 5 of the graph's vertices, and of the mixed rows.
 const GRAPH: [u64; 6] = [0, 4, 6, 9, 9, 14];
 const DEGREES: [f64; 5] = [3.0, 4.0, 5.0, 2.0, 0.0];
 /// Factors of the sampled edges, and the weighted degrees of the vertices.
@@ -64,7 +64,7 @@ fn oracle_every_kind_is_its_formula() {
             (config.model.layers, config.model.dropout, config.model.attention_dropout) = (1, 0.0, 0.0);
         });
         let model = Model::new(&config, IN, OUT);
-        // Biases and the like do not start from random values.
+        // Biases and some other parameters do not start from random values.
         for (seed, (_, tensor)) in (100..).zip(model.parameters().iter()) {
             let _ = tch::no_grad(|| tensor.shallow_clone().g_add_(&random(seed, 1, tensor.numel()).view_as(tensor)));
         }
@@ -72,7 +72,7 @@ fn oracle_every_kind_is_its_formula() {
         let leaf = rows.copy().set_requires_grad(true);
         let body = model.body(0, &edges, &leaf, None, frontier, None);
         if weighted && kind == ModelKind::SagePool {
-            assert!(body.unwrap_err().to_string().contains("a maximum over neighbours takes no factors"));
+            assert!(body.unwrap_err().to_string().contains("a maximum over neighbours cannot use edge factors"));
             continue;
         }
         let body = body.unwrap();

@@ -1,4 +1,4 @@
-//! Link prediction: what is held out, what is sampled, and that every parallelism computes the same.
+//! Link prediction: held-out edges, sampled edges, and equal results of every parallelism.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
@@ -61,7 +61,7 @@ fn links_whose_copy_does_not_fit_are_refused_before_it_is_made() {
     let line = with(1 << 20).unwrap_err().to_string();
     assert!(line.starts_with("--memory: 1 MiB are too few, the edges that links are learnt from take"), "{line}");
     let least = line.split("pass --memory ").nth(1).and_then(|rest| rest.split("MiB or more").next()).unwrap();
-    // Other tests of this process take memory meanwhile.
+    // Other tests of this process may allocate memory meanwhile.
     with((least.parse::<u64>().unwrap() + 4096) << 20).unwrap();
 }
 
@@ -84,7 +84,7 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     for (&(u, v), count) in &all {
         let out = held_out.contains(&(u, v)) || held_out.contains(&(v, u));
         assert_eq!(kept.get(&(u, v)), (!out).then_some(count), "{u} → {v}");
-        // Of both directions one stands for the pair.
+        // One of both directions represents the pair.
         assert!(!(held_out.contains(&(u, v)) && held_out.contains(&(v, u))) || u == v);
     }
     let trained: Vec<(u32, u32)> = split.train.iter().map(|&edge| split.ends(edge)).collect();
@@ -124,7 +124,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
             let sources = edges.sources()[edges.of(i)].iter();
             let sources: Vec<u32> = sources.map(|&position| read[position as usize]).collect();
             assert!(sources.iter().all(|&u| !asked.contains(&(u, v)) && !asked.contains(&(v, u))));
-            // Everything else is there.
+            // Everything else is in the graph.
             let lost = graph.in_edges(v).filter(|&e| {
                 let u = graph.indices[e as usize];
                 asked.contains(&(u, v)) || asked.contains(&(v, u))
@@ -179,7 +179,7 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let expected = [("bias", vec![1]), ("hidden_bias", vec![8]), ("hidden_weight", vec![8, 8]), ("weight", vec![8, 1])];
     assert_eq!(shapes, expected.map(|(name, shape)| (format!("scorer.{name}"), shape)).into());
 
-    // The evaluation goes by it: turned round, it ranks last what came first.
+    // The evaluation uses this ranking: turned round, it ranks last what came first.
     with_job(&fixture.dataset, &whole, |job| {
         let model = Model::new(&whole, job.features.dim(), job.outputs);
         restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();

@@ -1,4 +1,4 @@
-//! Draws that prefer the rows that a rank keeps: right in expectation, the same wherever the same rows are kept, and exact to resume.
+//! Draws that prefer the rows that a rank keeps: right in expectation, the same if the same rows are kept, and exact to resume.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Draws, Near, Sampler, Stream, StreamKey};
@@ -26,9 +26,9 @@ fn cached(placement: RowPlacement, rows: u64) -> RunOptions {
     RunOptions { placement: Some(placement), cache: Some(rows * ROW), ..RunOptions::default() }
 }
 
-/// The mean over many samples of what a model without activation returns is what it returns with all neighbours: sums, means and
-/// convolutions are estimated without bias, by one layer and by two, from draws that prefer a set and from draws by weight. Each is
-/// looked at along random directions.
+/// The mean over many samples of a model's output, without activation, is its output with all neighbours: sums, means
+/// and convolutions are estimated without bias, by one layer and by two, from draws that prefer a set and from draws by
+/// weight. Each is compared along random directions.
 #[test]
 fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
     const TRIALS: u32 = 800;
@@ -110,7 +110,7 @@ fn a_factor_of_1_is_uniform_to_the_bit_and_a_larger_one_moves_less() {
             }
             before = moved(&local);
         }
-        // Nothing is nearer than the rest where all rows are kept.
+        // If all rows are kept none is preferred.
         assert_eq!(losses(&of(locality(Some(8.0)), 400)), losses(&uniform));
     }
 }
@@ -150,7 +150,7 @@ fn ranks_that_keep_the_same_rows_have_one_loss() {
     assert!((single - data).abs() < 1e-5 * single && plain != single, "{single} {data} {plain}");
 }
 
-/// GPUs compute what the host has drawn for them.
+/// GPUs compute with the host's draws.
 #[test]
 fn differential_ranks_on_gpus_have_the_losses_of_the_host() {
     let fixture = dataset(34, 200, 8);
@@ -192,7 +192,7 @@ fn an_automatic_factor_follows_the_bytes_and_resumes_exactly() {
     let rest = run(&fixture, &whole, &caches(60, true)).unwrap();
     assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
     assert_eq!(rest.epochs[0].draw_factor, Some(4.0));
-    // Without draws that depend on them, other caches change nothing.
+    // Without such draws other caches change nothing.
     let plain = TrainConfig { draw: DrawConfig::default(), ..whole };
     let fresh = |resume| RunOptions { checkpoint: Some(fixture.folder.path().join("plain")), ..caches(60, resume) };
     run(&fixture, &TrainConfig { epochs: 1, ..plain.clone() }, &fresh(false)).unwrap();
@@ -222,8 +222,8 @@ fn what_has_nothing_near_is_refused() {
     let on_gpu = |c: &mut TrainConfig| (c.model.kind, c.device) = (ModelKind::Gat, Device::Cuda);
     refused(&on_gpu, cache(), &["--model gat", "choose --device cpu"]);
     let topology = RunOptions { places: emulated(0), topology: crate::TopologyStorage::Device, ..cache() };
-    refused(&|_| {}, topology, &["--topology device", "the host alone draws with --draw locality"]);
-    // Split over no layer, a rank loads what it draws.
+    refused(&|_| {}, topology, &["--topology device", "only the host draws with --draw locality"]);
+    // Split over no layer, a rank loads the rows that it draws.
     let owned = changed(&base, |config| (config.parallelism, config.split_layers) = (Parallelism::Split, Some(0)));
     run(&fixture, &owned, &cache()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Losses of classes against torch's, those of numbers against their formulas; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
+//! Losses against torch's or their formulas; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
 //!
 //! ```python
 //! class Lcg:
@@ -51,7 +51,7 @@ impl Lcg {
     }
 }
 
-/// A dataset without edges that `add` adds labels to. All its vertices are of the train split.
+/// A dataset without edges that `add` adds labels to. All its vertices are in the train split.
 fn labelled(add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
     on_graph(&vec![vec![]; VERTICES], |writer| {
         add(writer);
@@ -70,7 +70,7 @@ fn task(dataset: &Dataset, config: &TaskConfig) -> crate::Result<NodeTask> {
     NodeTask::new(dataset, Labels::open(dataset).unwrap(), config, &dataset.split(Split::Train).unwrap(), None)
 }
 
-/// Loss, right decisions and gradient of `seeds` in the mini-batch `batch`, whose logits are `logits`; the same on the host and a GPU.
+/// Loss, right decisions and gradient of `seeds` in the mini-batch `batch` with these `logits`; the same on the host and a GPU.
 fn loss(task: &NodeTask, batch: &[u32], seeds: &[u32], logits: &[f32]) -> ([f64; 2], Vec<f32>, u64) {
     let targets = task.targets(batch);
     let logits = from_rows(logits.to_vec(), seeds.len(), logits.len() / seeds.len()).unwrap();
@@ -99,7 +99,7 @@ fn golden_one_class_of_five() {
     let mut g = Lcg(7);
     let classes: Vec<i32> = (0..VERTICES).map(|_| g.below(5) as i32 - 1).collect();
     let (mut labels, _folder) = labels(|writer| writer.add_labels(&classes).unwrap());
-    // No vertex has class 4, which some are predicted to have, and none has or is predicted to have class 5.
+    // No vertex has class 4, which is predicted for some, and class 5 neither occurs nor is predicted.
     if let Labels::One { classes, .. } = &mut labels {
         assert_eq!(std::mem::replace(classes, 6), 4);
     }
@@ -130,7 +130,7 @@ fn golden_several_classes() {
     equal(score("accuracy", &labels, &logits, 10), 0.0);
     equal(score("micro-f1", &labels, &logits, 10), 0.2711864406779661);
     equal(score("macro-f1", &labels, &logits, 10), 0.2551043349415442);
-    // No vertex has class 9, which therefore has no area.
+    // No vertex has class 9, whose area is therefore undefined.
     equal(score("roc-auc", &labels, &logits, 10), 0.45544804068751965);
 }
 
@@ -153,7 +153,7 @@ fn golden_errors_of_numbers() {
     let (labels, _folder) =
         labels(|writer| writer.add_numeric_labels(&[&numbers[..], &[f32::NAN; VERTICES - 5]].concat()).unwrap());
     assert_eq!((Metric::of(&labels), labels.outputs()), (Metric::Rmse, 1));
-    // On the scale of the mean 3 and the deviation 2.
+    // On the scale of mean 3 and deviation 2.
     let labels = labels.on(TargetScale { mean: 3.0, deviation: 2.0 });
     let scaled = [-0.5, -0.5, 9.0, 1.0, 0.0];
     equal(score("rmse", &labels, &scaled, 1), 4.5f64.sqrt());
@@ -175,10 +175,10 @@ fn golden_errors_of_numbers() {
 fn numbers_are_scaled_by_mean_and_population_deviation() {
     let scale = |numbers: &[f32]| TargetScale::of(numbers.iter().copied());
     assert_eq!(scale(&[2.0, f32::NAN, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), TargetScale { mean: 5.0, deviation: 2.0 });
-    // Of numbers that are all the same, and of none, nothing is divided by 0.
+    // With equal numbers, or none, nothing is divided by 0.
     assert_eq!(scale(&[7.0, 7.0]), TargetScale { mean: 7.0, deviation: 1.0 });
     assert_eq!(scale(&[]), TargetScale { mean: 0.0, deviation: 1.0 });
-    // In f64: in f32 all of these are lost.
+    // In f64: f32 would lose all of these digits.
     let far = scale(&[1e8, 1e8 + 8.0, 1e8 + 16.0]);
     assert!((far.mean - (1e8 + 8.0)).abs() < 1e-6 && (far.deviation - (128f64 / 3.0).sqrt()).abs() < 1e-6, "{far:?}");
     let back: Vec<f32> = [1e8, 1e8 + 8.0].iter().map(|&number| far.in_unit(far.scaled(number))).collect();
@@ -226,7 +226,7 @@ fn oracle_weighted_losses_of_classes_are_torchs_own() {
     let fixture = labelled(|writer| writer.add_labels(&classes).unwrap());
     let counts: Vec<u64> = (0..3).map(|class| classes.iter().filter(|&&label| label == class).count() as u64).collect();
     let all = counts.iter().sum::<u64>() as f64;
-    // As sklearn.utils.class_weight.compute_class_weight("balanced").
+    // Equal to sklearn.utils.class_weight.compute_class_weight("balanced").
     let balanced: Vec<f32> = counts.iter().map(|&count| (all / (3.0 * count as f64)) as f32).collect();
     let batch: Vec<u32> = (5..45).collect();
     let logits = g.logits(60, 3)[..batch.len() * 3].to_vec();
@@ -301,7 +301,7 @@ fn oracle_losses_of_several_classes_are_torchs_own() {
     }
 }
 
-/// The mean loss of `vertices`, as evaluations take it.
+/// The mean loss of `vertices`, as evaluations compute it.
 fn mean_loss(task: &NodeTask, vertices: &[u32], logits: &[f32]) -> f64 {
     let rows = logits.chunks_exact(task.labels.outputs());
     let losses = vertices.iter().zip(rows).filter_map(|(&v, logits)| task.loss_of(v, logits));

@@ -1,5 +1,5 @@
-//! Training in bf16 and f16 on a GPU, which is emulated: factors of products, rows from the features to the last layer, what ranks
-//! exchange and the gradients of all of these rounded, all else as in f32.
+//! Training in bf16 and f16 on an emulated GPU: factors of products, rows from the features to the last layer,
+//! exchanged rows and the gradients of all of these are rounded, everything else is as in f32.
 
 use gsplit_kernels::schedule::Step;
 use gsplit_store::{FeatureDtype, NoProgress, Split};
@@ -34,13 +34,13 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
     let links = link_config(ModelKind::Gat, Parallelism::Single, 1);
     let of_models = models().into_iter().map(|model| (model, TaskConfig::default()));
     for (order, (model, task)) in (0..).zip(of_models.chain([(links.model, links.task)])) {
-        // Wide enough, and of enough seeds, that no single value which ReLU cuts on one side alone decides.
+        // Wide enough, and with enough seeds, that no single value near ReLU's corner decides.
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| {
             (config.model, config.task) = (ModelConfig { hidden: 32, ..model.clone() }, task);
         });
         let train = items(&fixture.dataset, &config);
         let (loss, gradient) = super::equivalence::run(&fixture.dataset, &config, &train);
-        // Each kind of layer in both, other models in one of them.
+        // Each kind of layer in both types, other models in one of them.
         let both = <ModelKind as clap::ValueEnum>::value_variants().len() as u32;
         for dtype in NARROW.into_iter().skip(order as usize % 2).take(if order < both { 2 } else { 1 }) {
             let what = format!("{model:?} in {dtype:?}");
@@ -48,7 +48,7 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
                 run_at((&within(dtype, order), TopologyStorage::Auto), &fixture.dataset, &config, &train);
             assert!(rounded != loss && (rounded - loss).abs() <= 0.02 * loss, "{what}: {rounded}, in f32 {loss}");
             let (cosine, ratio) = compare(&found, &gradient);
-            // With features of bf16 more values change sides where ReLU cuts than with those of f16.
+            // With features of bf16 more values change sides at ReLU's corner than with f16.
             let least = if dtype == Dtype::Bf16 { 0.98 } else { 0.99 };
             assert!(cosine > least && (ratio - 1.0).abs() < 0.05, "{what}: cosine {cosine}, norms {ratio}");
             if (order + dtype as u32).is_multiple_of(4) {
@@ -88,7 +88,7 @@ fn ranks_that_share_rounded_rows_learn_the_same_up_to_rounding() {
     }
 }
 
-/// Wherever rows lie, and whatever they are stored as.
+/// Tests every storage of the rows and every stored type.
 #[test]
 fn features_arrive_in_the_type_of_the_run() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
@@ -179,8 +179,8 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
     assert!(refused.to_string().contains("on a CPU choose bf16"), "{refused}");
 }
 
-/// Mini-batches of one seed, of whose rows dropout makes gradients ten times as large: too large for f16 at the scale that runs begin
-/// with.
+/// Mini-batches of one seed, for which dropout makes gradients ten times as large: too large for f16 at the scale that
+/// runs begin with.
 #[test]
 fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
     let fixture = dataset(65, 30, 3);

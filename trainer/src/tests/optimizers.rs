@@ -38,7 +38,7 @@ fn values(parameters: &Parameters) -> Vec<f32> {
     parameters.iter().flat_map(|(_, tensor)| to_rows(tensor).unwrap()).collect()
 }
 
-/// The parameters after some updates of ours and of torch's.
+/// The parameters after some updates by gsplit and by torch.
 fn ours_and_torchs(config: &TrainConfig, build: impl Fn(&VarStore) -> nn::Optimizer) -> (Vec<f32>, Vec<f32>) {
     let model = Model::new(config, 6, 4);
     let parameters = model.parameters();
@@ -157,7 +157,7 @@ fn updates_clip_the_sum_over_all_ranks() {
         let mut optimizer = Optimizer::new(model.parameters(), &config, 10).unwrap();
         let mut norms = Vec::new();
         for step in 0..4 {
-            // The last rank of several has had nothing to compute.
+            // The last rank of several has nothing to compute.
             let sharing = (comm.size() - 1).max(1);
             if comm.rank() < sharing {
                 give_gradients(model.parameters(), step, 1.0 / sharing as f64);
@@ -178,7 +178,7 @@ fn updates_clip_the_sum_over_all_ranks() {
     }
 }
 
-/// The learning rates of `steps` updates, `evaluations` made before them.
+/// The learning rates of `steps` updates, with evaluations of the `valid` metric before them.
 fn rates(schedule: ScheduleConfig, steps: u64, valid: &[f64]) -> Vec<f64> {
     let config = changed(&with(OptimizerConfig { lr: 0.1, ..Default::default() }), |config| {
         (config.schedule, config.epochs) = (schedule, 5);
@@ -236,10 +236,10 @@ fn a_plateau_lowers_the_rate() {
     for (valid, expected) in [
         (&[][..], 0.1),
         (&[0.5, 0.5, 0.5], 0.1),
-        // The third evaluation in a row that is no better.
+        // The third evaluation in a row without an improvement.
         (&[0.5, 0.5, 0.4, 0.5], 0.05),
         (&[0.5, 0.5, 0.6, 0.6, 0.6], 0.1),
-        // Better by less than one in ten thousand is no better.
+        // An improvement by less than one in ten thousand does not count.
         (&[0.5, 0.50001, 0.50002, 0.50003], 0.05),
         // The count starts anew after a reduction; the rate never falls below its least.
         (&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.05),
@@ -291,7 +291,7 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
     assert_refused(Optimizer::new(model.parameters(), &late, 10), "--warmup-steps 20: the schedule is over after 20");
 }
 
-/// A gradient that is not finite on one rank alone leaves all of them as they were.
+/// A gradient that is not finite on a single rank leaves the parameters of all ranks as they were.
 #[test]
 fn an_overflow_on_one_rank_is_left_out_on_all() {
     let base = OptimizerConfig { lr: 0.02, weight_decay: 0.01, clip_norm: Some(0.5), ..Default::default() };

@@ -1,4 +1,4 @@
-//! The configuration as options of the command line and as what checkpoints and files hold.
+//! The configuration as command-line options and as stored in checkpoints and files.
 
 use clap::{Args, FromArgMatches, ValueEnum};
 use gsplit_kernels::Fanout;
@@ -40,7 +40,7 @@ fn every_flag_has_its_place_in_the_file_and_the_reverse() {
 fn options_that_are_not_at_their_defaults_are_named() {
     let one_rank = ["--parallelism", "single"];
     assert_eq!(parse(&one_rank).changed(), Vec::<String>::new());
-    // Of these the seed is at its default.
+    // The seed is given, but at its default.
     let given = ["--ranks", "2", "--seed", "0", "--hidden", "8", "--model", "gcn", "--lr", "0.5", "--patience", "3"];
     let changed = ["model.hidden", "optimizer.lr", "model.kind", "parallelism", "patience", "ranks"];
     assert_eq!(parse(&given).changed(), changed);
@@ -62,7 +62,7 @@ fn options_change_what_they_name() {
     let sgd = parse(&["--optimizer", "sgd", "--nesterov", "--clip-norm", "2", "--patience", "4", "--hidden", "8"]);
     assert_eq!((sgd.optimizer.nesterov, sgd.optimizer.clip_norm, sgd.patience), (true, Some(2.0), Some(4)));
     assert_eq!(sgd.model, ModelConfig { hidden: 8, ..plain.model.clone() });
-    // What is left open is filled in, and filling in changes nothing more.
+    // Defaults are filled in, and filling in again changes nothing more.
     let effective = given.effective();
     assert_eq!((effective.optimizer.beta2, effective.schedule.decay_epochs), (Some(0.999), Some(10)));
     assert_eq!((effective.optimizer.momentum, effective.schedule.gamma), (None, None));
@@ -134,11 +134,11 @@ fn features_are_used_as_the_options_say() {
     assert!(given.difference(&plain).is_some());
 }
 
-/// Every option that some parallelisms do not take, and those that do: the others refuse it in one line that names both.
+/// Every option that only some parallelisms accept: the others refuse it in one line that names both.
 #[test]
 fn every_parallelism_takes_the_options_that_make_sense() {
     use Parallelism::{Cooperative, Data, Owned, PushPull, Single, Split};
-    // Auto is one of these by the time that training begins.
+    // Auto has been replaced by one of these when training begins.
     let all = Parallelism::value_variants().split_last().unwrap().1;
     let but = |without: &[Parallelism]| -> Vec<Parallelism> {
         all.iter().copied().filter(|parallelism| !without.contains(parallelism)).collect()
@@ -196,7 +196,7 @@ fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let on = |device, dtype, products| {
         let config = changed(&config, |config| (config.device, config.model.dtype) = (device, dtype));
-        // Without a GPU that is what is missing, once nothing else is refused.
+        // Once nothing else is refused, the only problem is the missing GPU.
         places(&config, &RunOptions { products, ..RunOptions::default() }).map_err(|error| error.to_string())
     };
     let tf32 = Some(Products::Tf32);
@@ -205,7 +205,7 @@ fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
     for (device, dtype, products, told) in [
         (Device::Cpu, Dtype::F32, tf32, "--products tf32 is for --device cuda"),
         (Device::Cuda, Dtype::Bf16, tf32, "--products tf32 is for --dtype f32"),
-        (Device::Cuda, Dtype::F32, Some(Products::Gemm), "--products is for --device cpu, but for tf32"),
+        (Device::Cuda, Dtype::F32, Some(Products::Gemm), "--products is for --device cpu, except tf32"),
     ] {
         assert!(on(device, dtype, products).is_err_and(|error| error.starts_with(told)), "{told}");
     }

@@ -1,4 +1,4 @@
-//! The example of a layer of one's own learns, and the same on any number of ranks.
+//! The example of a program's own layer learns, and the same on any number of ranks.
 
 #[path = "../../examples/own_layer.rs"]
 mod example;
@@ -43,7 +43,7 @@ fn the_example_infers_what_its_evaluation_scored() {
     assert_eq!(found.scores[1..], [(Split::Valid, last.valid), (Split::Test, last.test)]);
     assert!(Column::<i32>::open(out).unwrap().iter().any(|&class| class > 0));
 
-    // Whoever has not the layer cannot.
+    // A program without the layer cannot infer.
     let config = InferConfig { checkpoint, ..InferConfig::default() };
     assert_refused(infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress), "a program's own layers");
 }

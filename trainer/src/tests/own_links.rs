@@ -14,8 +14,8 @@ use crate::{InferConfig, RunOptions, infer};
 /// Targets of each pair.
 const WIDTH: usize = 7;
 
-/// Communities of 400 vertices with a split of links, and with these negatives. A pair of train is listed twice, another backwards,
-/// and one is no edge if `lies`.
+/// Communities of 400 vertices with a split of links, and with these negatives. One pair of train is listed twice,
+/// another backwards, and one is not an edge if `lies`.
 pub fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) -> Fixture {
     let whole = communities(400, 6);
     let topology = whole.dataset.topology();
@@ -51,14 +51,14 @@ pub fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) ->
     })
 }
 
-/// As [`link_config`], without the options of a split of gsplit's own.
+/// Like [`link_config`], without the options of gsplit's own split.
 fn own_config(parallelism: Parallelism, ranks: usize) -> TrainConfig {
     changed(&link_config(ModelKind::Sage, parallelism, ranks), |config| {
         config.task.eval_negatives = TaskConfig::default().eval_negatives;
     })
 }
 
-/// Scores of valid and test by the definitions in `ogb/linkproppred/evaluate.py`, which the metrics' own tests show, of rows whose dot products are the pairs' scores.
+/// Scores of valid and test by the definitions in `ogb/linkproppred/evaluate.py` (see the metrics' own tests), of rows whose dot products are the scores.
 fn by_definition(dataset: &Dataset, rows: &[f32], metric: &str) -> [f64; 2] {
     let links = dataset.links().unwrap().unwrap();
     let row = |v: u32| &rows[v as usize * 8..][..8];
@@ -141,9 +141,9 @@ fn options_against_an_own_split_are_refused() {
     refused(&pairs, &|task| task.eval_negatives = 7, "--eval-negatives: ");
     refused(&pairs, &|task| task.metric = Some("accuracy".parse().unwrap()), "choose mrr");
     let targets = with_links(Some(LinkNegatives::Targets), "mrr", false);
-    refused(&targets, &|task| task.metric = Some("roc-auc".parse().unwrap()), "pairs that are no links");
-    refused(&with_links(None, "mrr", true), &|_| {}, "has the link 0 → 399, which is no edge of the graph");
-    // Without negatives they are drawn, as those options say.
+    refused(&targets, &|task| task.metric = Some("roc-auc".parse().unwrap()), "negative pairs");
+    refused(&with_links(None, "mrr", true), &|_| {}, "has the link 0 → 399, which is not an edge of the graph");
+    // Without negatives they are drawn by these options.
     let none = with_links(None, "mrr", false);
     let config = changed(&own_config(Parallelism::Single, 1), |config| config.task.eval_negatives = 20);
     let summary = run(&none, &config, &RunOptions::default()).unwrap();

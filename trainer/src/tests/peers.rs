@@ -1,5 +1,5 @@
-//! Ranks that are processes read each other's GPUs: here threads that share nothing but a communicator, on emulated GPUs. (What the
-//! driver does between processes the kernels' tests show.)
+//! Ranks that are processes read each other's GPUs: here threads that share nothing but a communicator, on emulated
+//! GPUs. (The kernels' tests cover the driver's part between processes.)
 
 use std::sync::Arc;
 use std::thread;
@@ -64,7 +64,7 @@ fn differential_processes_find_the_rows_that_threads_find() {
     }
 }
 
-/// One of several processes: what it gathers, and what its GPU has before and after all have parted.
+/// One of several processes: the rows it gathers, and the memory of its GPU before and after all have parted.
 fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let (rank, place) = (process.rank(), Place::emulated(process.rank() as u32));
     let gpu = place.gpu().unwrap().clone();

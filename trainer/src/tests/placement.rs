@@ -1,4 +1,4 @@
-//! Rows and losses do not depend on where feature rows lie; how many come from where is what a count by hand finds.
+//! Rows and losses do not depend on the storage of feature rows; the counts by storage equal a count by hand.
 
 use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
@@ -20,7 +20,7 @@ use crate::residence::cache::{Caches, SimulatedCache};
 use crate::residence::source::{FeatureSource, HostStorage, PinnedRows};
 use crate::{FeatureStorage, RowPlacement, RunOptions, Summary, train};
 
-/// Stores counters that say how often each row was loaded.
+/// Stores a presample with the number of loads of each row.
 fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Option<&str>), input: Vec<u32>) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
@@ -30,7 +30,7 @@ fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Opti
     Presample::save(dataset, key, config, 1, &counters, true).unwrap();
 }
 
-/// Stores a placement of `rows`, of 24 bytes, of the parts of `partition`.
+/// Stores a placement of `rows`, of 24 bytes, for the parts of `partition`.
 pub fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &CachedRows) {
     let map = PartitionMap::open(dataset, partition).unwrap();
     let made_from =
@@ -49,7 +49,7 @@ pub fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &Cac
     Placement::save(dataset, key, made_from, config, expected, rows, true).unwrap();
 }
 
-/// Loads that are different for neighbouring vertices, and equal for some.
+/// Load counts that differ for neighbouring vertices, and are equal for some.
 fn loads(n: usize) -> Vec<u32> {
     (0..n as u32).map(|v| v * 37 % 19).collect()
 }
@@ -62,7 +62,7 @@ fn by_loads(n: usize) -> Vec<u32> {
     order
 }
 
-/// Rows that each of `ranks` is to keep in room for `rows`.
+/// Rows that each of `ranks` shall keep if it has room for `rows`.
 fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usize) -> Vec<Vec<u32>> {
     let order = by_loads(dataset.num_vertices());
     let list = |rank: usize| -> Vec<u32> {
@@ -84,7 +84,7 @@ fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usi
     (0..ranks).map(list).collect()
 }
 
-/// Some rows on every device, some on two, the rest dealt; for `ranks` devices.
+/// Some rows on every device, some on two, the rest on one; for `ranks` devices.
 pub fn some_placement(n: u32, ranks: usize) -> CachedRows {
     let own = |rank: usize| (10..n).filter(|v| *v as usize % (ranks + 1) == rank || *v as usize % 7 == rank).collect();
     CachedRows { shared: (0..10).rev().collect(), own: (0..ranks).map(own).collect() }
@@ -198,7 +198,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
     }
 }
 
-/// Rows loaded, found in the own cache and in those of others, over all epochs.
+/// Number of rows loaded, found in the own cache and found in the caches of others, over all epochs.
 pub fn found(summary: &Summary) -> [u64; 3] {
     summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
         [loaded + epoch.work.rows_loaded, own + epoch.work.rows_cached, peers + epoch.work.rows_from_peers]
@@ -244,21 +244,21 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
                 assert!(cache.rows.iter().all(|&kept| kept <= rows.map_or(200, |rows| rows as usize)), "{what}");
                 (found(&summary), cache)
             });
-            // In half of an emulated GPU's memory all rows have room.
+            // Half of an emulated GPU's memory has room for all rows.
             let everywhere = match placement {
                 "replicated" => [loaded, loaded, 0],
-                // A rank of a split run loads rows of its part alone, which its own GPU has.
+                // A rank of a split run only loads rows of its part, which its own GPU has.
                 "partitioned" if parallelism == Parallelism::Split => [loaded, loaded, 0],
                 _ => [loaded, all.0[1], loaded - all.0[1]],
             };
             if placement != "some" {
                 assert_eq!(all.0, everywhere, "{what}");
             }
-            // Each is then a group of its own, which has the hottest rows.
+            // Each rank is then a group of its own, which has the hottest rows.
             let own = if placement == "peer" { loaded } else { all.0[1] };
             assert_eq!(alone.0, [loaded, own, 0], "{what}");
             assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
-            // On the host the same is counted.
+            // On the host the counts are the same.
             let counted = on_host.cache.clone().unwrap();
             assert_eq!((found(&on_host), &counted.rows, counted.counted), (few.0, &few.1.rows, true), "{what}");
             assert!(!few.1.counted);
@@ -387,7 +387,7 @@ fn rows_lie_on_gpus_that_have_room_without_being_asked_to() {
         );
         of_parts("; others are gathered by the host from the mapped file", &told);
     }
-    // Where the CPU computes nothing is kept; nor where draws would depend on it.
+    // A run on the CPU keeps nothing; nor does one whose draws would depend on it.
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
     let (on_cpu, told) = run(&data, &RunOptions::default());
     assert_eq!((on_cpu.cache, on_cpu.features, told.as_str()), (None, HostStorage::Memory, ""));
@@ -412,19 +412,19 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     assert_eq!(notes_of(dataset, &config).0, "presample a-other");
     store_presample(dataset, "b-fitting", ("4,3,2", None), loads(120));
     assert_eq!(notes_of(dataset, &config).0, "presample b-fitting");
-    // Draws by weights go to other vertices, whatever the fanouts.
+    // Draws by weight go to other vertices, whatever the fanouts.
     store_presample(dataset, "c-weighted", ("9,9,9", Some("w")), loads(120));
     for (draw_by, expected) in [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")] {
         let config = TrainConfig { draw_by: draw_by.map(String::from), ..config.clone() };
         assert_eq!(presample_like(dataset, &config, None, &NoProgress).unwrap().unwrap().key(), expected);
     }
-    // A damaged one is named and done without.
+    // A damaged one is named, and the run goes on without it.
     let damaged = Presample::folder(dataset, "b-fitting").join("input.npy");
     std::fs::write(&damaged, b"nothing").unwrap();
     let (by, notes) = notes_of(dataset, &config);
     assert_eq!(by, "presample a-other");
     assert!(notes.iter().any(|line| line.starts_with("warning: rows are ranked without presample b-fitting")));
-    // Mini-batches of links are other ones.
+    // Mini-batches of links differ.
     let links = communities(120, 4);
     let config = changed(&config, |config| config.task.kind = Some(TaskKind::Link));
     assert_eq!(notes_of(&links.dataset, &config).0, "the number of edges that lead from them");
@@ -452,8 +452,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
     };
     refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
     refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
-    refused(&split, with("old"), &["--placement old", "parts of ranges-2", "--partition ranges-2"]);
-    // Made for owners who load their rows; of one split layer too they do.
+    refused(&split, with("old"), &["--placement old", "made for partition ranges-2", "--partition ranges-2"]);
+    // Made for owners that load their rows, as with one split layer too.
     let lowest = TrainConfig { split_layers: Some(1), ..split.clone() };
     let owned = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Owned, 2) };
     for (config, fits) in [(&split, true), (&lowest, true), (&owned, false), (&data, false)] {

@@ -17,7 +17,7 @@ use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
 use crate::{Error, Process, RunOptions, Summary};
 
-/// Results of `work` in each of so many processes, in equal groups, which are given their ends of the communicators.
+/// Results of `work` in each of several processes, in equal groups, which receive their ends of the communicators.
 pub fn in_processes<R: Send>(
     (ranks, groups): (usize, usize),
     work: impl Fn(usize, Arc<Process>) -> R + Sync,
@@ -39,7 +39,7 @@ pub fn in_processes<R: Send>(
     })
 }
 
-/// Results of the processes of a run on `config`, of which each has its `options`.
+/// Results of the processes of a run on `config`, each with its `options`.
 pub fn outcomes(
     fixture: &Fixture,
     config: &TrainConfig,
@@ -50,7 +50,7 @@ pub fn outcomes(
     })
 }
 
-/// The same, of processes with the same options that all succeed.
+/// Like [`outcomes`], for processes with the same options that all succeed.
 pub fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
     outcomes(fixture, config, |_| options.clone()).into_iter().map(crate::Result::unwrap).collect()
 }
@@ -111,7 +111,7 @@ fn a_process_without_a_gpu_of_its_own_is_told() {
     assert_refused(run(&fixture, &cuda, &options), "LOCAL_RANK");
 }
 
-/// The mean of the neighbours and one product, before which something happens.
+/// The mean of the neighbours and one product, after a call of a function.
 struct Before {
     happens: fn() -> crate::Result<()>,
     weight: Tensor,
@@ -139,7 +139,7 @@ pub fn before(happens: fn() -> crate::Result<()>) -> OwnLayer {
 static HANGS: AtomicBool = AtomicBool::new(true);
 static TOLD: Mutex<Option<String>> = Mutex::new(None);
 
-/// The first rank that comes does not go on.
+/// The first rank that calls this hangs.
 fn hang() -> crate::Result<()> {
     if HANGS.swap(false, Ordering::SeqCst) {
         forever();
@@ -153,7 +153,7 @@ fn forever() -> ! {
     }
 }
 
-/// In place of ending the program.
+/// Called instead of ending the program.
 fn abandon(error: &Error) -> ! {
     *TOLD.lock().unwrap() = Some(error.to_string());
     forever()
@@ -183,7 +183,7 @@ fn a_rank_that_hangs_ends_the_program_with_its_name() {
 
 #[test]
 fn work_of_the_first_rank_alone_does_not_count() {
-    // Every epoch's end takes longer than ranks may wait.
+    // The end of every epoch takes longer than ranks may wait.
     let fixture = dataset(74, 120, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 2);
     let options = RunOptions { timeout: Some(Duration::from_millis(1500)), ..RunOptions::default() };
@@ -192,7 +192,7 @@ fn work_of_the_first_rank_alone_does_not_count() {
     assert_eq!(summary.epochs.len(), 2);
 }
 
-/// The first rank that comes loses its GPU; `left` says that none has yet.
+/// The first rank that calls this loses its GPU; `left` is true if none has yet.
 pub fn lose_first(left: &AtomicBool) -> crate::Result<()> {
     match left.swap(false, Ordering::SeqCst) {
         true => Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()),

@@ -1,4 +1,4 @@
-//! Datasets that lack what a task needs, and options that do not fit them or each other: one line each, with what to do.
+//! Datasets that lack an input of the task, and options that do not fit them or each other: one line with a remedy.
 
 use gsplit_store::{DatasetWriter, NoProgress, Notes, PartitionMap, Split};
 
@@ -13,7 +13,7 @@ use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Rows, linear};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 
-/// A ring of 30 vertices with what `add` gives it.
+/// A ring of 30 vertices, to which `add` adds arrays.
 fn ring(add: impl FnOnce(&mut DatasetWriter)) -> Fixture {
     on_graph(&Vec::from_iter((0..30).map(|v| vec![(v + 1) % 30])), add)
 }
@@ -128,7 +128,7 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(&sgc(&|model| model.residual = true), &none, "--model sgc");
     refused(&sgc(&|model| model.jumping_knowledge = JumpingKnowledge::Cat), &none, "choose gcn");
     refused(&with(&|c| (c.model.kind, c.model.residual) = (ModelKind::Resgcn, true)), &none, "--residual: resgcn");
-    // A restarted job's options need not change: without a checkpoint yet it begins.
+    // A restarted job can keep its options: it starts from the beginning if there is no checkpoint yet.
     let first = run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, true)).unwrap();
     assert_eq!(first.resumed_after, 0);
     let resumed = options(&fixture, true);
@@ -149,7 +149,7 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     assert_refused(run(&other, &named, &none), "another graph");
 }
 
-/// (`tests::options` has the options that push-pull does not take.)
+/// (`tests::options` has the options that push-pull does not accept.)
 #[test]
 fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     let fixture = dataset(34, 100, 4);
@@ -166,7 +166,7 @@ fn what_cannot_be_computed_by_columns_or_updated_late_is_refused() {
     refused(&by_columns, &RunOptions { layer: Some(layer), ..RunOptions::default() }, "(ByColumns)");
 }
 
-/// A layer that says nothing of columns.
+/// A layer that does not support columns.
 struct Opaque {
     weight: tch::Tensor,
     out: usize,

@@ -50,7 +50,7 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
     let predicted = ColumnFile::open(out("n.npy").unwrap()).unwrap();
     assert_eq!((predicted.rows(), predicted.dimensions(), predicted.descr()), (600, 1, "<f4"));
     let predicted = Column::<f32>::open(out("n.npy").unwrap()).unwrap();
-    // Scores once more, from the file.
+    // Scores computed again from the file.
     let errors =
         |split| of(split).into_iter().map(|v| f64::from(predicted[v as usize]) - f64::from(labels[v as usize]));
     let count = of(Split::Test).len() as f64;
@@ -87,7 +87,7 @@ fn numbers_are_learnt_and_predicted_in_their_unit() {
 fn a_resumed_run_of_numbers_continues_exactly() {
     let fixture = numbers(50, 200, 4);
     let base = changed(&config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.epochs = 3);
-    // The task that was found by the labels, and its loss, are the same as those that are named.
+    // The task found by the labels, and its loss, equal the ones that are named.
     let named = changed(&base, |config| {
         (config.task.kind, config.task.loss) = (Some(TaskKind::Regression), Some(NumberLoss::Mse));
     });
@@ -114,7 +114,7 @@ fn tasks_of_other_labels_are_refused_in_one_line() {
     refused(&of_numbers, &|task| task.class_weights.clone_from(&weights), "--class-weights balanced is for classes");
     let words = "3 weights, expected 4, one for each class: class 0, class 1, class 2, class 3";
     refused(&of_classes, &|task| task.class_weights = Some(ClassWeights::Each(vec![1.0; 3])), words);
-    // Links are learnt whatever the labels are.
+    // Links are learnt whatever the labels.
     let link = changed(&base, |config| (config.task.kind, config.task.valid_edges) = (Some(TaskKind::Link), 0.0));
     assert!(link.of_labels(&of_numbers.dataset, &NoProgress).is_ok());
 }

@@ -30,7 +30,7 @@ pub fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
     summary.epochs.iter().map(|epoch| (epoch.epoch, epoch.loss, epoch.valid, epoch.test)).collect()
 }
 
-/// A run on `config` whose checkpoints are in the folder that is returned.
+/// A run on `config`, with the folder of its checkpoints.
 pub fn trained(fixture: &Fixture, config: &TrainConfig) -> (PathBuf, Summary) {
     let checkpoint = fixture.folder.path().join("run");
     let _ = std::fs::remove_dir_all(&checkpoint);
@@ -38,7 +38,7 @@ pub fn trained(fixture: &Fixture, config: &TrainConfig) -> (PathBuf, Summary) {
     (checkpoint, run(fixture, config, &options).unwrap())
 }
 
-/// A run of `whole`, and in two parts, the `first` of fewer epochs: all losses and scores are the same, to the bit.
+/// Runs `whole`, and in two parts, with fewer epochs in `first`: all losses and scores are the same, to the bit.
 pub fn resumed(fixture: &Fixture, whole: &TrainConfig, first: &TrainConfig) -> [Summary; 3] {
     let straight = run(fixture, whole, &RunOptions::default()).unwrap();
     let first = run(fixture, first, &options(fixture, false)).unwrap();
@@ -125,7 +125,7 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         (sgd.clone(), ScheduleConfig { step_epochs: Some(2), ..of(ScheduleKind::Step) }, Parallelism::Split, 3),
         (OptimizerConfig { momentum: Some(0.0), ..sgd.clone() }, of(ScheduleKind::Linear), Parallelism::Single, 1),
         (OptimizerConfig { nesterov: true, ..sgd.clone() }, plateau, Parallelism::Single, 1),
-        // What waits at the end of an epoch is in the parameters before they are kept.
+        // Waiting updates are applied at the end of an epoch, before the parameters are saved.
         (
             OptimizerConfig { staleness: 3, ..sgd },
             ScheduleConfig { step_epochs: Some(2), ..of(ScheduleKind::Step) },
@@ -138,7 +138,7 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         let whole = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
             (config.optimizer, config.schedule, config.epochs) = (optimizer, schedule, 6);
         });
-        // Decays are over at the end of the whole run, whichever part of it is run now.
+        // Decays end with the whole run, whichever part of it is run now.
         let decays = matches!(whole.schedule.kind, ScheduleKind::Linear | ScheduleKind::Cosine);
         let part = changed(&whole, |config| {
             (config.epochs, config.schedule.decay_epochs) = (3, decays.then_some(6));
@@ -170,11 +170,11 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     assert!(!straight.stopped_early && straight.epochs.len() == 40);
     let valid: Vec<f64> = straight.epochs.iter().map(|report| report.valid.unwrap()).collect();
     let patient = changed(&base, |config| config.patience = Some(3));
-    // The metric first, then the loss, which no two epochs have alike.
+    // The metric first, then the loss, which differs in every epoch.
     let merits: Vec<(f64, f64)> =
         straight.epochs.iter().map(|report| (report.valid.unwrap(), -report.valid_loss.unwrap())).collect();
     let best_of = |merits: &[(f64, f64)]| merits.iter().copied().reduce(|a, b| if b > a { b } else { a }).unwrap();
-    // By the definition, written out: the first epoch with three before it, itself included, that are no better.
+    // The definition, written out: the first epoch that ends three in a row without an improvement.
     assert!(valid.iter().all(|&metric| metric < 1.0), "a perfect score would end it");
     let last = (3..40).find(|&at| merits[at - 2..=at].iter().all(|&merit| merit <= best_of(&merits[..at - 2])));
     let last = last.unwrap() + 1;
@@ -199,7 +199,7 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     let newest = [last - 1, last].map(|epoch| format!("epoch-{epoch:05}"));
     assert_eq!(kept, newest.clone().into_iter().chain([target.to_str().unwrap().to_string()]).collect());
 
-    // A run that has stopped stays so, also one that was killed right after its last checkpoint was written.
+    // A run that has stopped stays so, even one that was killed right after its last checkpoint was written.
     std::fs::remove_file(checkpoints.join("best")).unwrap();
     std::os::unix::fs::symlink(&newest[1], checkpoints.join("best")).unwrap();
     std::fs::create_dir(checkpoints.join("epoch-00001")).unwrap();
@@ -208,7 +208,7 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     assert_eq!(run(&fixture, &patient, &options(&fixture, true)).unwrap().epochs.len(), 0);
     assert_eq!(std::fs::read_link(checkpoints.join("best")).unwrap(), target);
     assert!(!checkpoints.join("epoch-00001").exists() || best.epoch == 1);
-    // More patience, or none, goes on exactly.
+    // With more patience, or none, the run continues exactly.
     let more = run(&fixture, &base, &options(&fixture, true)).unwrap();
     assert_eq!(losses(&more), losses(&straight)[last..]);
 }
@@ -253,7 +253,7 @@ fn every_parallelism_counts_its_work() {
             [&data[at], &split[at], &owned[at], &partly[at], &by_columns[at]];
         assert_eq!(split.work.edges, epoch.work.edges);
         assert_eq!(split.work.rows_loaded, epoch.work.rows_loaded);
-        // Of one split layer feature rows alone move: they are loaded once, edges are computed as often as without it.
+        // With one split layer only feature rows move: they are loaded once, edges are computed as often as without it.
         assert_eq!((partly.work.edges, partly.work.rows_loaded), (owned.work.edges, split.work.rows_loaded));
         assert!(
             0 < partly.work.rows_exchanged
@@ -281,7 +281,7 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
         assert!(!message.contains("checkpoint"), "there is none: {message}");
     }
 
-    // Every step takes the weights times -30: it takes a few epochs to leave the finite numbers.
+    // Every step multiplies the weights by -30: after a few epochs they overflow.
     let config = changed(&config, |config| {
         (config.optimizer.kind, config.optimizer.momentum) = (OptimizerKind::Sgd, Some(0.0));
         (config.optimizer.lr, config.optimizer.weight_decay, config.epochs) = (0.01, 3100.0, 30);
@@ -296,7 +296,7 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
     let kept = std::fs::read(&weights).unwrap();
     let tensors = tch::Tensor::read_safetensors(&weights).unwrap();
     assert!(tensors.iter().all(|(_, tensor)| tensor.isfinite().all().int64_value(&[]) == 1));
-    // It is whole: going on from it meets the same end at the same step.
+    // The checkpoint is complete: resuming from it fails in the same way at the same step.
     assert_eq!(run(&fixture, &config, &options(&fixture, true)).unwrap_err().to_string(), message);
     assert_eq!(std::fs::read(&weights).unwrap(), kept);
 }

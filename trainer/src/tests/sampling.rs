@@ -1,4 +1,4 @@
-//! Invariants 1 and 2 hold for a GPU as for the host (`sample/src/tests.rs`): both sample the same.
+//! Invariants 1 and 2 hold on a GPU as on the host (`sample/src/tests.rs`): both sample the same.
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey};
@@ -13,7 +13,7 @@ fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
     BatchSampler::on_host(Sampler::new(2), graph, &Place::host())
 }
 
-/// Everything of two samples of the same mini-batch, exchanges by what they move.
+/// Compares two samples of the same mini-batch, their exchanges by the rows that they move.
 fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kernels::Communicator, what: &str) {
     assert_eq!(device.input.on_host().unwrap(), host.input.on_host().unwrap(), "{what}");
     assert_eq!((device.num_edges(), device.rows_exchanged()), (host.num_edges(), host.rows_exchanged()), "{what}");
@@ -68,7 +68,7 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let at = (case + case / 3) % 3;
         let text = ["4,3,2", "3,all", "40,2"][at];
         let fanouts = text.parse::<Fanouts>().unwrap();
-        // With owners on the GPU, and with those of the host; split in part, too.
+        // With owners on the GPU, and with owners on the host; split in part, too.
         let (all, part_of) = (Frontiers::all, |layers| Frontiers::split_below(&part, fanouts.len(), layers));
         let several = [
             (all(Ownership::Map(&part), fanouts.len()), owners),

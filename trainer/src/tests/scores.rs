@@ -1,4 +1,4 @@
-//! Baselines and scores of classes by hand, notes that are said once, and the epoch that predicts.
+//! Baselines and scores of classes by hand, notes that are given once, and the epoch that predicts.
 
 use gsplit_store::{ClassScores, Confused, Dataset, DatasetWriter, NoProgress, Notes, Split};
 use tempfile::TempDir;
@@ -44,7 +44,7 @@ fn assert_baseline(dataset: &Dataset, metric: Option<&str>, expected: (Option<u3
 
 #[test]
 fn the_majority_of_the_train_split_is_scored_as_predictions_are() {
-    // Class 0 in training; valid has 0 0 1 2, test 0 1 and one without.
+    // Class 0 in training; valid has 0 0 1 2, test 0 1 and one without a class.
     let labels = [0, 0, 1, 0, 0, 1, 2, 0, 1, -1];
     let splits: [&[u32]; 3] = [&[0, 1, 2], &[3, 4, 5, 6], &[7, 8, 9]];
     let (one, _folder) = labelled(splits, 0.5, |writer| writer.add_labels(&labels).unwrap());
@@ -62,10 +62,10 @@ fn the_majority_of_the_train_split_is_scored_as_predictions_are() {
     let rows = [0b11u8, 0b01, 0b01, 0b01, 0b10, 0b11, 0b100];
     let splits: [&[u32]; 3] = [&[0, 1, 2], &[3, 4], &[5, 6]];
     let (several, _folder) = labelled(splits, 0.5, |writer| add_multi_labels(writer, 3, &rows));
-    // Yes to class 0 alone is best on the train split (6/7, with class 1 8/10).
+    // Predicting only class 0 is best on the train split (6/7, with class 1 8/10).
     assert_baseline(&several, None, (None, 0.5, 0.4));
     assert_baseline(&several, Some("accuracy"), (None, 0.5, 0.0));
-    // Yes to classes 0 and 1, each of them right once of twice.
+    // Predicting classes 0 and 1, each of them right once out of twice.
     assert_baseline(&several, Some("macro-f1"), (None, 4.0 / 9.0, 4.0 / 9.0));
     assert_baseline(&several, Some("roc-auc"), (None, 0.5, 0.5));
 }
@@ -162,7 +162,7 @@ fn notes_are_said_where_they_help_and_nowhere_else() {
     let mut errors = reports(&[Some(3.0), Some(2.0)]);
     errors.iter_mut().for_each(|report| report.scores_are_errors = true);
     assert!(notes::rising(&errors, None).unwrap().contains("its error still falling"));
-    // Nor where more epochs help nothing: a perfect score, a loss that diverged, and one far above a guess.
+    // Nor if more epochs do not help: a perfect score, a loss that diverged, and one far above a guess.
     assert_eq!(rising(&[Some(0.9), Some(0.99996)]), None);
     let mut diverged = reports(&[Some(0.1), Some(0.2), Some(0.3)]);
     for (report, loss) in diverged.iter_mut().zip([0.99, 9e10, 2.0]) {
@@ -222,13 +222,13 @@ fn of_equal_scores_patience_and_the_best_epoch_go_by_the_loss() {
     let falling = reports(0.9, &[0.3, 0.2, 0.1, 0.2, 0.2]);
     assert_eq!(EpochReport::best(&falling).unwrap().epoch, 3);
     assert!(is_exhausted(&falling, 2, 0.0) && !is_exhausted(&falling[..4], 2, 0.0));
-    // A perfect score ends the wait, and of the epochs until then the one with the lowest loss is the best.
+    // A perfect score ends the wait, and among the epochs until then the one with the lowest loss is the best.
     let perfect = reports(1.0, &[0.3, 0.2, 0.1]);
     assert!(is_exhausted(&perfect, 2, 0.0) && !is_exhausted(&perfect[..2], 2, 0.0));
     assert_eq!(EpochReport::best(&perfect).unwrap().epoch, 3);
     // Only a rise by more than --min-delta counts then.
     assert!(is_exhausted(&falling[..3], 2, 0.01) && !is_exhausted(&falling[..2], 2, 0.01));
-    // Of errors the least is the best.
+    // The smallest error is the best.
     let error =
         |(epoch, error)| EpochReport { scores_are_errors: true, ..reports(error, &vec![0.1; epoch]).remove(epoch - 1) };
     let errors: Vec<EpochReport> = (1..).zip([3.0, 1.0, 2.0, 1.5]).map(error).collect();
@@ -262,10 +262,10 @@ fn the_best_epoch_predicts_unless_another_is_chosen() {
     assert_eq!(with(folder.join("best"), None), of_best);
     assert_eq!(with(folder.join(format!("epoch-{:05}", last.epoch)), None), of_last);
     let refused = with(folder.clone(), Some("9999")).unwrap_err();
-    assert!(refused.contains("--epoch 9999: not in") && refused.contains("are kept: choose of "), "{refused}");
+    assert!(refused.contains("--epoch 9999: not in") && refused.contains("are kept: choose one of "), "{refused}");
     let refused = with(folder.join("best"), Some("last")).unwrap_err();
-    assert!(refused.contains("is of one epoch already"), "{refused}");
-    // A file system without links.
+    assert!(refused.contains("is a single epoch already"), "{refused}");
+    // For a file system without links.
     std::fs::remove_file(folder.join("best")).unwrap();
     assert_eq!(with(folder, None), of_best);
     assert!("newest".parse::<ChosenEpoch>().is_err());

@@ -1,4 +1,4 @@
-//! Processes that hold the rows of their own vertices alone train, evaluate and go on as on the whole dataset.
+//! Processes that hold only the rows of their own vertices train, evaluate and resume as on the whole dataset.
 
 use std::fs;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::config::{
 };
 use crate::{Metric, RunOptions, Summary, train};
 
-/// Shards of `fixture` for `hosts`, cut by `key`, each alone in a folder of its own below `to`. The whole dataset is hidden.
+/// Shards of `fixture` for `hosts`, cut by `key`, each in a separate folder below `to`. The whole dataset is hidden.
 pub fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
     alone(write_shards((&fixture.dataset, Some(&map)), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
 }
 
-/// Each of `shards` in a folder of its own below `to`.
+/// Moves each of `shards` to a separate folder below `to`.
 fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
     let alone = |shard: Dataset| {
         let place = to.join(format!("only-{}", shard.shard().unwrap().host)).join("ds");
@@ -34,7 +34,7 @@ fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
     shards.into_iter().map(alone).collect()
 }
 
-/// Results of the ranks of a run on `config`, on the dataset that `of` gives each.
+/// Results of the ranks of a run on `config`; `of` gives the dataset of each.
 pub fn outcomes<'d>(
     config: &TrainConfig,
     options: &RunOptions,
@@ -70,7 +70,7 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         ),
         // Two groups, each with all parts: ranks 0 and 2 have the same rows.
         (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.groups = 2), None),
-        // Feature rows alone move.
+        // Only feature rows move.
         (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.split_layers = Some(1)), None),
         (several_labels(93, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Gin), roc_auc), None),
         (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.ranks = Some(2)), None),
@@ -125,7 +125,7 @@ fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
     assert_eq!(found, straight);
 }
 
-/// Runs on `datasets`, a rank each, all of which must be refused with `words` or with what another rank says.
+/// Runs on `datasets`, one rank each; all must be refused with `words` or with another rank's error.
 fn refused(datasets: &[&Dataset], config: &TrainConfig, options: &RunOptions, words: &str) {
     let messages: Vec<String> = outcomes(config, options, |rank| datasets[rank])
         .into_iter()
@@ -170,7 +170,7 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     let error = train(first, &split, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
     assert!(error.contains("rank 1 has part 1") && error.contains("a process of its own"), "{error}");
 
-    // A partition of the same size that was made on the shard, and shards of another dataset and of another cut.
+    // A partition of the same size made on the shard, and shards of another dataset and of another cut.
     store_partition(first, Cut::Ranges, 2);
     let named = |key: &str| changed(&split, |config| config.partition = Some(key.into()));
     let words = "partition ranges-2 gives its vertices to other ranks: pass --partition random-2";

@@ -15,7 +15,7 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
     let fixture = several_labels(36, 300, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
     for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
-        // 200 seeds: 10 mini-batches an epoch, in windows of 4, 4 and 2, then 2, 4 and 4 ...
+        // 200 seeds: 10 mini-batches per epoch, in windows of 4, 4 and 2, then 2, 4 and 4 ...
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
             (config.batch_size, config.epochs) = (20, 3);
         });
@@ -64,7 +64,7 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
     assert_refused(run(&fixture, &plain, &options), "--log-every 5: needs --log");
 }
 
-/// A short last mini-batch counts for its own seeds or pairs alone.
+/// A short last mini-batch counts only for its own seeds or pairs.
 #[test]
 fn losses_are_means_over_seeds_and_pairs() {
     const BATCH: usize = 70;

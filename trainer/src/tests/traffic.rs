@@ -18,7 +18,7 @@ use crate::sample::{BatchSampler, sample};
 
 const RANKS: usize = 3;
 
-/// Traffic of `run` in its first epoch, the parameters of its model, and the rows that crossed for each layer.
+/// Traffic of `run` in its first epoch, the number of parameters, and the rows that crossed per layer.
 fn sent(fixture: &super::fixture::Fixture, config: &TrainConfig) -> (Traffic, u64, Vec<LayerRows>) {
     let summary = run(fixture, config, &RunOptions::default()).unwrap();
     let work = summary.epochs[0].work.clone();
@@ -31,7 +31,7 @@ fn add(sum: &mut Sent, bytes: u64, messages: u64) {
     *sum = *sum + Sent { bytes, messages };
 }
 
-/// Every row that crosses, found among the edges of the mini-batches that one rank draws.
+/// Finds every row that crosses among the edges of the mini-batches that one rank draws.
 #[test]
 fn oracle_split_sends_what_crosses() {
     let fixture = dataset(61, 300, 6);
@@ -77,7 +77,7 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, p
             let crossing = pairs.values().map(|sources| sources.len() as u64).sum::<u64>();
             by_layer[depth] += crossing;
             let pairs = pairs.len() as u64;
-            // Each tells each other how many ids it will send, then sends them.
+            // Each rank sends each other one the number of ids, then the ids.
             add(&mut ids, 8 * others + 4 * crossing, others + pairs);
             match depth {
                 2 => add(&mut rows, 4 * features * crossing, pairs),
@@ -99,7 +99,7 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, p
     assert_eq!(exchanged.iter().map(|layer| layer.bytes).sum::<u64>(), rows.bytes + hidden.bytes);
 }
 
-/// Hybrid partitioning: ids and feature rows, each in one all-to-all a mini-batch, and nothing of the topology or of hidden layers.
+/// Hybrid partitioning: ids and feature rows, each in one all-to-all per mini-batch; no topology and no hidden layers.
 #[test]
 fn one_split_layer_sends_feature_rows_alone() {
     let fixture = dataset(62, 300, 6);
@@ -114,17 +114,17 @@ fn one_split_layer_sends_feature_rows_alone() {
     let steps = (fixture.dataset.split(Split::Train).unwrap().len() as u64).div_ceil(50);
     let others = (RANKS * (RANKS - 1)) as u64;
     let [ids, rows] = [Phase::Sample, Phase::Load].map(|phase| one.of(phase, Route::Memory));
-    // Counts go to every rank, ids and rows to those who have some.
+    // Counts go to every rank, ids and rows only to ranks that get some.
     assert!(ids.messages <= 2 * steps * others && ids.messages - steps * others == rows.messages, "{ids:?} {rows:?}");
     assert!(rows.bytes > 0);
     for phase in [Phase::Forward, Phase::Backward] {
         assert_eq!(one.of(phase, Route::Memory), Sent::default(), "{phase:?}");
     }
-    assert_eq!(none.bytes(), none.of(Phase::Update, Route::Memory).bytes, "owned seeds: gradients alone");
+    assert_eq!(none.bytes(), none.of(Phase::Update, Route::Memory).bytes, "owned seeds: only gradients");
 }
 
-/// Push-pull parallelism: every rank's bottom layer to all others, sums of hidden width for its targets back, their gradients to all
-/// again; no feature row.
+/// Push-pull parallelism: sends every rank's bottom layer to all others, sums of hidden width for its targets back, and
+/// their gradients to all again; no feature rows.
 #[test]
 fn oracle_push_pull_sends_structure_and_sums() {
     let fixture = dataset(63, 300, 6);
@@ -154,7 +154,7 @@ fn oracle_push_pull_sends_structure_and_sums() {
     let others = (RANKS * (RANKS - 1)) as u64;
     assert_eq!(bytes(Phase::Load), pushed);
     assert_eq!(bytes(Phase::Forward), sums);
-    // How many values come is known from the structure.
+    // The number of values is known from the structure.
     assert_eq!(bytes(Phase::Backward), sums);
     assert_eq!(bytes(Phase::Update), 4 * parameters * others * steps);
     assert_eq!(found.bytes(), bytes(Phase::Update) + 2 * sums + pushed);

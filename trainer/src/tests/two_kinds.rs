@@ -1,4 +1,4 @@
-//! Links from vertices of one kind to those of another: negatives, the popularity baseline, and recommendations.
+//! Links from vertices of one kind to another: negatives, the popularity baseline, and recommendations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use crate::{ChosenEpoch, InferConfig, RunOptions, infer, train};
 const USERS: u32 = 60;
 const ITEMS: u32 = 15;
 
-/// Users with the ids 1, 2 ... and items with the ids 1, 2 ... and 70, or of both the names `1,x`, `2,x` ...; the first user is joined to
-/// all items, others to some, low ones more often.
+/// Users with the ids 1, 2 ... and items with the ids 1, 2 ... and 70, or both with the names `1,x`, `2,x` ...; the
+/// first user is joined to all items, others to some, low ones more often.
 pub fn ratings(seed: u64, both_ways: bool, named: bool) -> Fixture {
     generated_as(seed, both_ways, named, None)
 }
 
-/// As [`ratings`], with features that are said to be generated.
+/// Like [`ratings`], with features that count as generated.
 fn generated_as(seed: u64, both_ways: bool, named: bool, generated: Option<&str>) -> Fixture {
     let n = USERS + ITEMS;
     let mut lists = vec![Vec::new(); n as usize];
@@ -338,7 +338,7 @@ fn oracle_recommendations_are_the_best_unknown_targets() {
             assert_eq!((counts.sources, counts.rows, counts.without), (kinds.sources().len() as u64, written, without));
             assert_eq!(without > 0, kinds.are_two() && !with_known, "the first user knows all items");
         }
-        // Several threads and another form give the same; embeddings can go with them.
+        // Several threads and another format give the same; embeddings can be written too.
         top(4, false, "r.csv");
         let plain = |rows: Rows| -> Rows {
             rows.into_iter().map(|(u, rank, v, s)| (u.replace(",x", ""), rank, v.replace(",x", ""), s)).collect()
@@ -388,7 +388,7 @@ fn sources_are_listed_by_their_original_ids() {
         InferConfig { checkpoint: trained(&named, ScorerKind::Dot), sources: Some(path.clone()), ..base.clone() };
     assert_refused(
         infer(&named.dataset, &config, 1 << 30, None, &NoProgress),
-        "names.txt:2: `3,y` is the id of no source",
+        "names.txt:2: `3,y` is not the id of a source",
     );
 
     let refused = |text: &str, change: &dyn Fn(&mut InferConfig), words: &str| {
@@ -396,13 +396,13 @@ fn sources_are_listed_by_their_original_ids() {
         change(&mut config);
         assert_refused(listed(text, &config), words);
     };
-    refused("3\n99\n", &|_| {}, "sources.txt:2: `99` is the id of no source of the dataset");
+    refused("3\n99\n", &|_| {}, "sources.txt:2: `99` is not the id of a source in the dataset");
     refused("3\n70\n", &|_| {}, ":2: `70` is the id of a target");
     refused("\n", &|_| {}, "is empty");
     refused("3\n", &|config| config.out = Some(folder.join("r.npy")), "ends in .parquet or .csv");
     refused("3\n", &|config| config.out = None, "--out recommendations.parquet");
     refused("3\n", &|config| config.top = Some(0), "--top 0");
     refused("3\n", &|config| config.split = crate::Wanted::Test, "--sources FILE");
-    refused("3\n", &|config| config.predict = Some(crate::Predict::Logits), "--predict: is of classes");
+    refused("3\n", &|config| config.predict = Some(crate::Predict::Logits), "--predict: is for classes");
     refused("3\n", &|config| config.sources = Some(folder.join("none.txt")), "none.txt");
 }

@@ -1,4 +1,4 @@
-//! Waits of a training step on GPUs: the copies to the host, and the counts that the next launch needs. Launches are those of
+//! Waits of a training step on GPUs: the copies to the host, and the counts that the next launch needs. Launches are
 //! kernels, copies and fills through `Gpu`, not torch's own.
 
 use clap::ValueEnum;
@@ -21,11 +21,11 @@ use crate::residence::topology::{DeviceRoom, Topology};
 use crate::step::train_step;
 use crate::{RowPlacement, RunOptions};
 
-/// Steps before the one that is counted.
+/// Number of steps before the one that is counted.
 const WARM_UP: u32 = 2;
 
-/// Results of `seen` for each rank's streams before a step, and after it: of that which computes, and of that on which
-/// mini-batches are made ahead, if they are. Some other steps were before.
+/// Results of `seen` for each rank's streams before a step and after it: of the stream that computes, and of the stream
+/// on which mini-batches are made ahead, if they are. Some warm-up steps were before.
 pub(super) fn one_step<T: Send>(
     config: &TrainConfig,
     prefetch: usize,
@@ -82,7 +82,7 @@ pub(super) fn one_step<T: Send>(
     })
 }
 
-/// Counts of what each rank does in one step, on each stream.
+/// Counts of each rank's work in one step, on each stream.
 fn counted(config: &TrainConfig, prefetch: usize) -> Vec<Vec<GpuCounts>> {
     let difference = |[before, after]: [GpuCounts; 2]| GpuCounts {
         taken: after.taken - before.taken,
@@ -95,12 +95,12 @@ fn counted(config: &TrainConfig, prefetch: usize) -> Vec<Vec<GpuCounts>> {
     one_step(config, prefetch, Place::emulated, counts).into_iter().map(of_rank).collect()
 }
 
-/// Checks each rank's launches and waits in one step of each of `cases`, and that no more than counts come to the host.
+/// Checks each rank's launches and waits in one step of each of `cases`, and that only counts are copied to the host.
 fn check(cases: &[(TrainConfig, u64, u64)]) {
     check_with(0, cases);
 }
 
-/// The same where so many mini-batches are made ahead, on both streams together.
+/// Like [`check`], with `prefetch` mini-batches made ahead, on both streams together.
 fn check_with(prefetch: usize, cases: &[(TrainConfig, u64, u64)]) {
     let mut problems = Vec::new();
     for (config, waits, launches) in cases {
@@ -130,9 +130,9 @@ pub(super) fn three_layers(
     })
 }
 
-/// One wait, for the numbers of edges and of new vertices of all layers. The numbers of the step are read when the next was launched.
-/// Where vertices are split, the host waits for those of each layer, with how many each rank owns, and for the size of the last local
-/// frontier. Rows that are changed add launches alone.
+/// One wait, for the numbers of edges and of new vertices of all layers. The numbers of the step are read after the
+/// next was launched. If vertices are split, the host waits for these numbers of each layer, with the number that each
+/// rank owns, and for the size of the last local frontier. Rows that are changed only add launches.
 #[test]
 fn a_step_waits_for_the_counts_of_its_layers() {
     use Parallelism::{Data, Single, Split};
@@ -149,8 +149,8 @@ fn a_step_waits_for_the_counts_of_its_layers() {
     ]);
 }
 
-/// With `--prefetch` the thread that computes waits for no GPU: counts are waited for where mini-batches are made, and there once more, until
-/// all is done that is handed over.
+/// With `--prefetch` the thread that computes waits for no GPU: counts are awaited where mini-batches are made, and
+/// there once more, until all work for the mini-batch is done.
 #[test]
 fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
     use Parallelism::{Data, Single, Split};
@@ -166,7 +166,7 @@ fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
     check_with(1, &[(sage(Single, 1), 2, 39), (sage(Data, 2), 2, 44), (sage(Split, 2), 5, 88)]);
 }
 
-/// Batch norm over ranks adds the exchange that counts who holds a row, where ranks share rows, and nothing else.
+/// If ranks share rows, batch norm adds only the exchange that counts the ranks with each row.
 #[test]
 fn batch_norm_waits_for_no_sums() {
     use Parallelism::{Data, Single, Split};

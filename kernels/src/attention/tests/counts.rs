@@ -1,10 +1,10 @@
-//! Edges that count several times, against edges that are there several times.
+//! Edges that count several times, against edges that occur several times.
 
 use super::*;
 
 const COUNTS: [f32; 4] = [2.0, 1.0, 3.0, 0.0];
 
-/// `few` with each edge as often as it counts, by its number.
+/// Copies `few`, repeating each edge as often as `count` of its number says.
 fn repeated(few: &HostEdges, count: impl Fn(usize) -> usize) -> HostEdges {
     let (mut indptr, mut sources) = (vec![0], Vec::new());
     for target in 0..few.num_targets() {

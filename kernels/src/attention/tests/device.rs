@@ -12,7 +12,7 @@ use crate::{
     head_products_on_device,
 };
 
-/// `op` on a GPU, where `vertices` are those of the targets.
+/// `op` on a GPU, with the `vertices` of the targets.
 pub(super) fn on_device<'a>(
     op: &Attention<'_>,
     edges: &'a DeviceEdges,
@@ -23,15 +23,15 @@ pub(super) fn on_device<'a>(
     DeviceAttention { edges, heads, head_dim, slope, self_loops, dropout }
 }
 
-/// The same weights, and the same dropped, to the bit.
+/// Compares weights to the bit, and which of them are dropped.
 fn assert_same_weights(found: &[f32], expected: &[f32], name: &str) {
     assert_same(found, expected, false, &format!("weights, {name}"));
     let dropped = |weights: &[f32]| weights.iter().map(|weight| weight.is_sign_negative()).collect::<Vec<_>>();
     assert_eq!(dropped(found), dropped(expected), "dropped, {name}");
 }
 
-/// Result, weights and gradients by a GPU where rows are kept as `T`, in f32. With `vectors` static scores are products of the rows with
-/// them, whose gradient counts then too.
+/// Result, weights and gradients by a GPU for rows kept as `T`, in f32. With `vectors` static scores are products of
+/// the rows with them, and the gradients of the scores count too.
 fn on_gpu<T: Rounded>(
     form: Form,
     host: &Attention<'_>,
@@ -110,8 +110,8 @@ fn compare_with_the_host(form: Form) {
     });
 }
 
-/// Attention over rows that are kept as `T`: that over the same rows in f32, with the gradients of rows rounded once. Every `step`th case
-/// from the `first`.
+/// Compares attention over rows kept as `T` with attention over the same rows in f32, whose gradients of rows are
+/// rounded once. Takes every `step`th case from the `first`.
 fn rounded_rows<T: Rounded>(first: usize, step: usize) {
     let mut cases = 0..;
     for_each_case(&[false], |name, host| {

@@ -1,4 +1,4 @@
-//! Dropout of weights: what it leaves on average, where nothing is left, targets of very many weights, and what is refused.
+//! Dropout of weights: its result on average, rates that leave nothing, targets of very many weights, and errors.
 
 use super::device::on_device;
 use super::{Form::Static, KEY, plain, vertices};
@@ -32,7 +32,7 @@ fn on_average_nothing_changes_and_parallel_edges_are_dropped_apart() {
         let (out, weights) = Static.forward(&over(&edges, Some((&vertices, 0.6, key))), &inputs);
         assert!(weights.iter().zip(&plain).all(|(weight, plain)| weight.abs() == *plain));
         sums.iter_mut().zip(&out).for_each(|(sum, &value)| *sum += f64::from(value));
-        // The first head of the third target's edges; four edges with their loops stand before them.
+        // The first head of the third target's edges; four edges with their loops come before them.
         apart += u32::from(weights[2 * 5] < 0.0) & u32::from(weights[2 * 6] > 0.0);
     }
     for (sum, expected) in sums.iter().zip(&expected) {

@@ -1,18 +1,18 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`) each
-//! rank first tells the others over the host, by one message, how much it will send them. So ranks in different
+//! Idea: values in host memory go over the host, which is any group of [`Messages`]. For values on GPUs (`devices`)
+//! each rank first tells the others over the host, by one message, how much it will send them. So ranks in different
 //! collectives and messages of another size are noticed; NCCL itself would wait for ever for these. Then all ranks are
-//! here, and each launches one group of sends and receives, and goes on: the stream orders what comes behind. It waits
-//! for the group before it announces the next.
+//! present, and each launches one group of sends and receives, and goes on: the stream orders later work. It waits for
+//! the group before it announces the next.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
 //! On each GPU at most one group of NCCL's is under way. Groups of two communicators at a time would have to be
-//! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank has the
+//! launched in one order on all ranks, or they would wait for each other for ever. So one thread of a rank owns the
 //! communicators of NCCL, on one stream.
-//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait for
-//! its GPU meanwhile: where a rank has failed, or the group takes too long, it gives up the communicator, whose kernels
-//! then end.
-//! Cost: a message to each other rank; a look at a flag ten times a second.
+//! A rank that fails tells the others over the host. A thread watches the group under way, because the host may wait
+//! for its GPU meanwhile: where a rank has failed, or the group takes too long, it gives up the communicator, whose
+//! kernels then end.
+//! Cost: a message to each other rank; a check of a flag ten times a second.
 
 mod transfers;
 
@@ -31,21 +31,21 @@ pub(crate) use transfers::Transfer;
 use transfers::{receives, sends};
 
 const CALLED: &str = "device_all_to_all";
-/// From one look of the watching thread to the next.
+/// Interval between two checks of the watching thread.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
+/// One rank's end of a library that moves bytes between GPUs: NCCL, or its replacement in tests.
 pub(crate) trait Transport: Send + Sync + Debug {
-    /// Begins to launch all `transfers` on the stream of `gpu`, behind what is there.
+    /// Begins to launch all `transfers` on the stream of `gpu`, behind its earlier work.
     fn start(&self, gpu: &Gpu, transfers: &mut [Transfer<'_>]) -> Result<(), GpuError>;
 
-    /// Whether the `transfers` that were started are on the stream. Waits for nothing.
+    /// Whether the started `transfers` are on the stream. Does not wait.
     fn is_launched(&self, transfers: &mut [Transfer<'_>]) -> Result<bool, GpuError>;
 
-    /// Whether what was launched has arrived and left. Waits for nothing.
+    /// Whether the launched transfers are complete. Does not wait.
     fn is_done(&self) -> Result<bool, GpuError>;
 
-    /// Gives up: nothing that was started touches memory any more, and nothing can be started.
+    /// Aborts: no started transfer touches memory any more, and no new one can start.
     fn abort(&self);
 }
 
@@ -55,13 +55,13 @@ pub struct Nccl {
     watch: Option<JoinHandle<()>>,
 }
 
-/// Ends of the ranks on the host and between GPUs, and what is under way.
+/// A rank's ends on the host and between GPUs, and the transfers under way.
 struct Ends {
     transport: Box<dyn Transport>,
     host: Box<dyn Messages>,
     /// When the transfers under way were launched.
     launched: Mutex<Option<Since>>,
-    /// Why the group has ended, once it has by what its GPUs do.
+    /// Why the group has ended, if a transfer ended it.
     ended: OnceLock<CommError>,
     is_closed: AtomicBool,
 }
@@ -75,7 +75,7 @@ impl Ends {
         self.ended.get().cloned().or_else(|| self.host.failed())
     }
 
-    /// Whether `step` is still to come, which `since` has been waited for.
+    /// Whether `step`, waited for since `since`, is still to come.
     fn is_awaited(&self, since: &Since, step: Result<bool, GpuError>) -> Result<bool, CommError> {
         let expired = || since.expired(self.host.name(self.host.rank()), CALLED, Vec::new);
         match step.map_err(|error| self.failure(error))? {
@@ -84,7 +84,7 @@ impl Ends {
         }
     }
 
-    /// Whether what was launched last goes on. Where that fails or takes too long the group has ended.
+    /// Whether the last launch is still under way. If it fails or takes too long, the group has ended.
     fn is_underway(&self) -> Result<bool, CommError> {
         let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
         let awaited = launched.as_ref().map_or(Ok(false), |since| self.is_awaited(since, self.transport.is_done()));
@@ -106,7 +106,7 @@ impl Nccl {
     ///
     /// # Errors
     /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it; [`CommError::PeerFailed`];
-    /// [`CommError::Gpu`] without NCCL, and with what it says.
+    /// [`CommError::Gpu`] without NCCL, and for its errors.
     pub fn join(gpu: &Gpu, host: Box<dyn Messages>) -> Result<Self, CommError> {
         let (rank, size) = (host.rank(), host.size());
         let name = host.name(rank);
@@ -139,7 +139,7 @@ impl Nccl {
         let watched = Arc::clone(&ends);
         let watch = thread::spawn(move || {
             while !watched.is_closed.load(Ordering::Acquire) {
-                // Who announces next finds the error.
+                // The next announcement finds the error.
                 let _ = watched.is_underway();
                 thread::park_timeout(TICK);
             }
@@ -147,7 +147,7 @@ impl Nccl {
         Self { ends, watch: Some(watch) }
     }
 
-    /// Tells every rank how many bytes this one will send it, and compares with what they say.
+    /// Tells every rank how many bytes this one will send it, and compares the announcements of the others.
     fn announce(&self, send_bytes: &[usize], recv_bytes: &[usize]) -> Result<(), CommError> {
         let said: Vec<[u8; 8]> = send_bytes.iter().map(|&bytes| (bytes as u64).to_le_bytes()).collect();
         let mut heard = Vec::new();
@@ -248,14 +248,14 @@ impl Messages for Nccl {
         Some(self)
     }
 
-    /// A rank that waits on another thread notices it.
+    /// Ends the group, which a rank that waits on another thread notices.
     fn leave(&self, reason: &str) {
         self.ends.host.leave(reason);
     }
 }
 
 impl DeviceExchange for Nccl {
-    /// After an error nothing touches the memory.
+    /// After an error no transfer touches the memory.
     fn device_all_to_all(
         &self,
         gpu: &Gpu,
@@ -276,7 +276,7 @@ impl Debug for Nccl {
 }
 
 impl Drop for Nccl {
-    /// An end whose group has failed does not wait for what it has sent to leave.
+    /// If the group has failed, does not wait for sends to finish.
     fn drop(&mut self) {
         self.ends.is_closed.store(true, Ordering::Release);
         if let Some(watch) = self.watch.take() {

@@ -3,15 +3,15 @@
 use super::super::starts;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, GpuError};
 
-/// Part of a group of sends and receives. Those between the same two ranks meet in their order.
+/// Part of a group of sends and receives. Transfers between the same two ranks match in their order.
 pub(crate) enum Transfer<'a> {
-    /// These bytes for a rank.
+    /// Sends these bytes to a rank.
     Send { to: usize, bytes: DeviceSlice<'a, u8> },
-    /// As many bytes from a rank.
+    /// Receives as many bytes from a rank.
     Receive { from: usize, bytes: DeviceSliceMut<'a, u8> },
 }
 
-/// Adds one transfer to each rank but `me` that has a part in `from`, of so many `bytes` each.
+/// Adds one transfer to each rank except `me` that has a part in `from`; `bytes[r]` is the size for rank `r`.
 pub(super) fn sends<'a>(
     me: usize,
     from: DeviceSlice<'a, u8>,
@@ -26,7 +26,7 @@ pub(super) fn sends<'a>(
     Ok(())
 }
 
-/// Adds one transfer from each rank but `me` that has a part in `to`, of so many `bytes` each.
+/// Adds one transfer from each rank except `me` that has a part in `to`; `bytes[r]` is the size for rank `r`.
 pub(super) fn receives<'a>(
     me: usize,
     to: DeviceSliceMut<'a, u8>,

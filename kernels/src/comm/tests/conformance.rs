@@ -1,8 +1,8 @@
-//! The suite for every implementation, in the trainer too.
+//! The suite for every implementation, also used by the trainer.
 
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, all_gather_v, all_to_all_counts, all_to_all_v};
 
-/// The values that `from` sends to `to` in `round`: between 0 and 39, often none. Every rank can work them out.
+/// The values that `from` sends to `to` in `round`: between 0 and 39, often none. Every rank can compute them.
 pub(crate) fn message(round: u32, from: usize, to: usize) -> Vec<u32> {
     let key = StreamKey { step: round, ..StreamKey::new(6, Stream::Generate) };
     let mut draws = Draws::new(&key, (from * 100 + to) as u32);
@@ -17,7 +17,7 @@ pub(crate) fn addends(round: u32, rank: usize, len: usize) -> Vec<f32> {
     (0..len).map(|_| (draws.unit_f32() - 0.5) * 10f32.powi(draws.below(8) as i32)).collect()
 }
 
-/// Every collective, checked against what it is defined to return.
+/// Checks every collective against its definition.
 pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
     let (rank, size) = (comm.rank(), comm.size());
     for round in 0..rounds {

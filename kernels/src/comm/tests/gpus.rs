@@ -1,4 +1,4 @@
-//! Bytes from GPU to GPU: between threads, and by way of the host. (Those that NCCL moves are tested on the fake driver.)
+//! Bytes from GPU to GPU: between threads, and through the host. (Transfers by NCCL are tested on the fake driver.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::{conformance, run};
 use crate::CudaSurvey;
 use crate::cuda::{Gpu, GpuError, NcclId};
 
-/// A group where all has arrived at once, or nothing ever does.
+/// A transport whose transfers are complete at once, or never.
 #[derive(Debug)]
 struct Still {
     has_arrived: bool,
@@ -53,7 +53,7 @@ fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec
     })
 }
 
-/// Sends random messages, often empty, to and from a GPU's memory and compares with what every rank can work out.
+/// Sends random messages, often empty, to and from a GPU's memory and compares them with the expected values.
 pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
     let (me, size) = (comm.rank(), comm.size());
     for round in 0..20 {
@@ -67,7 +67,7 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
         // The next use of the memory comes after the others' copies.
         send.slice_mut().zero(gpu).unwrap();
         assert_eq!(recv.to_vec().unwrap(), incoming.concat(), "round {round}");
-        // Bytes that are no whole words.
+        // Byte counts that are not whole words.
         let bytes = |round: u32, from: usize, to: usize| vec![(from * 16 + to) as u8; (round as usize + from) % 4];
         let outgoing: Vec<Vec<u8>> = (0..size).map(|to| bytes(round, me, to)).collect();
         let incoming: Vec<Vec<u8>> = (0..size).map(|from| bytes(round, from, me)).collect();
@@ -92,7 +92,7 @@ fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     moves_device_memory(&Solo, &Gpu::under_test(0));
 }
 
-/// Rank 1 sends rank 2 four bytes, which expects three.
+/// Rank 1 sends rank 2 four bytes; rank 2 expects three.
 fn mismatched(comm: &dyn Communicator) -> CommError {
     let gpu = Gpu::under_test(0);
     let to: &[usize] = if comm.rank() == 1 { &[0, 0, 4] } else { &[0, 0, 0] };
@@ -105,7 +105,7 @@ fn mismatched(comm: &dyn Communicator) -> CommError {
 
 #[test]
 fn mismatched_counts_of_gpus_name_both_ranks() {
-    // NCCL would wait for ever: the announcement tells, before anything is sent.
+    // NCCL would wait for ever: the announcement finds the mismatch before anything is sent.
     let by_nccl = |host| mismatched(&Nccl::over(Box::new(Still::new(true)), Box::new(host)));
     let by_nccl = std::iter::once_with(|| on_each(Threads::group(3), by_nccl));
     for results in by_nccl.chain((0..20).map(|_| run(3, |comm| mismatched(comm)))) {
@@ -114,8 +114,8 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
     }
 }
 
-/// Counts that ranks tell each other before an exchange do not go by way of their GPUs: it would take a fill and two waits, or
-/// one.
+/// The counts that ranks tell each other before an exchange do not go through their GPUs: it would take a fill and two
+/// waits, or one.
 #[test]
 fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
     on_each(Threads::group(2), |host| {

@@ -1,4 +1,4 @@
-//! Ranks that never come: the others say so, and whom they waited for.
+//! Ranks that never come: the others report it, and whom they waited for.
 
 use std::sync::mpsc;
 use std::thread;

@@ -15,7 +15,7 @@ use super::super::{Gpu, GpuError};
 use super::DeviceSlice;
 use crate::error::KernelError;
 
-/// Host memory that a GPU reads where it lies.
+/// Host memory that a GPU reads in place.
 #[derive(Debug)]
 pub struct MappedHost<'a, T> {
     gpu: Gpu,
@@ -24,7 +24,7 @@ pub struct MappedHost<'a, T> {
     host: usize,
     address: u64,
     len: usize,
-    /// The copy that is read, where there is one; given back after it was unmapped.
+    /// The copy that is read, if there is one; freed after it was unmapped.
     copy: Option<HostCopy>,
     of: PhantomData<&'a T>,
 }
@@ -45,7 +45,7 @@ impl<'a, T: Pod> MappedHost<'a, T> {
         Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), copy, of: PhantomData })
     }
 
-    /// Bytes of the copy that is read, if it is one; else 0.
+    /// Bytes of the copy that is read; 0 if there is none.
     pub fn copied_bytes(&self) -> u64 {
         self.copy.as_ref().map_or(0, |copy| copy.len as u64)
     }
@@ -68,10 +68,10 @@ impl<'a, T: Pod> MappedHost<'a, T> {
         Ok(DeviceSlice { address, len: self.len, of: PhantomData })
     }
 
-    /// As [`MappedHost::seen_by`], of `part`, values of any type that lie within this memory.
+    /// Like [`MappedHost::seen_by`], for `part`, values of any type within this memory.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if they do not; errors of the driver.
+    /// [`KernelError::Length`] if they are not within it; errors of the driver.
     pub fn part_seen_by<U: Pod>(&self, gpu: &Gpu, part: &[U]) -> Result<DeviceSlice<'_, U>, GpuError> {
         let (bytes, len) = (size_of::<T>() * self.len, part.len());
         let start = (part.as_ptr() as usize).wrapping_sub(self.host);
@@ -93,15 +93,15 @@ impl<T> Drop for MappedHost<'_, T> {
     }
 }
 
-/// A copy of bytes in memory of its own, on huge pages where the system has them: random reads over the bus wait less for addresses to
-/// be translated.
+/// A copy of bytes in memory of its own, on huge pages where the system has them: random reads over the bus then wait
+/// less for address translation.
 #[derive(Debug)]
 struct HostCopy {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: the memory is this value's alone, and nobody writes it once it is made.
+// SAFETY: the memory belongs to this value only, and is not written once it is made.
 unsafe impl Send for HostCopy {}
 // SAFETY: as above.
 unsafe impl Sync for HostCopy {}

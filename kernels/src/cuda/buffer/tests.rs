@@ -38,7 +38,7 @@ fn nothing_is_copied_as_nothing() {
 
 #[test]
 fn what_another_process_keeps_is_read_until_it_is_closed() {
-    // In emulation each is as good as a process of its own; a GPU has its driver refuse this one's own memory.
+    // In emulation each stream is as good as a process of its own; a real driver refuses memory of its own process.
     let [gpu, other] = [0, 1].map(Gpu::emulated);
     let mut kept = DeviceBuffer::exported(&other, 3).unwrap();
     kept.slice_mut().upload(&other, &[4u32, 5, 6]).unwrap();
@@ -64,7 +64,7 @@ fn what_others_may_have_open_stays() {
     drop(kept);
     drop(DeviceBuffer::<u32>::imported(&gpu, &handle, 3).unwrap());
     drop(opened);
-    // Nobody was shown this one.
+    // This one was not shown to another process.
     drop(DeviceBuffer::<u32>::exported(&other, 3).unwrap());
     assert_eq!(other.counts().freed, 1);
 }

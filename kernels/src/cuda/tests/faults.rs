@@ -1,10 +1,10 @@
-//! The emulation finds what kernels and streams must not do.
+//! The emulation finds errors of kernels and streams.
 
 use crate::cuda::{Argument, Gpu, GpuError, Kernel, Module, Shape};
 
 const FAULTY: Kernel = Kernel { module: &Module { name: "faulty", source: include_str!("faulty.cu") }, name: "faulty" };
 
-/// Two blocks of two warps do `which` with a buffer that was not written and one that was.
+/// Two blocks of two warps run fault `which` on a buffer that was not written and one that was.
 fn run(which: u32, order: u32) -> Result<(), GpuError> {
     let gpu = Gpu::emulated(order);
     let (unwritten, mut out) = (gpu.alloc::<u32>(128)?, gpu.zeros::<u32>(132)?);
@@ -15,7 +15,7 @@ fn run(which: u32, order: u32) -> Result<(), GpuError> {
 #[test]
 fn faults_of_kernels_are_found_in_every_order_of_threads() {
     let faults = [
-        // Who comes first is found by who comes second: as a reader of what is not there yet, or as a writer.
+        // The later access finds the earlier one: as a reader of memory that is not written yet, or as a writer.
         (1, "s what "),
         (2, "s what "),
         (3, "s what another "),
@@ -57,7 +57,7 @@ fn streams_that_nothing_orders_are_found() {
     refused(made.slice_mut().zero(&gpu), "writes what another read (launch");
     side.synchronise().unwrap();
     made.slice_mut().zero(&gpu).unwrap();
-    // A stream that has waited for one knows what that one waited for.
+    // A stream that has waited for another also knows the streams that the other had waited for.
     let third = gpu.side_stream().unwrap();
     side.wait_for(&gpu).unwrap();
     third.wait_for(&side).unwrap();

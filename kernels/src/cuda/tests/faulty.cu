@@ -1,4 +1,4 @@
-// What kernels must not do, for the tests of the emulation that finds it.
+// Errors of kernels, for the tests of the emulation, which finds them.
 #include "device.cuh"
 
 // `n` is 32, which the compiler does not know; blocks have 64 threads.

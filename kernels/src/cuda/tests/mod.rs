@@ -6,7 +6,7 @@ mod faults;
 use super::{Gpu, emulated};
 
 impl Gpu {
-    /// An emulated GPU, whose threads go in this order.
+    /// An emulated GPU whose threads run in this order.
     pub(crate) fn emulated(order: u32) -> Self {
         emulated::emulated(order)
     }
@@ -16,12 +16,12 @@ impl Gpu {
         emulated::under_test(order)
     }
 
-    /// Loads and stores of emulated kernels since this was last asked, and their bytes.
+    /// Loads and stores of emulated kernels since the last call, and their bytes.
     pub(crate) fn accesses() -> [u64; 2] {
         emulated::accesses()
     }
 
-    /// Counts of what the host did with this stream, if it is emulated.
+    /// Counts of the host's calls on this stream, if it is emulated.
     pub(crate) fn counts(&self) -> emulated::GpuCounts {
         emulated::counts(self)
     }

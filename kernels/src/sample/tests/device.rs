@@ -1,4 +1,4 @@
-//! A GPU's sampler, emulated, beside the host's.
+//! A GPU's sampler, emulated, compared with the host's.
 
 #[path = "subgraphs.rs"]
 mod subgraphs;
@@ -8,7 +8,7 @@ use crate::cuda::{Gpu, GpuError};
 use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler};
 use crate::{CounterParts, DeviceCounters, KernelError};
 
-/// A table of a word for each vertex, and a hash table.
+/// Limits that select a table with a word for each vertex, and a hash table.
 const DIRECT: [usize; 2] = [usize::MAX, 0];
 
 /// The host's side of one layer.
@@ -29,7 +29,7 @@ impl Both {
     /// Samples layers of `draws` from `seeds` on both, and compares everything.
     fn compare(&self, sampler: &mut DeviceSampler, seeds: &[u32], draws: &[(OnHost<'_>, DeviceDraw<'_>)], what: &str) {
         let gpu = &self.gpu;
-        // In pages of their own: each page is pinned once.
+        // On pages of their own: each page can be pinned only once.
         let indptr = gpu.map_host_or_copy(&self.indptr, u64::MAX).unwrap();
         let indices = gpu.map_host_or_copy(&self.indices, u64::MAX).unwrap();
         let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
@@ -129,8 +129,8 @@ fn differential_batches_of_one_sampler_after_another() {
     }
 }
 
-/// The host waits once, for the numbers of all layers. It waits before where a layer could have more places than it may, and for
-/// the number of edges where the fanout says little of it.
+/// The host waits once, for the numbers of all layers. It waits earlier if a layer could have more places than allowed,
+/// and for the number of edges if the fanout does not bound it well.
 #[test]
 fn layers_are_waited_for_together() {
     let both = Both::new(1, topology(3, 900));
@@ -142,7 +142,7 @@ fn layers_are_waited_for_together() {
     for (fanouts, most_places, waits, launches) in cases {
         let mut sampler = DeviceSampler::new(gpu).unwrap();
         sampler.tuned(usize::MAX, most_places);
-        // The first mini-batch makes room.
+        // The first mini-batch allocates memory.
         for step in 0..2 {
             let seeds = gpu.upload(&[step, 7]).unwrap();
             let before = gpu.counts();

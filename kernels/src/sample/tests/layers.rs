@@ -43,7 +43,7 @@ fn oracle_batches_of_one_sampler_after_another() {
                 let mut mixed = seeds.to_vec();
                 sampler.start(seeds);
                 for (depth, fanout) in [5, 20, 3].into_iter().enumerate() {
-                    // Layers may be numbered in different ways, and the edges be wanted or not.
+                    // Layers may be numbered in different ways, with or without the edges' ids.
                     sampler.tuning = TUNINGS[(step * depth + threads) % 2];
                     let key = StreamKey { layer: depth as u8, ..key };
                     let mut expected = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
@@ -172,7 +172,7 @@ fn edges_that_are_read_ahead_are_drawn_alike_from_a_mapping_of_their_own() {
     let weights: Vec<f32> = (0..indices.len()).map(|edge| (edge % 5) as f32).collect();
     let near = VertexSet::new(5000, (0..5000).filter(|v| v % 3 == 0));
     let frontier: Vec<u32> = (0..5000).rev().collect();
-    // Passes over all edges would find others.
+    // Passes over all edges would read these.
     let others = vec![0; indices.len()];
     let alike = |graph: Graph<'_>, beyond: Graph<'_>, draw: Draw<'_>, what: &str| {
         for threads in [1, 3] {

@@ -28,7 +28,7 @@ fn oracle_edges_are_drawn_as_often_as_the_factor_says_and_means_stay() {
             let (a, b, k) = (of(true), of(false), f64::from(fanout));
             let p_in = (k * factor / (a * factor + b)).min(1.0);
             let p_out = (k - a * p_in) / b;
-            // The mean of an edge's corrections is 1 where it is drawn as often as its factor says.
+            // The mean of an edge's corrections is 1 if it is drawn as often as its factor says.
             let samples = samples(graph, draw, TRIALS).inspect(|sample| {
                 assert_eq!(sample.edges.len(), fanout as usize, "{what}");
                 assert!(sample.edges.windows(2).all(|pair| pair[0] < pair[1]), "{what}");
@@ -99,7 +99,7 @@ fn factors_are_the_edges_own_for_any_number_of_threads() {
             }
         }
     }
-    // Weights to draw by are no factors.
+    // Weights of draws do not count as factors.
     let drawn = graph.with_weights(&of_edges).unwrap();
     let sampled = layer(&mut Sampler::new(1), &drawn, &frontier, &Draw::new(Fanout::Take(5)), &KEY);
     assert!(sampled.edges.iter().zip(&sampled.factors).all(|(&edge, &factor)| factor == of_edges[edge as usize]));

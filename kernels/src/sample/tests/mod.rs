@@ -1,4 +1,4 @@
-//! Tests of the host sampler: against an independent version, and against what is meant by random.
+//! Tests of the host sampler: against an independent version, and against the definition of random draws.
 
 mod device;
 mod layers;
@@ -15,7 +15,7 @@ use crate::sample::{ExcludedEdges, Fanout, VertexSet};
 
 const KEY: StreamKey = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Sample, layer: 1 };
 
-/// Both ways to number, and segments of few edges.
+/// Both ways of numbering, and segments of few edges.
 const TUNINGS: [Tuning; 2] =
     [Tuning { segment_edges: 50, swept_per_edge: u64::MAX }, Tuning { segment_edges: 50, swept_per_edge: 0 }];
 
@@ -124,8 +124,8 @@ fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<I
     (0..trials).map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
 }
 
-/// Fails unless corrected means of samples of a vertex with `degree` in-edges are those over all that `can_be_drawn`, and each of these
-/// counts alike in expectation.
+/// Fails unless corrected means of samples of a vertex with `degree` in-edges have the mean over all that
+/// `can_be_drawn` as expectation, and each of these edges counts alike.
 fn assert_unbiased(
     samples: impl Iterator<Item = SampledCsc>,
     degree: u32,
@@ -134,7 +134,7 @@ fn assert_unbiased(
 ) {
     // Arbitrary values of the edges, some large.
     let value = |edge: usize| (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 };
-    // Sums and squares of the mean, and of what each edge counts in it.
+    // Sums and squares of the mean, and of the weight of each edge in it.
     let (mut moments, mut trials) = (vec![[0f64; 2]; 1 + degree as usize], 0.0);
     let mut add = |at: usize, value: f64| moments[at] = [moments[at][0] + value, moments[at][1] + value * value];
     for sampled in samples {
@@ -161,8 +161,8 @@ fn assert_unbiased(
     }
 }
 
-/// Fails unless the counts are what the probabilities, which add up to `picks` a trial, say. A count's variance is
-/// `spread` times that of independent picks.
+/// Fails unless the counts match the probabilities, which add up to `picks` per trial. A count's variance is `spread`
+/// times that of independent picks.
 fn chi_square(what: &str, counts: &[f64], expected: &[f64], spread: f64) {
     let chi2: f64 = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e).sum::<f64>() / spread;
     let d = counts.len() as f64 - 1.0;

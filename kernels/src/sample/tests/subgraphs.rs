@@ -1,16 +1,16 @@
-//! Graphs of which a GPU holds some vertices' in-edges alone.
+//! Graphs of which a GPU holds only some vertices' in-edges.
 
 use super::*;
 use crate::sample::DeviceSubgraph;
 
-/// A bit for each of `n` vertices: 1 for those that are chosen.
+/// A bit for each of `n` vertices: 1 for the chosen ones.
 fn chosen(n: usize, is_in: impl Fn(usize) -> bool) -> Vec<u64> {
     let mut words = vec![0; n.div_ceil(64)];
     (0..n).filter(|&v| is_in(v)).for_each(|v| words[v / 64] |= 1 << (v % 64));
     words
 }
 
-/// Everything else that draws, beside the plain draw of `fanout`.
+/// Compares all draws other than the plain draw of `fanout`.
 fn compare_draws(both: &Both, graph: &DeviceGraph<'_>, seeds: &[u32], fanout: Fanout, what: &str) {
     let (gpu, edges) = (&both.gpu, both.indices.len() as u64);
     let mut sampler = DeviceSampler::new(gpu).unwrap();
@@ -27,7 +27,7 @@ fn compare_draws(both: &Both, graph: &DeviceGraph<'_>, seeds: &[u32], fanout: Fa
 fn differential_every_draw_from_every_tier() {
     let n = 130;
     let (indptr, indices) = topology(9, n);
-    // The hubs alone, a random half, and all of a word beside none of another.
+    // Only the hubs, a random half, and all vertices of one word but none of another.
     let some = |v: usize| v == 7 || v == 13;
     let half = |v: usize| indices[v].is_multiple_of(2);
     let words = |v: usize| !(64..128).contains(&v);
@@ -48,7 +48,7 @@ fn differential_every_draw_from_every_tier() {
         assert_eq!((part.num_vertices(), part.num_edges()), (n as usize, both.indices.len()));
         let own: Vec<u32> = seeds.iter().copied().filter(|&v| is_in(v as usize)).collect();
         compare_draws(&both, &part, &own, fanout, &format!("subgraph {order}, {fanout}"));
-        // Degrees of all, also of vertices whose in-edges are elsewhere, and of what is no vertex.
+        // Degrees of all vertices, including those whose in-edges are elsewhere, and of ids that are not vertices.
         let asked: Vec<u32> = seeds.iter().copied().chain([n, u32::MAX]).collect();
         let expected: Vec<u64> = seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
         let asked = gpu.upload(&asked).unwrap();
@@ -111,7 +111,7 @@ fn tiers_that_do_not_fit_are_refused() {
             DeviceSubgraph::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
         assert!(DeviceGraph::of_subgraph(&gpu, starts.slice(), &subgraph).is_err());
     }
-    // A source that is no vertex.
+    // A source that is not a vertex.
     let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7], ..Graph::new(&[0], &[]).unwrap() };
     let subgraph = DeviceSubgraph::new(&gpu, &host, &[3]).unwrap();
     let mut sampler = DeviceSampler::new(&gpu).unwrap();

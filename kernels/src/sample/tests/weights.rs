@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Probability of each set of `k` out of `weights` drawn one after another, each in proportion to what is left.
+/// Probability of each set of `k` out of `weights` drawn one after another, each in proportion to the remaining weights.
 fn successive(weights: &[f64], k: usize) -> HashMap<Vec<u64>, f64> {
     let mut sets = HashMap::from([(vec![], 1.0)]);
     for _ in 0..k {
@@ -37,8 +37,8 @@ fn oracle_sets_are_drawn_as_one_after_another() {
     }
 }
 
-/// Whatever the weights and the fanout, corrected means are those over all in-edges that can be drawn; and single edges count once in
-/// expectation.
+/// For any weights and fanout, corrected means equal the means over all in-edges that can be drawn; and single edges
+/// count once in expectation.
 #[test]
 fn oracle_corrected_means_are_those_of_all_that_can_be_drawn() {
     const TRIALS: u32 = 20_000;
@@ -114,7 +114,7 @@ fn what_has_no_weight_is_not_drawn_and_costs_no_other() {
 
 #[test]
 fn hubs_with_more_edges_than_words_of_a_sequence() {
-    // Beyond 2^18 words; the same sequence again would draw the same offsets in each stretch.
+    // More than 2^18 words; reusing the same sequence would draw the same offsets in each stretch.
     let degree = 3 << 18;
     let weights = vec![1f32; degree];
     let mut thirds = [0f64; 3];

@@ -1,4 +1,4 @@
-//! Every aggregation on a GPU against that on the host: the same bits, where no row is summed in pieces.
+//! Every aggregation on a GPU against the one on the host: the same bits, if no row is summed in pieces.
 
 use half::{bf16, f16};
 
@@ -10,7 +10,7 @@ use crate::{
     gather_on_device,
 };
 
-/// [`cases`], a source of many edges, and rows wider than a warp that are no multiple of it.
+/// [`cases`], a source of many edges, and rows wider than a warp whose width is not a multiple of it.
 fn device_cases() -> Vec<(String, HostEdges, usize)> {
     let mut cases = cases();
     for dim in [3, 47, 64, 300] {
@@ -19,7 +19,7 @@ fn device_cases() -> Vec<(String, HostEdges, usize)> {
     cases
 }
 
-/// The same bits if `exactly`, else up to rounding.
+/// Asserts the same bits if `exactly`, else equality up to rounding.
 pub fn assert_same(found: &[f32], expected: &[f32], exactly: bool, what: &str) {
     match exactly {
         true => assert!(found == expected, "{what}: other bits"),
@@ -74,7 +74,7 @@ fn sums_and_gradients_are_those_of_the_host() {
     }
 }
 
-/// Sums of rows of bf16 and f16 have the bits of the sums of the same rows in f32, rounded once if they are kept so.
+/// Sums of rows of bf16 and f16 have the bits of the sums of the same rows in f32, rounded once if the output is rounded.
 #[test]
 fn sums_of_rounded_rows_are_those_of_f32_rounded() {
     sums_of_rounded_rows::<bf16>(0, 4);
@@ -93,7 +93,7 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
         let gpu = Gpu::under_test(case as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
         let mut rows: Vec<T> = rounded(&values(1, edges.num_sources() * dim));
-        // Sums that overflow, a number that f32 alone would keep, infinities of both signs and no number.
+        // Sums that overflow, a number that only f32 can represent, infinities of both signs and NaN.
         for (place, odd) in [(3, f32::MAX), (11, -f32::MAX), (19, 1e-40), (31, f32::INFINITY), (47, f32::NAN)] {
             rows.iter_mut().skip(place).step_by(97).for_each(|value| *value = T::round(odd));
         }
@@ -132,7 +132,7 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
             op.backward(&gpu, wide.slice(), dim, &mut to_half.slice_mut()).unwrap();
             assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient, rounded, {name}");
 
-            // Some of the rows that ReLU made are 0, and dropout has doubled the others.
+            // Some of ReLU's output rows are 0, and dropout has doubled the others.
             let made: Vec<T> = rounded(&values(4, rows.len()).iter().map(|value| value.max(0.0)).collect::<Vec<_>>());
             let relu = |(made, &of_wide): (&T, &f32)| T::round(if made.widen() > 0.0 { 2.0 * of_wide } else { 0.0 });
             let expected: Vec<T> = made.iter().zip(&of_wide.to_vec().unwrap()).map(relu).collect();
@@ -143,7 +143,7 @@ fn sums_of_rounded_rows<T: Rounded>(first: usize, step: usize) {
     }
 }
 
-/// Rows of every width, from where loads of any width can start to where none but single values can: the same bits.
+/// Rows of every width, from widths where wide loads can start to widths that need single loads: the same bits.
 #[test]
 fn sums_have_the_same_bits_whatever_a_load_takes() {
     sums_from_anywhere::<f32, bf16>();
@@ -178,8 +178,8 @@ fn sums_from_anywhere<T: Rounded, O: Rounded>() {
     }
 }
 
-/// Half of the loads and stores that 8 bytes at a time would take. (The host's compiler splits loads of four values, so only those of eight
-/// are counted.)
+/// Half of the loads and stores that 8 bytes at a time would take. (The host's compiler splits loads of four values, so
+/// only loads of eight are counted.)
 #[test]
 fn rows_of_16_bit_values_are_read_16_bytes_at_a_time() {
     let edges = HostEdges::new((0..=20).map(|target| target * 6).collect(), (0..120).collect(), 120).unwrap();
@@ -190,7 +190,7 @@ fn rows_of_16_bit_values_are_read_16_bytes_at_a_time() {
     let mut out = gpu.alloc::<bf16>(20 * dim).unwrap();
     Gpu::accesses();
     op.forward(&gpu, rows.slice(), dim, &mut out.slice_mut()).unwrap();
-    // For eight columns of a target: where its edges start and end, the position and the values of each of six edges, and the sum.
+    // For eight columns of a target: start and end of its edges, the position and the values of each of six edges, and the sum.
     assert_eq!(Gpu::accesses()[0], 20 * 8 * (2 + 6 * 2 + 1));
 }
 
@@ -229,7 +229,7 @@ fn maxima_and_gradients_are_those_of_the_host() {
     }
 }
 
-/// Maxima of rows that are kept as `T`: those of the same rows in f32, and their gradients, rounded once.
+/// Compares maxima of rows that are kept as `T` with maxima of the same rows in f32, and their gradients, rounded once.
 fn rounded_maxima<T: Rounded>(gpu: &Gpu, edges: &DeviceEdges, rows: &[f32], dim: usize, name: &str) {
     let len = edges.num_targets() * dim;
     let narrow: Vec<T> = rounded(rows);
@@ -277,7 +277,7 @@ fn stored_rows_are_aggregated_where_they_lie() {
                 device.forward(&gpu, rows, dim, &mut out.slice_mut()).unwrap();
                 host.forward($row, dim, &mut expected).unwrap();
                 assert_eq!(out.to_vec().unwrap(), expected, "width {dim}");
-                // Rounded, they are those of gathered rows.
+                // Rounded, the sums equal the sums of gathered rows.
                 let mut gathered = gpu.alloc::<bf16>(50 * dim).unwrap();
                 let to = &mut gathered.slice_mut();
                 gather_on_device(&gpu, table.slice(), scales, positions.slice(), dim, to).unwrap();

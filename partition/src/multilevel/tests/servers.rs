@@ -137,7 +137,7 @@ fn a_stored_partition_is_refined_on_its_servers() {
     assert!(between_servers(&from_made) <= between_servers(&made));
     // Clusters that respect random parts are small: the cut is a good one, not the best.
     assert!(between_servers(&from_random) < 2 * between_servers(&made), "{:?} {:?}", from_random.report, made.report);
-    // The servers that the labels name stay: they are those of most vertices.
+    // The servers that the labels name stay: most of the vertices are on them.
     let stored = PartitionMap::open(&dataset, "made").unwrap();
     let same = stored.assignment().iter().zip(&from_made.assignment).filter(|(a, b)| **a / 4 == **b / 4).count();
     assert!(same * 10 >= stored.assignment().len() * 9, "{same}");

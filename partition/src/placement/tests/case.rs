@@ -12,7 +12,7 @@ use crate::cache_order::cache_order;
 use crate::report::report;
 use crate::tests::{Fixture, draws};
 
-/// A dataset without edges, with counters and owners as they are told.
+/// A dataset without edges, with the given counters and owners.
 pub struct Case {
     pub name: String,
     pub input: Vec<u32>,

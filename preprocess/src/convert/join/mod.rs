@@ -1,14 +1,14 @@
-//! New vertices, joined to the graph of a dataset: what a model is to predict for.
+//! Joins new vertices to the graph of a dataset, so that a model can predict for them.
 //!
 //! Returns: a dataset in which the new rows have the neighbours that they have in the joined graph.
 //! Input: a table of new vertices, a table of their edges (or none), and the older dataset (or none), all by one recipe.
 //! Idea: ids of the tables are matched with the original ids of the dataset. A row of the last of L layers depends on
-//! vertices that are up to L edges away, and, where rows are weighed by the degrees of both ends, on the in-edges of
-//! those. So vertices up to L + 1 edges before a new one are taken over from the dataset, with the in-edges of those up
-//! to L. To the readers behind, what is taken over is the first part of the tables ([`Raw`]), so that ids are compacted,
-//! edges merged and rows ordered as they would be of old and new tables one below the other.
-//! Cost: the ids of the dataset in memory (8 to 25 bytes a vertex), a byte for each of its vertices, and 32 bytes for each
-//! new edge; the rows and edges that are taken over are written once more. No other part of the dataset is read.
+//! vertices up to L edges away and, where rows are weighed by the degrees of both ends, on the in-edges of these vertices.
+//! So vertices up to L + 1 edges before a new one are copied from the dataset, with the in-edges of the vertices up to L.
+//! The later stages see the copied part as the first part of the tables ([`Raw`]), so ids are compacted, edges merged and
+//! rows ordered as if the old table continued with the new one.
+//! Cost: the ids of the dataset in memory (8 to 25 bytes per vertex), one byte for each of its vertices, and 32 bytes per
+//! new edge; the copied rows and edges are written once more. No other part of the dataset is read.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -29,9 +29,9 @@ use tables::{NewEdges, NewIds};
 mod sources;
 mod tables;
 
-/// New vertices. The table is [`ReadOptions::nodes`](crate::read::options::ReadOptions::nodes).
+/// New vertices. Their table is [`ReadOptions::nodes`](crate::read::options::ReadOptions::nodes).
 pub struct NewRows<'a> {
-    /// Table of their edges, among one another and with those of `older`.
+    /// Table of the edges among the new vertices, and between new vertices and vertices of `older`.
     pub edges: Option<&'a Path>,
     /// Edge columns that the model reads.
     pub edge_columns: &'a [String],
@@ -39,7 +39,7 @@ pub struct NewRows<'a> {
     pub older: Option<Older<'a>>,
 }
 
-/// A graph that new vertices are joined to.
+/// A graph to which new vertices are joined.
 #[derive(Clone, Copy)]
 pub struct Older<'a> {
     /// The dataset.
@@ -48,11 +48,11 @@ pub struct Older<'a> {
     pub layers: Option<usize>,
 }
 
-/// Converts `new` into a dataset at `out`, by the recipe that `options` name. Returns it with the vertices of the table, ascending.
+/// Converts `new` into a dataset at `out`, by the recipe named in `options`. Returns it with the vertices of the table, ascending.
 ///
 /// # Errors
-/// As [`convert`](super::convert); [`Error::Input`] for an id that neither the table nor the dataset has, and for a row whose id both have,
-/// unless the options say what to do.
+/// Returns the errors of [`convert`](super::convert), and [`Error::Input`] for an id that neither the table nor the
+/// dataset has and for a row whose id both have, unless the options say what to do.
 pub fn join(
     new: &NewRows<'_>,
     out: &Path,
@@ -86,8 +86,8 @@ fn new_vertices(raw: &Raw, ids: &IdMap) -> Result<Vec<u32>> {
 }
 
 impl Older<'_> {
-    /// `raw`, whose edges are in the file at `edges`, joined to the dataset with these columns of the edges. Reverses of its edges are added
-    /// if `symmetrise`.
+    /// Joins `raw`, whose edges are in the file at `edges`, to the dataset with these edge columns. Adds the reverse of
+    /// each edge if `symmetrise`.
     pub fn join(
         self,
         raw: Raw,
@@ -147,7 +147,7 @@ impl Older<'_> {
         })
     }
 
-    /// The edge columns of the joined graph: those that the model reads, in a type that holds the values of both.
+    /// The edge columns of the joined graph: the columns that the model reads, in a type that holds the values of both tables.
     fn columns(self, names: &[String], edges: &Path, of_new: &[EdgeColumn]) -> Result<Vec<EdgeColumn>> {
         let column = |name: &String| {
             let old = self.dataset.edge_column(name)?;
@@ -166,7 +166,7 @@ impl Older<'_> {
         names.iter().map(column).collect()
     }
 
-    /// The vertices within reach of the new ones, against the direction of the edges.
+    /// The vertices from which a new vertex can be reached along the edges.
     fn reached(self, new: &NewIds, ids: &IdMap, among: &NewEdges) -> Result<Reached> {
         let most = self.layers.map_or(FAR - 1, |layers| u8::try_from(layers + 1).unwrap_or(FAR - 1).min(FAR - 1));
         let all = if self.layers.is_none() { 0 } else { FAR };
@@ -207,12 +207,12 @@ impl Older<'_> {
     }
 }
 
-/// Distance of a vertex that is not within reach.
+/// Distance of a vertex that is out of reach.
 const FAR: u8 = u8::MAX;
 
 /// Vertices within reach of the new ones.
 struct Reached {
-    /// Edges to a new one, of each vertex of the dataset.
+    /// For each vertex of the dataset, the number of edges to the nearest new vertex.
     distance: Vec<u8>,
     /// Ids that the dataset does not have.
     others: HashSet<u64>,
@@ -221,7 +221,7 @@ struct Reached {
 }
 
 impl Reached {
-    /// Marks `v` as `far` away; says whether it is reached for the first time.
+    /// Records that `v` is at most `far` away. Returns whether it is reached for the first time.
     fn reach(&mut self, v: u32, far: u8) -> bool {
         let distance = &mut self.distance[v as usize];
         let is_first = *distance == FAR;
@@ -229,7 +229,7 @@ impl Reached {
         is_first
     }
 
-    /// Whether the in-edges of `v` are wanted.
+    /// Whether the in-edges of `v` are needed.
     fn is_expanded(&self, v: u32) -> bool {
         self.distance[v as usize] < self.most
     }

@@ -1,4 +1,4 @@
-//! The joined graph as its readers see it: what is taken over from the dataset, then what the new tables hold.
+//! Sources of the joined graph: the part copied from the dataset, followed by the new tables.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::export::f32_rows;
 use crate::read::raw::{Column, numbers};
 use crate::{Error, Result};
 
-/// NumPy's name of a type.
+/// NumPy's name of the type `value`.
 pub fn descr(value: ValueType) -> &'static str {
     match value {
         ValueType::F32 => "<f4",
@@ -39,7 +39,7 @@ impl StoredEdges {
     /// The in-edges of `targets` in `dataset`, between vertices of `ends`.
     ///
     /// # Errors
-    /// Those of the columns.
+    /// Fails if a column of the dataset cannot be opened.
     pub fn open(
         dataset: &Dataset,
         targets: Vec<u32>,
@@ -63,7 +63,7 @@ impl StoredEdges {
             .map_err(|_| Error::Graph("the dataset changed while it was read: run it again".into()))
     }
 
-    /// Appends the in-edges of the targets `range`, counted among all.
+    /// Appends the in-edges of the targets with the positions `range`.
     fn parse(&self, range: Range<usize>, columns: &[EdgeColumn], batch: &mut EdgeBatch) -> Result<()> {
         let topology = self.dataset.topology();
         for &v in &self.targets[range] {
@@ -91,19 +91,19 @@ fn degree(dataset: &Dataset, v: u32) -> u64 {
     indptr[v as usize + 1] - indptr[v as usize]
 }
 
-/// Edges of a dataset, then those of a new table.
+/// Edges of a dataset, followed by the edges of a new table.
 pub struct JoinedEdges {
     has_string_ids: bool,
     stored: StoredEdges,
     among: NewEdges,
     columns: Vec<EdgeColumn>,
-    /// Place behind the pieces handed out: among the targets of the former, then the edges of the latter.
+    /// Position after the pieces handed out: first counts targets of `stored`, then edges of `among`.
     next: Mutex<u64>,
     done: AtomicU64,
 }
 
 impl JoinedEdges {
-    /// The edges of `stored`, then `among`.
+    /// The edges of `stored`, followed by `among`.
     pub fn new(stored: StoredEdges, among: NewEdges, columns: Vec<EdgeColumn>, has_string_ids: bool) -> Self {
         Self { has_string_ids, stored, among, columns, next: Mutex::default(), done: AtomicU64::new(0) }
     }
@@ -144,7 +144,7 @@ impl EdgeSource for JoinedEdges {
         batch.values.extend_from_slice(&self.among.values[range.start * bytes..range.end * bytes]);
         for &(source, target) in &self.among.ends[range] {
             batch.push(source, target);
-            // Those of rows come with the rows.
+            // The names of rows come with the rows.
             let names = [source, target].map(|id| self.among.names.get(&id).map(|name| (id, name.clone())));
             batch.names.extend(names.into_iter().flatten());
         }
@@ -169,7 +169,7 @@ impl EdgeSource for JoinedEdges {
     }
 }
 
-/// Ids of a dataset's rows, then those of a new table.
+/// Ids of the rows of a dataset, followed by the ids of a new table.
 pub struct JoinedIds {
     old: (Vec<u64>, Option<Vec<String>>),
     new: NewIds,
@@ -178,7 +178,7 @@ pub struct JoinedIds {
 }
 
 impl JoinedIds {
-    /// The ids `old`, with their strings where they are hashes, then those of `table`, which are `new`.
+    /// The ids `old`, with their strings if they are hashes, followed by the ids of `table`, which are `new`.
     pub fn new(old: (Vec<u64>, Option<Vec<String>>), new: NewIds, table: Box<dyn EdgeSource>) -> Self {
         Self { old, new, table, next: Mutex::default() }
     }
@@ -219,29 +219,29 @@ impl EdgeSource for JoinedIds {
     }
 }
 
-/// A column of a new table behind rows of a dataset.
+/// Rows of a dataset followed by a column of a new table.
 pub struct JoinedColumn {
     rows: u64,
-    /// Features of these vertices of the dataset; missing values come first where there are none.
+    /// Features of these vertices of the dataset. `None` for labels: the first rows are then missing values.
     features: Option<(FeatureTable, Vec<u32>)>,
     column: Box<dyn Column>,
 }
 
-/// Rows that are handed over at once.
+/// Rows that are handed over at a time.
 const ROWS: usize = 1 << 12;
 
 impl JoinedColumn {
-    /// The features of some vertices, then `column`.
+    /// The features of some vertices, followed by `column`.
     pub fn features(features: (FeatureTable, Vec<u32>), column: Box<dyn Column>) -> Box<dyn Column> {
         Box::new(Self { rows: features.1.len() as u64, features: Some(features), column })
     }
 
-    /// Missing labels in `rows` rows, then `column`.
+    /// Missing labels in `rows` rows, followed by `column`.
     pub fn labels(rows: u64, column: Box<dyn Column>) -> Box<dyn Column> {
         Box::new(Self { rows, features: None, column })
     }
 
-    /// `bytes` of the column in the type of the joined one.
+    /// The `bytes` of the new column, converted to the type of the joined column.
     fn converted<'b>(&self, bytes: &'b [u8], room: &'b mut Vec<u8>) -> &'b [u8] {
         if self.descr() == self.column.descr() {
             return bytes;

@@ -16,14 +16,14 @@ use crate::{Error, Result};
 
 /// The ids of a table, row by row.
 pub struct NewIds {
-    /// Ids, or hashes of strings.
+    /// Ids, or hashes of string ids.
     pub ids: Vec<u64>,
-    /// The strings behind them.
+    /// The strings that were hashed.
     pub names: Vec<(u64, String)>,
 }
 
 impl NewIds {
-    /// Reads those of `table`.
+    /// Reads the ids of `table`.
     pub fn of(table: &dyn EdgeSource) -> Result<Self> {
         let (mut ids, mut names) = (Vec::new(), Vec::new());
         for_each_batch(table, |batch| {
@@ -34,7 +34,7 @@ impl NewIds {
         Ok(Self { ids, names })
     }
 
-    /// Refuses rows of vertices that the dataset has, unless the options say which row counts.
+    /// Refuses rows of vertices that are in the dataset already, unless the options say which row counts.
     pub fn check_old(
         &self,
         old: &IdMap,
@@ -62,13 +62,13 @@ impl NewIds {
 /// The edges of the new table, in its order, each followed by its reverse where reverses are added.
 #[derive(Default)]
 pub struct NewEdges {
-    /// Source and target of each.
+    /// Source and target of each edge.
     pub ends: Vec<(u64, u64)>,
-    /// Values of each in the columns of the joined graph.
+    /// Values of each edge in the columns of the joined graph.
     pub values: Vec<u8>,
-    /// Strings behind the ids.
+    /// Strings that were hashed into ids.
     pub names: HashMap<u64, String>,
-    /// Bytes of the values of an edge.
+    /// Bytes of the values per edge.
     pub row_bytes: usize,
 }
 
@@ -107,7 +107,7 @@ impl NewEdges {
         Ok(edges)
     }
 
-    /// Refuses ends that neither the table nor the dataset has, unless the options say what becomes of them.
+    /// Refuses ends that neither the table nor the dataset has, unless the options say how to treat them.
     pub fn check_ends(
         &mut self,
         new: &NewIds,
@@ -154,7 +154,7 @@ impl NewEdges {
         Ok(())
     }
 
-    /// Keeps the edges to targets that `wants`.
+    /// Keeps only the edges to targets for which `wants` returns true.
     pub fn keep(&mut self, wants: impl Fn(u64) -> bool) {
         self.keep_edges(|(_, target)| wants(target));
     }
@@ -172,7 +172,7 @@ impl NewEdges {
         self.values.truncate(kept * bytes);
     }
 
-    /// Targets with their sources, ascending.
+    /// Pairs of target and source, ascending.
     pub fn by_target(&self) -> Vec<(u64, u64)> {
         let mut ends: Vec<(u64, u64)> = self.ends.iter().map(|&(source, target)| (target, source)).collect();
         ends.sort_unstable();
@@ -180,10 +180,10 @@ impl NewEdges {
     }
 }
 
-/// Places of the wanted columns in the rows of a source.
+/// Positions of the wanted columns in the rows of a source.
 struct Places {
     row_bytes: usize,
-    /// First byte and type there, and the wanted type, of each number.
+    /// For each number: its first byte, its type in the source, and the wanted type.
     numbers: Vec<(usize, ValueType, ValueType)>,
 }
 
@@ -208,7 +208,7 @@ impl Places {
             let bytes = &row[at..at + from.bytes()];
             match from == to {
                 true => out.extend_from_slice(bytes),
-                // The wider type.
+                // `f64`, the wider type.
                 false => out.extend(numbers(descr(from), bytes).next().unwrap_or(f64::NAN).to_le_bytes()),
             }
         }

@@ -208,7 +208,7 @@ fn counts_that_would_exhaust_memory() {
     told(&path, "--keep-ids", "edges.txt: 4000000001 vertices and only 1 edge:");
 }
 
-/// As Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, of which most are zero.
+/// The form in which Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, most of them zero.
 fn benchmark() -> Vec<ArchivedArray<'static>> {
     vec![
         ids("adj_indptr", "(4,)", &[0, 2, 3, 3]),

@@ -1,4 +1,4 @@
-//! Tables of vertices that can be read in two ways: the question, and what each answer makes of them.
+//! Ambiguous tables of vertices: the question, and the result of each answer.
 
 use super::tables::EDGES;
 use super::*;
@@ -35,7 +35,7 @@ fn minus_one_is_a_class_or_unlabelled() {
     for (values, word, expected, classes) in [
         (["-1", "1", "1", "-1"], "none", [0, 1, 1, 0], names(&["-1", "1"])),
         (["-1", "0", "1", "1"], "-1", [-1, 0, 1, 1], None),
-        // Any other value can stand for no label.
+        // Any other value can mean unlabelled.
         (["0", "1", "9", "9"], "9", [0, 1, -1, -1], None),
         (["a", "b", "unknown", "a"], "unknown", [0, 1, -1, 0], names(&["a", "b"])),
     ] {
@@ -64,7 +64,7 @@ fn minus_one_is_a_class_or_unlabelled() {
 fn classes_without_vertices_are_noted() {
     let (_out, dataset, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,3\n40,4,1\n", "");
     assert_eq!(labels(&dataset), [0, 1, 3, 1]);
-    assert!(notes.contains("note: labels: 1 of 4 classes has no vertex, as class 2: "), "{notes}");
+    assert!(notes.contains("note: labels: 1 of 4 classes has no vertex, e.g. class 2: "), "{notes}");
     let (_out, _, notes) = made("id,f0,y\n10,1,0\n20,2,1\n30,3,2\n40,4,1\n", "");
     assert!(!notes.contains("no vertex"), "{notes}");
 }
@@ -85,7 +85,7 @@ fn flags_called_like_splits_are_the_split() {
         assert_eq!(notes.contains("have no value: read as 0"), blanks > 0, "{notes}");
         assert!(dataset.manifest().columns.is_empty());
     }
-    // One flag alone may be anything.
+    // A single flag is ambiguous.
     let one = "id,f0,test\n10,1,1\n20,2,0\n30,3,1\n40,4,0\n";
     let question = "column `test` holds 0 and 1, and its name looks like a split: pass --split-column test if it is one, or \
                     --split-column none if it is a feature";
@@ -140,7 +140,7 @@ fn cells_of_several_classes_are_asked_about() {
     asks(nodes, "", "column `y` holds numbers for the most part, and `1;2`: fix it, pass --unlabelled VALUE");
     let (_out, dataset, _) = made(nodes, "--unlabelled 1;2");
     assert_eq!(labels(&dataset), [0, -1, 1, 2]);
-    // What is missing of several columns counts as 0, and is counted.
+    // A missing value among several columns counts as 0, and is reported.
     let nodes = "id,f0,a,b\n10,1,1,0\n20,2,,1\n30,3,1,1\n40,4,0,\n";
     let (_out, _, notes) = made(nodes, "--label-column a,b");
     assert!(notes.contains("labels: 2 cells without a value in `a`, `b` count as 0, not of the class"), "{notes}");
@@ -192,7 +192,7 @@ fn two_columns_of_ids_are_asked_about() {
         let (_out, dataset, _) = made(&nodes, &format!("--id-column {other} --feature-columns f0"));
         assert_eq!(rows(&dataset), [[4.0], [3.0], [2.0], [1.0]]);
     }
-    // Twice the same is no question.
+    // Two equal columns need no question.
     let (_out, dataset, _) = made("id,node_id,f0\n10,10,1\n20,20,2\n30,30,3\n40,40,4\n", "--feature-columns f0");
     assert_eq!(rows(&dataset), [[1.0], [2.0], [3.0], [4.0]]);
 }

@@ -111,7 +111,7 @@ fn ids_with_leading_zeros_are_asked_about() {
 fn the_type_of_ids_is_that_of_both_tables() {
     let of_class = "--label-column class";
     let input = folder("src,dst\na1,b\nb,a1\n", "id,class\n7,0\n8,1\n");
-    let told = "ids are integers, those of the edges strings: pass --id-type text";
+    let told = "ids are integers, the ids of the edges strings: pass --id-type text";
     refused(&input, &format!("{of_class} --id-column id"), &[told]);
     let padded = "id,class\n007,0\n8,1\n";
     let input = folder("src,dst\n7,8\n", padded);
@@ -133,7 +133,7 @@ fn ids_of_typed_columns_become_what_is_asked_for() {
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["9", "8"]));
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![8, 7]));
     write(texts.clone(), texts.clone());
-    // Without an option, the ids are read as those of the edges, where they are the same.
+    // Without an option, the ids are read like the ids of the edges if they match.
     for words in ["", "--id-column id"] {
         let (_out, dataset) = convert_new(&edges, &with(words)).unwrap();
         assert_eq!((labels(&dataset), dataset.manifest().string_ids), (vec![0, 1, 0], true));

@@ -58,8 +58,8 @@ fn the_graph_is_found_in_folders() {
     for (files, expected) in [
         (suitesparse, "0>1; x/net/net.mtx: found Matrix Market coordinate file (mtx)"),
         (konect, "0>1; x/wiki/out.wiki: found edge list as of SNAP (snap)"),
-        (one, "0>1; x/edges.csv: found table of edges in text, as CSV or TSV (csv)"),
-        (parts, "1>0 0>1; x: found table of edges in text, as CSV or TSV (csv)"),
+        (one, "0>1; x/edges.csv: found table of edges in text, e.g. CSV or TSV (csv)"),
+        (parts, "1>0 0>1; x: found table of edges in text, e.g. CSV or TSV (csv)"),
         (mac, "0>1; x/a.txt: found edge list as of SNAP (snap)"),
     ] {
         let folder = tempfile::tempdir().unwrap();

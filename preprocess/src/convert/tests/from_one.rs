@@ -1,4 +1,4 @@
-//! Files that count their vertices from 1, and tables beside them.
+//! Files that count their vertices from 1, together with tables.
 
 use gsplit_store::verify;
 

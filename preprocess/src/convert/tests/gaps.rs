@@ -1,4 +1,4 @@
-//! Inputs that lack values, or list them several times: what stands for them, and that they are counted.
+//! Inputs that lack values or repeat them: how these are replaced, and that they are reported.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn typed_columns_with_nulls_and_of_other_types_stop_nothing() {
     assert!(notes.contains("labels: 1 of 4 vertices have no class"), "{notes}");
     let columns = &dataset.manifest().columns;
     assert_eq!(columns.keys().collect::<Vec<_>>(), ["rank"]);
-    // Without a label named, types without numbers are looked at by nobody.
+    // If no label is named, types without numbers do not matter.
     let (dataset, _) = converted(&input, &format!("{nodes} --label-column none --fill mean"));
     assert_eq!(rows(&dataset)[1], [2.0, 8.0, 1.0]);
 }
@@ -103,5 +103,5 @@ fn numbers_of_the_edges_of_ogb_are_named() {
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
     convert(folder.path(), &out.path().join("ds"), &options("--random-split 0.5,0.2,0.2"), false, &notes).unwrap();
     let lines = notes.lines().join("\n");
-    assert!(lines.contains("edge-feat.csv: left out, OGB's numbers of edges are not read"), "{lines}");
+    assert!(lines.contains("edge-feat.csv: left out: OGB's numbers of edges are not read"), "{lines}");
 }

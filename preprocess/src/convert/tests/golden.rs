@@ -1,4 +1,4 @@
-//! The same graph of 6 vertices in every format gives the same dataset.
+//! A graph of 6 vertices gives the same dataset in every format.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ fn assert_sound(dataset: &Dataset) {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
-/// Contents of an input beside its edges.
+/// Contents of an input, in addition to its edges.
 struct Holds {
-    /// Features: `Some(3)` are those of `make.py`, wider ones start with the same whole numbers.
+    /// Features: `Some(3)` are the ones of `make.py`; wider ones start with the same whole numbers.
     features: Option<usize>,
     labels: bool,
     splits: bool,
@@ -41,7 +41,7 @@ const ALL: Holds = Holds { features: Some(3), labels: true, splits: true, ..EDGE
 const WEIGHTED: Holds = Holds { edge_columns: &["weight"], ..EDGES_ALONE };
 const TABLE: Holds = Holds { edge_columns: &["weight", "time", "flag", "pair", "day"], ..EDGES_ALONE };
 
-/// Every input of the graph with its directions, what it is found to be, and what it holds.
+/// Every input of the graph with its directions, its detected format, and its contents.
 const INPUTS: &[(&str, &str, Holds)] = &[
     ("ogb-csv", "ogb", ALL),
     ("ogb-npz", "ogb", ALL),
@@ -225,7 +225,7 @@ fn features_of_the_structure_do_not_tell_of_links_that_are_held_out() {
         let held_out = gsplit_kernels::schedule::HeldOutLinks { share, seed };
         let (found, generated) = rows(text, &all);
         assert_eq!(generated, format!("fastrp:8 without links {held_out}"));
-        // The same as of a graph that has none of them.
+        // Equal to the result for a graph that has none of these links.
         assert_eq!(found, rows("--held-out-links 0", &|u, v| !held_out.holds(u, v)).0);
         assert_ne!(found, rows("--held-out-links 0", &all).0);
     }

@@ -93,7 +93,7 @@ fn bad_splits_of_links_are_one_line() {
     refused("zip", &replace("train.pt", graph), &["a knowledge graph"]);
     refused("csv", &replace("valid.csv.gz", gz("1,2\n3\n")), &["valid.csv.gz, line 2", "expected 2 ids"]);
     refused("csv", &replace("valid.csv.gz", gz("1,x\n")), &["line 1", "expected a vertex id"]);
-    refused("csv", &replace("valid.csv.gz", gz("1,6\n")), &["valid.csv.gz", "6 is no vertex"]);
+    refused("csv", &replace("valid.csv.gz", gz("1,6\n")), &["valid.csv.gz", "6 is not a vertex"]);
     refused("csv", &replace("valid_negative.csv.gz", gz("1,2,3\n1,2,3\n")), &["different forms"]);
     refused("csv", &remove("valid_negative.csv.gz"), &["or of none"]);
     let folder = copy("ogb-csv");

@@ -3,7 +3,7 @@
 use super::bad_input::message;
 use super::*;
 
-/// The edges of `dataset` by the ids of the input, `*` behind those of targets of another kind; then each edge column.
+/// The edges of `dataset` by the ids of the input, with `*` after targets of another kind; then each edge column.
 fn graph(dataset: &Dataset) -> String {
     let (ids, names) = (dataset.original_ids().unwrap(), dataset.original_names().unwrap());
     let kinds = dataset.manifest().columns.contains_key("kind").then(|| dataset.node_column("kind").unwrap());
@@ -40,7 +40,7 @@ fn graph(dataset: &Dataset) -> String {
     lines.join(", ")
 }
 
-/// Name of the file, its content, options, and the graph; or, after `error: `, what the line says.
+/// Name of the file, its content, options, and the graph; or, after `error: `, the message.
 pub(super) type Case = (&'static str, &'static str, &'static str, &'static str);
 
 pub(super) fn check(cases: &[Case]) {

@@ -76,7 +76,7 @@ fn folder(edges: &str, nodes: &str) -> TempDir {
     folder
 }
 
-/// The dataset that the words make of the tables in `folder`, or the message, which is one line; and what was said.
+/// Converts the tables in `folder` with the options in `words`. Returns the dataset or the one-line message, and the notes.
 fn made(folder: &Path, words: &str) -> (Result<Dataset, String>, String) {
     let mut options = options(words);
     options.read.nodes = options.read.nodes.or(Some(folder.join("nodes.csv")));

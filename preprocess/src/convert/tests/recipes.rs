@@ -84,7 +84,7 @@ fn a_table_of_customers_needs_no_option() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let alone = convert_new(&folder.path().join("edges.csv"), &options("--directed")).unwrap_err().to_string();
-    assert!(alone.contains("--directed is for tables of edges beside one of vertices"), "{alone}");
+    assert!(alone.contains("--directed is for tables of edges with a table of vertices"), "{alone}");
     assert_eq!(made(folder.path(), "--directed").0.unwrap().topology().num_edges(), 900);
 }
 
@@ -212,10 +212,10 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     let (plans, said) = one("age,income,plan,city", cells, "--unseen other");
     assert_eq!(plans.unwrap()[..3], [0.0, 1.0, 1.0]);
     assert!(said.contains("column `income` has the mean 200000"), "{said}");
-    // What was converted by itself means something else, and the difference has a name.
+    // A dataset converted without the recipe has another meaning, and the difference is reported.
     let other = made(moved.path(), "--label-column none").0.unwrap();
     let difference = recipe(&other).difference(&recipe(&trained)).unwrap();
-    assert!(difference.contains("`shoe` is a feature here, and was none in training"), "{difference}");
+    assert!(difference.contains("`shoe` is a feature here, but was not in training"), "{difference}");
     let renamed = customers(COLUMNS, |v| customer(v).replace("pro", "gold"));
     let difference = recipe(&made(renamed.path(), "").0.unwrap()).difference(&recipe(&trained)).unwrap();
     let renamed = "`plan` has other categories than in training: `gold` is new, `pro` is gone";
@@ -245,7 +245,7 @@ fn a_new_table_need_not_have_every_class() {
             let new = by_recipe(trained, "age,job", row, "").unwrap();
             assert_eq!(new.labels().unwrap()[few..3], [1, 0, -1][few..], "{few}");
             assert_eq!((new.manifest().num_classes, &new.manifest().class_names), (Some(3), &names), "{few}");
-            // What is made by a recipe hands it on.
+            // A dataset made by a recipe passes the recipe on.
             let next = by_recipe(&new, "age", |v| (v % 50).to_string(), "").unwrap();
             assert_eq!(next.manifest().num_classes, None);
             let kept =

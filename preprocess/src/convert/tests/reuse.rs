@@ -33,7 +33,7 @@ fn other(edges: &str) -> String {
     edges.replace("2 3", "2 0")
 }
 
-/// Writes `text` over the file at `path` as `cp -p` does: with the time of modification that the file had.
+/// Overwrites the file at `path` with `text` like `cp -p`: the file keeps its modification time.
 fn copy_over(path: &Path, text: &str) {
     let time = path.metadata().unwrap().modified().unwrap();
     fs::write(path, text).unwrap();
@@ -68,7 +68,7 @@ fn the_content_of_the_input_decides() {
         fs::rename(&beside, &source).unwrap();
         assert!(run(false).is_err());
 
-        // What it was again, at whatever time.
+        // The original content again, at any time.
         fs::write(&source, EDGES).unwrap();
         for seconds in [3600, 0] {
             touch(seconds);
@@ -146,7 +146,7 @@ fn a_resumed_conversion_is_of_the_same_content() {
     copy_over(&source, &other(EDGES));
     let (second, _, notes) = finish();
     assert_ne!(first, second);
-    assert!(notes.contains("what an unfinished conversion left is of no use: edges.txt has other content"), "{notes}");
+    assert!(notes.contains("an unfinished conversion cannot be resumed: edges.txt has other content"), "{notes}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::bad_input::message;
 use super::tables::EDGES;
 use super::*;
 
-/// Rows below those that types are told by.
+/// A row below the rows that decide the types.
 const LATE: usize = 1100;
 const ROWS: usize = 1500;
 
@@ -139,7 +139,7 @@ fn typed_tables_have_the_same_rules() {
     assert_eq!(rows(&converted(&input, &nodes).0), [[1.0], [2.0], [3.0], [4.0]]);
     let padded: ArrayRef = Arc::new(StringArray::from(vec!["0010", "0020", "0030", "0040"]));
     write_parquet(&path, vec![("customer", padded)]);
-    let zeros = "`0010` and `0020`, the same but for zeros before numbers: pass --id-type number";
+    let zeros = "`0010` and `0020`, the same except for zeros before numbers: pass --id-type number";
     refused(&input, &nodes, &[zeros]);
     assert_eq!(converted(&input, &format!("{nodes} --id-type number")).0.num_vertices(), 4);
 }
@@ -178,14 +178,14 @@ fn ids_that_do_not_match_are_shown() {
     };
     let nodes =
         |id: fn(u32) -> String| (1..31).fold("customer,x\n".to_string(), |all, v| all + &format!("{},{v}.5\n", id(v)));
-    let alike = "the same but for what is before or after the digits";
+    let alike = "the same except for text before or after the digits";
     let of_case =
-        "`customer` has `C1` and `C2`, the same but for upper and lower case: write them alike in both tables";
+        "`customer` has `C1` and `C2`, the same except for upper and lower case: write them alike in both tables";
     let no_column = "`customer` has `1001` and `1002`: pass --id-column COLUMN if another holds them";
     type Write = fn(u32) -> String;
     let cases: [(Write, Write, &str); 5] = [
         (|v| format!("c{v}"), |v| format!("C{v}"), of_case),
-        (|v| format!("c{v}"), |v| format!("c-{v}"), "the same but for blanks and punctuation"),
+        (|v| format!("c{v}"), |v| format!("c-{v}"), "the same except for blanks and punctuation"),
         (|v| format!("c{v}"), |v| v.to_string(), &format!("`customer` has `1` and `2`, {alike}")),
         (|v| format!("c{v}"), |v| format!("c0{v}x"), alike),
         (|v| v.to_string(), |v| (v + 1000).to_string(), no_column),

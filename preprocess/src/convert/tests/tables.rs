@@ -198,7 +198,7 @@ fn a_folder_of_musae_is_one_command() {
     assert_eq!(dataset.manifest().class_names, names(&["company", "tv"]));
     assert_eq!(dataset.manifest().columns.keys().collect::<Vec<_>>(), ["x_id"]);
     assert_eq!(dataset.manifest().provenance.sources.len(), 3);
-    // Of twitch, `id` is not what the edges and features are named by.
+    // In twitch, the edges and features use another column than `id`.
     write("musae_x_target.csv", "id,days,mature,new_id\n900,7,True,2\n901,8,False,1\n17,9,True,0\n2,5,False,3\n");
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
     let (twitch, _) = convert(folder.path(), &out.path().join("ds"), &options(""), false, &notes).unwrap();

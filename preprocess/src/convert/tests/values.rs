@@ -63,7 +63,7 @@ fn numbers_that_stand_for_missing_values_are_noted_and_taken() {
         let dataset = taken(&folder, words, &[]);
         assert_eq!(column(&dataset, 1)[0], 20_150.0, "{words}: the mean of the others");
     }
-    // The same values in a Parquet file.
+    // Equal values in a Parquet file.
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(1000..1300));
     let incomes: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300).map(income)));
     let cities: ArrayRef = Arc::new(StringArray::from_iter_values((0..300).map(|v| ["Rome", "-", "Oslo"][v % 3])));
@@ -159,7 +159,7 @@ fn amounts_and_times_with_zones_are_numbers_or_refused() {
     let dataset = taken(&folder, "--scale none", &said);
     assert_eq!((column(&dataset, 0)[1], column(&dataset, 1)[0]), (2007.5, 20_148.375));
     let unknown = customers("label,since", |v| format!("{},2025-03-{:02} 10:00 JST", v * 11 % 13 % 2, 1 + v % 28));
-    let zone = "line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is not known";
+    let zone = "line 2: column `since`: `2025-03-01 10:00 JST`: its time or time zone is unknown";
     refused(&unknown, "", &[zone, "--encode since=none"]);
     assert!(taken(&unknown, "--encode since=none --features random:4", &[]).manifest().features.is_some());
     let mixed =

@@ -1,4 +1,4 @@
-//! Whole numbers of edges stay what they are, whatever the format that they come in and go out by.
+//! Whole numbers of edges are unchanged by any input and output format.
 
 use gsplit_store::write_npy;
 

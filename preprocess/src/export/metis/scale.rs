@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The largest sum, and the largest weight, that METIS's 32-bit build reads.
 pub(super) const LARGEST: f64 = i32::MAX as f64;
-/// Largest power of ten that is looked at; the least is its negative.
+/// Exponent of the largest power of ten that is tried; the smallest is its negative.
 const DIGITS: i32 = 9;
 
 /// Weights of pairs of vertices, under collection.
@@ -102,7 +102,7 @@ impl Factor {
     /// `weight` times the factor.
     pub fn times(self, weight: f64) -> f64 {
         match self {
-            // Negative powers of ten are no floats, their inverses are.
+            // Negative powers of ten are not exact as floats, but their inverses are.
             Self::Ten(digits @ ..0) => weight / 10f64.powi(-digits),
             Self::Ten(digits) => weight * 10f64.powi(digits),
             Self::Two(bits) => weight * 2f64.powi(bits),

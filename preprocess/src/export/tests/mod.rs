@@ -27,7 +27,7 @@ enum Kind {
 const CLASSES: u32 = 11;
 const DIM: usize = 3;
 
-/// A dataset and what was put into it.
+/// A dataset and its contents.
 struct Example {
     _folder: tempfile::TempDir,
     folder: PathBuf,

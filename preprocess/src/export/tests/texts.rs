@@ -68,7 +68,7 @@ fn oracle_metis_is_the_undirected_simple_graph() {
         assert!(found == expected, "{n} vertices, {m} edges");
         let sum: u64 = found.values().sum();
         assert!(!weighted || (1 << 29..1 << 31).contains(&sum), "as large as 32 bits allow: {sum}");
-        // The hub's out-list alone, and a few vertices at a time.
+        // Only the hub's out-list, and a few vertices at a time.
         for memory in [1, 1024] {
             let options = ExportOptions { memory: Some(Memory::bytes(memory)), ..Default::default() };
             let out = example.export(ExportFormat::Metis, &format!("{memory}"), &options);

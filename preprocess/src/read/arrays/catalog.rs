@@ -15,12 +15,12 @@
 //! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
-//! The first list of edges in this order counts; a note says so where there are several. Other arrays may be there once. Of k
-//! masks `--split-name` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
-//! the edge column `weight`, edge features `feat`.
+//! The first list of edges in this order counts; a note is printed if there are several. Other arrays must occur once.
+//! `--split-name` chooses one of k masks by its number from 0; without it the first counts, and a note is printed. A
+//! missing split is empty. Weights become the edge column `weight`, edge features `feat`.
 //!
-//! Ids are positions: of the rows of features or labels where there are any, else of the rows of a CSR or CSC; without all
-//! of them there are as many vertices as the largest id says.
+//! Ids are positions of rows: of the features or labels if there are any, else of a CSR or CSC. Without any of them,
+//! the largest id gives the number of vertices.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,19 +44,19 @@ pub enum Catalog {
     Folder(PathBuf),
     /// A member of an archive.
     Archive(PathBuf, Npz),
-    /// In one file, by their names there.
+    /// Tensors in one file, by their names there.
     Named(PathBuf, BTreeMap<String, Numbers>),
 }
 
 const INDEX: [&str; 2] = ["edge_index", "edges"];
-/// Names of two arrays that make edges together.
+/// Names of two arrays that together list edges.
 const PAIRS: [([&str; 2], PairKind); 6] = [
     (["row", "col"], PairKind::Coordinates),
     (["src", "dst"], PairKind::Coordinates),
     (["indptr", "indices"], PairKind::Csr),
     (["csr_indptr", "csr_indices"], PairKind::Csr),
     (["csc_indptr", "csc_indices"], PairKind::Csc),
-    // As Shchur et al. (2018) store their benchmark, and others after them.
+    // Used by Shchur et al. (2018) for their benchmark, and by others after them.
     (["adj_indptr", "adj_indices"], PairKind::Csr),
 ];
 const FEATURES: [&str; 8] =
@@ -80,7 +80,7 @@ enum PairKind {
 }
 
 impl Catalog {
-    /// The arrays at `path`: an archive, a file of tensors, or else a folder.
+    /// The arrays at `path`: an archive, a file of tensors, or otherwise a folder.
     pub fn at(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<Self> {
         match path.extension() {
             Some(extension) if extension == "npz" => Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?)),
@@ -89,7 +89,7 @@ impl Catalog {
         }
     }
 
-    /// The folder or the archive.
+    /// Path of the folder or archive.
     pub fn path(&self) -> &Path {
         match self {
             Self::Folder(path) | Self::Archive(path, _) | Self::Named(path, _) => path,
@@ -121,7 +121,7 @@ impl Catalog {
         }
     }
 
-    /// The array that has one of the `names`, if there is one; fails where there are several.
+    /// The array that has one of the `names`, if there is one. Fails if there are several.
     fn only(&mut self, what: &str, names: &[&str], budget: Memory) -> Result<Option<(Numbers, String)>> {
         let found: Vec<&str> = names.iter().copied().filter(|name| self.contains(name)).collect();
         match found[..] {
@@ -134,7 +134,7 @@ impl Catalog {
         }
     }
 
-    /// Names of the lists of edges, the first of each.
+    /// Names of the lists of edges; for pairs, the first name.
     fn edge_lists(&self) -> Vec<&'static str> {
         let single = INDEX.into_iter().filter(|name| self.contains(name));
         let pairs = PAIRS.iter().filter(|(names, _)| names.iter().all(|name| self.contains(name)));
@@ -170,12 +170,12 @@ impl Catalog {
         }
     }
 
-    /// The graph that all arrays make.
+    /// The graph made of all arrays.
     pub fn graph(self, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         self.graph_of(None, options, progress)
     }
 
-    /// The graph that all arrays make, of so many vertices if their number is stated.
+    /// The graph made of all arrays, with `stated` vertices if the number is given.
     pub fn graph_of(mut self, stated: Option<u64>, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         let memory = options.memory;
         let mut edges = self.edges(memory, progress)?;
@@ -201,7 +201,7 @@ impl Catalog {
         self.rest(edges, options, progress)
     }
 
-    /// The graph of `edges` and the arrays that come with the vertices.
+    /// The graph made of `edges` and of the arrays of the vertices.
     pub fn rest(mut self, mut edges: ArrayEdges, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         options.columns.check(self.path(), edges.columns())?;
         let rows = self.rows(Ids::Dense(edges.num_vertices()), options.split, options.memory, progress)?;
@@ -213,8 +213,8 @@ impl Catalog {
         Ok(raw)
     }
 
-    /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
-    /// ids are compacted.
+    /// Adds the arrays of the vertices to the edges of `raw`: row v belongs to vertex v, or to the v-th smallest id
+    /// where ids are compacted.
     pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<()> {
         let rows = self.rows(raw.ids, split, memory, progress)?;
         if raw.ids == Ids::Dense(None) {
@@ -225,7 +225,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether there is an array that comes with the vertices.
+    /// Whether there is an array of the vertices.
     pub fn has_rows(&self) -> bool {
         let mut names = FEATURES.iter().chain(&LABELS).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
         names.any(|name| self.contains(name))
@@ -245,7 +245,7 @@ impl Catalog {
         Ok(NodeArrays { num_vertices, features: dense.or(sparse), labels, splits })
     }
 
-    /// Features in a sparse matrix.
+    /// Features from a sparse matrix.
     fn sparse(&mut self, num_vertices: Option<u64>, budget: Memory) -> Result<Option<Box<dyn Column>>> {
         let [Some(indptr), Some(indices), Some(data), Some(shape)] =
             SPARSE.map(|name| self.get(name, budget).transpose())
@@ -261,8 +261,8 @@ impl Catalog {
         }
     }
 
-    /// The splits: ids, or masks, of which the first counts where nothing else is chosen; the first row of a mask is the vertex
-    /// `first`.
+    /// The splits: ids, or masks, of which the first counts unless `--split-name` chooses another. The first row of a
+    /// mask is the vertex `first`.
     fn splits(
         &mut self,
         num_vertices: Option<u64>,
@@ -301,7 +301,7 @@ impl Catalog {
         };
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
-                // One for all.
+                // One mask for all values of `--split-name`.
                 Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, first, memory)?,
                 Some(masks) => masks.vertices(&numbers, chosen, first, memory)?,
                 None => listed(&numbers, memory)?,
@@ -310,7 +310,7 @@ impl Catalog {
         Ok(splits)
     }
 
-    /// Every file that may be read: the archive, or the folder's files with known names.
+    /// All files that may be read: the archive, or the folder's files with known names.
     fn files(&self) -> Result<Vec<PathBuf>> {
         match self {
             Self::Archive(path, _) | Self::Named(path, _) => Ok(vec![path.clone()]),
@@ -346,7 +346,7 @@ struct NodeArrays {
 
 impl NodeArrays {
     fn attach(self, raw: &mut Raw) {
-        // What the input has itself stays where there is nothing else.
+        // The input's own arrays are kept where there are no others.
         if let Some(column) = self.features {
             raw.features = Some(column);
         }
@@ -357,8 +357,8 @@ impl NodeArrays {
     }
 }
 
-/// The graph of `edges` in `files`, with features, labels and one further column, where they are there: what folders with fixed
-/// names hold.
+/// The graph of `edges` in `files`, with features, labels and another column if there are any. Used for folders with
+/// fixed file names.
 pub fn with_columns(
     edges: ArrayEdges,
     num_vertices: Option<u64>,
@@ -376,7 +376,7 @@ pub fn with_columns(
     raw
 }
 
-/// The number of vertices that every column has rows for, and `known` states.
+/// The number of vertices, which the number of rows of every column, and `known`, must equal.
 pub fn agreed_rows<'a>(
     known: Option<(&'a Path, u64)>,
     columns: impl IntoIterator<Item = &'a NumbersColumn>,
@@ -409,7 +409,7 @@ fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
     Ok(ids)
 }
 
-/// The numbers of an array of a few: a shape, or a count.
+/// The numbers of a short array: a shape, or a count.
 pub fn few(numbers: &Numbers) -> Result<Vec<u64>> {
     const MOST: u64 = 16;
     match numbers.len() {
@@ -422,7 +422,7 @@ pub fn few(numbers: &Numbers) -> Result<Vec<u64>> {
 struct Masks {
     num_vertices: u64,
     number: u64,
-    /// Whether the masks of a vertex lie side by side.
+    /// Whether the masks of one vertex are contiguous.
     by_row: bool,
 }
 
@@ -446,7 +446,7 @@ impl Masks {
 
     /// The positions where mask `chosen` is not zero, counted from `start`.
     fn vertices(&self, numbers: &Numbers, chosen: u64, start: u64, budget: Memory) -> Result<Vec<u64>> {
-        // Of one mask; the list doubles as it grows.
+        // One mask is read; its list doubles as it grows.
         numbers.check(budget, 24 / self.number.clamp(1, 24))?;
         let (n, masks) = (self.num_vertices, self.number);
         let size = numbers.dtype().bytes();
@@ -464,7 +464,7 @@ impl Masks {
     }
 }
 
-/// Calls `take` with all numbers in sequence, and the position of the first of each step.
+/// Calls `take` with all numbers in sequence, together with the position of the first number of each step.
 fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let mut reader = numbers.reader(0)?;
     let (mut first, mut bytes) = (0, Vec::new());

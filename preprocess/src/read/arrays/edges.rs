@@ -1,16 +1,16 @@
-//! Edges that lie in arrays.
+//! Edges stored in arrays.
 //!
 //! ```text
 //! pairs       (E, 2): source and target of an edge side by side
 //! coordinates (2, E), or two arrays (E,): all sources, then all targets
 //! compressed  indptr (n + 1,) and indices (E,): entries indptr[u] .. indptr[u + 1] of indices are row u
 //! ```
-//! Row u of a CSR holds the targets of u's edges, u -> v; column v of a CSC the sources of v's, u -> v. Values of edges are
-//! further arrays (E,) or (E, d).
+//! Row u of a CSR holds the targets of the edges u -> v; column v of a CSC holds the sources of the edges u -> v.
+//! Values of edges are further arrays (E,) or (E, d).
 //!
-//! The idea: handing out a piece is counting, and parsing it reads its ranges of the files, on any thread. The rows of a
-//! compressed piece are read as it is handed out, and so are members of archives, which cannot be read but in sequence.
-//! Cost: every byte is read once (`indptr` by one thread); in memory are the pieces alone.
+//! The idea: handing out a piece only counts, and parsing it reads its ranges of the files, on any thread. The rows of
+//! a compressed piece are read when it is handed out, and so are members of archives, which can only be read in
+//! sequence. Cost: every byte is read once (`indptr` by one thread); only the pieces are in memory.
 
 mod rows;
 
@@ -25,13 +25,13 @@ use crate::edges::{
 use crate::{Error, Result};
 use rows::{Rows, expand};
 
-/// Bytes of values of one edge at most.
+/// Maximum number of value bytes per edge.
 const MAX_VALUE_BYTES: usize = 1 << 16;
 
 /// Edges in arrays.
 pub struct ArrayEdges {
     layout: EdgeLayout,
-    /// The arrays of ids, then those of values.
+    /// The arrays of ids, followed by the arrays of values.
     lanes: Vec<Lane>,
     columns: Vec<EdgeColumn>,
     num_edges: u64,
@@ -44,7 +44,7 @@ pub struct ArrayEdges {
 enum EdgeLayout {
     Pairs,
     Coordinates,
-    /// Rows are sources, or else targets.
+    /// CSR if `by_source`, where rows are sources; otherwise CSC, where they are targets.
     Compressed {
         by_source: bool,
     },
@@ -61,7 +61,7 @@ struct Lane {
     reader: Mutex<Option<Box<dyn Read + Send>>>,
 }
 
-/// How far pieces are handed out.
+/// Position up to which pieces are handed out.
 struct Cursor {
     edge: u64,
     rows: Option<Rows>,
@@ -76,7 +76,7 @@ impl Lane {
         edges * (self.per_edge * self.numbers.dtype().bytes()) as u64
     }
 
-    /// Appends the bytes of `edges` edges, the next in sequence.
+    /// Appends the bytes of the next `edges` edges in sequence.
     fn read_next(&self, edges: u64, bytes: &mut Vec<u8>) -> Result<()> {
         let mut reader = self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let reader = match &mut *reader {
@@ -91,7 +91,7 @@ impl Lane {
         self.numbers.read_at(self.first + edges.start * self.per_edge as u64, count, bytes)
     }
 
-    /// An error that names number `at` of the edges from `first_edge` on.
+    /// An error about number `at` of the edges from `first_edge` on.
     fn error(&self, first_edge: u64, at: u64, problem: &str) -> Error {
         let edge = first_edge + at / self.per_edge as u64;
         let role = match (self.role, at % self.per_edge as u64) {
@@ -104,15 +104,15 @@ impl Lane {
 }
 
 impl ArrayEdges {
-    /// One array of shape (2, E) or (E, 2), in either order of storing. (2, 2) is taken for (2, E).
+    /// One array of shape (2, E) or (E, 2), row-major or column-major. (2, 2) is taken as (2, E).
     pub fn index(index: Numbers) -> Result<Self> {
-        // Stored column by column, (E, 2) is laid out as (2, E) is row by row.
+        // A column-major (E, 2) has the layout of a row-major (2, E).
         let laid_out = match index.shape() {
             [rows, columns] if index.column_major() => [*columns, *rows],
             [rows, columns] => [*rows, *columns],
             other => return Err(index.error(format!("shape {other:?}: expected (2, E) or (E, 2)"))),
         };
-        // (2, 2) stored column by column is the one case where the stated shape, not the layout, must decide.
+        // For a column-major (2, 2), the stated shape must decide, not the layout.
         let pairs = matches!(laid_out, [2, 2]) && index.column_major();
         match laid_out {
             [2, edges] if !pairs => {
@@ -135,7 +135,7 @@ impl ArrayEdges {
         Self::new(EdgeLayout::Coordinates, lanes, edges)
     }
 
-    /// `indptr` of shape (n + 1,) and `indices` of shape (E,); rows are sources, or else targets.
+    /// `indptr` of shape (n + 1,) and `indices` of shape (E,). Rows are sources if `by_source`, otherwise targets.
     pub fn compressed(indptr: Numbers, indices: Numbers, by_source: bool) -> Result<Self> {
         let Some(num_rows) = flat(&indptr)?.checked_sub(1) else {
             return Err(indptr.error("no entries: expected one for every vertex and one more"));
@@ -173,7 +173,7 @@ impl ArrayEdges {
         let column = EdgeColumn { name: name.to_string(), value: numbers.dtype().value_type(), width };
         self.columns.push(column);
         if row_bytes(&self.columns) > MAX_VALUE_BYTES {
-            return Err(numbers.error(format!("more than {MAX_VALUE_BYTES} bytes of values an edge: keep fewer")));
+            return Err(numbers.error(format!("more than {MAX_VALUE_BYTES} bytes of values per edge: keep fewer")));
         }
         self.lanes.push(Lane::new(numbers, 0, width, "value"));
         Ok(self)
@@ -195,12 +195,12 @@ impl ArrayEdges {
         self.num_edges
     }
 
-    /// Whether `indptr` bears out the number of vertices.
+    /// Whether `indptr` confirms the number of vertices.
     pub fn is_compressed(&self) -> bool {
         matches!(self.layout, EdgeLayout::Compressed { .. })
     }
 
-    /// Edges of a piece: fewer where their values are many.
+    /// Edges per piece: fewer if each has many values.
     fn edges_per_piece(&self) -> u64 {
         let most = (16 << 20) / row_bytes(&self.columns).max(1);
         EDGES_PER_PIECE.min(most).max(1) as u64
@@ -347,7 +347,7 @@ impl EdgeSource for ArrayEdges {
     }
 }
 
-/// Whether every number is one, as in a sparse matrix that stands for unweighted edges.
+/// Whether every number is one, as in a sparse matrix of unweighted edges.
 pub fn all_ones(numbers: &Numbers) -> Result<bool> {
     let mut reader = numbers.reader(0)?;
     let (mut left, mut bytes, mut values) = (numbers.len(), Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Edges and columns that a reader holds in memory, since their format has them in another order than a dataset.
+//! Edges and columns held in memory by a reader, because their format orders them differently from a dataset.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -9,16 +9,16 @@ use crate::Result;
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
 use crate::read::raw::Column;
 
-/// Pairs of vertices, or vertices.
+/// Pairs of vertices, or only vertices.
 pub struct Listed {
     pub sources: Vec<u64>,
-    /// None of them where there are vertices only.
+    /// Empty if there are only vertices.
     pub targets: Vec<u64>,
     next: Mutex<usize>,
 }
 
 impl Listed {
-    /// These pairs, or these vertices.
+    /// Creates a list of pairs, or of vertices if `targets` is empty.
     pub fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
         Self { sources, targets, next: Mutex::new(0) }
     }

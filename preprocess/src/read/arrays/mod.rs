@@ -1,9 +1,9 @@
-//! Binary files: a reader opens arrays (`numbers`, each of a type), finds out by their names what they are (`catalog`), and
-//! makes `edges` of two of them, and columns of the others.
+//! Binary files: a reader opens arrays (`numbers`, each of one type), recognises their roles by their names
+//! (`catalog`), and makes `edges` of two of them, and columns of the others.
 //!
 //! ```text
 //! npy, npz, pt (pickle)                     arrays by name ──▶ catalog ─┐
-//! folders                                    datasets as handed out ─────┴─▶ edges, sparse, held (columns in memory)
+//! folders                                    datasets as published ─────────┴─▶ edges, sparse, held (columns in memory)
 //! webgraph                                   no arrays: records of bits
 //! ```
 

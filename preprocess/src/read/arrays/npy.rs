@@ -1,9 +1,9 @@
 //! NumPy arrays on disk: one `.npy` file of edges, or a folder of them.
 //!
-//! A file is an integer array of shape (2, E), sources then targets, or (E, 2), an edge a row; (2, 2) is taken for (2, E).
-//! A folder holds arrays under the names that [`catalog`](super::catalog) lists; other files in it are ignored.
+//! A file is an integer array of shape (2, E), sources then targets, or (E, 2), one edge per row; (2, 2) is taken as
+//! (2, E). A folder holds arrays under the names that [`catalog`](super::catalog) lists; other files in it are ignored.
 //!
-//! `.npy` is NEP 1, version 1 to 3, little-endian, bools and integers and floats of up to 8 bytes. Features, labels and
+//! `.npy` is NEP 1, version 1 to 3: little-endian bools, integers and floats of up to 8 bytes. Features, labels and
 //! values of edges are stored row by row (C order).
 
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! Arrays of numbers where they lie: in a `.npy` file, in a file without a header, in a member of an `.npz` archive, or in a
-//! pickle.
+//! Arrays of numbers that stay in their files: a `.npy` file, a file without a header, a member of an `.npz` archive,
+//! or a pickle.
 //!
-//! An array is opened by reading its header alone. The file's length must be what the header promises, so sizes can be
-//! trusted afterwards. Files are read anywhere, by any thread; members of archives from their start only, since they are
-//! mostly deflated, and their checksum is compared where they end.
+//! Opening an array reads only its header. The file's length must match the header, so sizes can be trusted afterwards.
+//! Files are read at any offset, by any thread. Members of archives are read only from their start, since most are
+//! deflated, and their checksum is compared at the end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -23,14 +23,14 @@ pub use dtype::Dtype;
 
 mod dtype;
 
-/// Bytes that a column hands over at a time, about.
+/// Approximate number of bytes that a column hands over at a time.
 const STEP_BYTES: u64 = 4 << 20;
 
 /// An array of numbers on disk.
 #[derive(Clone, Debug)]
 pub struct Numbers {
     path: PathBuf,
-    /// The member of the archive.
+    /// The member of the archive, if the array is in one.
     member: Option<String>,
     dtype: Dtype,
     is_bool: bool,
@@ -41,16 +41,16 @@ pub struct Numbers {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// From byte `start` of the file on.
+    /// In a file, from byte `start` on.
     File { file: Arc<File>, start: u64 },
-    /// In an archive or a pickle: a span of what was packed.
+    /// In an archive or a pickle: a span of a packed member.
     Member { packed: Packed, span: Span },
 }
 
 /// Part of a member.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Its first byte, inflated.
+    /// First byte of the span, counted in the inflated bytes.
     pub start: u64,
     /// Whether bytes are written as the characters 0 to 255, in UTF-8.
     pub latin1: bool,
@@ -59,24 +59,24 @@ pub struct Span {
 /// How bytes are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// As they are.
+    /// Unpacked.
     Stored,
     /// Deflate.
     Deflated,
 }
 
-/// Place of the bytes of an archive's member.
+/// Position of the bytes of an archive's member.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// Its first byte in the archive.
+    /// First byte in the archive.
     pub start: u64,
     /// Bytes in the archive.
     pub packed_bytes: u64,
-    /// Bytes when inflated.
+    /// Bytes after inflating.
     pub bytes: u64,
     /// How they are packed.
     pub packing: Packing,
-    /// CRC-32 of the inflated bytes, where it is known.
+    /// CRC-32 of the inflated bytes, if it is known.
     pub crc: Option<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Numbers {
         numbers.holds(held)
     }
 
-    /// Numbers of type `dtype` that are all there is in the file at `path`, in rows of `width`.
+    /// The numbers of type `dtype` that fill the file at `path`, in rows of `width`.
     pub fn headerless(path: &Path, dtype: Dtype, width: u64) -> Result<Self> {
         let file = open_file(path).map_err(Error::io(path))?;
         let bytes = file.metadata().map_err(Error::io(path))?.len();
@@ -116,8 +116,8 @@ impl Numbers {
         Self::described(path, Some(name.to_string()), header, place)?.holds(held)
     }
 
-    /// The array `name` in a span of what is packed in the file at `path`, of a shape (with whether the first index runs fastest) that
-    /// the span was found to hold.
+    /// The array `name` in a span of packed bytes in the file at `path`. The caller has checked that the span holds the
+    /// given `shape`; `column_major` says whether the first index varies fastest.
     pub fn within(
         path: &Path,
         name: &str,
@@ -140,7 +140,7 @@ impl Numbers {
         Ok(Self { path: path.to_path_buf(), member, dtype, is_bool, shape, column_major, place })
     }
 
-    /// Fails unless the `held` bytes behind the header are what it promises.
+    /// Fails unless the number of bytes after the header, `held`, matches the header.
     fn holds(self, held: u64) -> Result<Self> {
         let elements = self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length));
         if elements.and_then(|elements| elements.checked_mul(self.dtype.bytes() as u64)) == Some(held) {
@@ -154,7 +154,7 @@ impl Numbers {
         Err(self.error(problem))
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -164,7 +164,7 @@ impl Numbers {
         self.dtype
     }
 
-    /// Whether they are bools.
+    /// Whether the numbers are bools.
     pub fn is_bool(&self) -> bool {
         self.is_bool
     }
@@ -174,17 +174,17 @@ impl Numbers {
         &self.shape
     }
 
-    /// Whether the first index runs fastest.
+    /// Whether the first index varies fastest.
     pub fn column_major(&self) -> bool {
         self.column_major
     }
 
-    /// How many numbers there are.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.shape.iter().product()
     }
 
-    /// Fails where `budget` has not `bytes` left for each number.
+    /// Fails if `budget` does not have `bytes` left for each number.
     pub fn check(&self, budget: Memory, bytes: u64) -> Result<()> {
         let what = format!("an array of shape {:?}, held in memory,", self.shape);
         budget
@@ -192,12 +192,12 @@ impl Numbers {
             .map_or(Ok(()), |problem| Err(self.error(format!("{what} {problem}"))))
     }
 
-    /// Whether any part can be read at any time.
+    /// Whether any part can be read directly, without what precedes it.
     pub fn is_file(&self) -> bool {
         matches!(self.place, Place::File { .. })
     }
 
-    /// A problem with this array.
+    /// An error about this array.
     pub fn error(&self, problem: impl std::fmt::Display) -> Error {
         match &self.member {
             Some(name) => Error::input(&self.path, format!("{name}: {problem}")),
@@ -205,7 +205,7 @@ impl Numbers {
         }
     }
 
-    /// Rows and numbers of a row, of an array of one or two dimensions stored row by row.
+    /// Number of rows and numbers per row, for an array of one or two dimensions stored row by row.
     pub fn rows(&self) -> Result<(u64, usize)> {
         let (rows, width) = match self.shape[..] {
             [rows] => (rows, 1),
@@ -222,7 +222,7 @@ impl Numbers {
         }
     }
 
-    /// Reads the numbers from number `skip` on, in sequence.
+    /// Returns a reader of the numbers, in sequence, from number `skip` on.
     pub fn reader(&self, skip: u64) -> Result<Box<dyn Read + Send>> {
         let skip = skip * self.dtype.bytes() as u64;
         match &self.place {
@@ -251,7 +251,7 @@ impl Numbers {
         }
     }
 
-    /// Appends the next `count` numbers of `reader`, of [`reader`](Self::reader), to `bytes`.
+    /// Appends the next `count` numbers of `reader`, returned by [`reader`](Self::reader), to `bytes`.
     pub fn read_next(&self, reader: &mut dyn Read, count: u64, bytes: &mut Vec<u8>) -> Result<()> {
         let wanted = count * self.dtype.bytes() as u64;
         match reader.take(wanted).read_to_end(bytes) {
@@ -263,10 +263,10 @@ impl Numbers {
         }
     }
 
-    /// Appends `count` numbers from number `first` on to `bytes`; of a file only.
+    /// Appends `count` numbers from number `first` on to `bytes`. Fails unless the array [is in a file](Self::is_file).
     pub fn read_at(&self, first: u64, count: usize, bytes: &mut Vec<u8>) -> Result<()> {
         let Place::File { file, start } = &self.place else {
-            return Err(self.error("a member of an archive: expected a file of its own"));
+            return Err(self.error("is in an archive: expected a separate file"));
         };
         let size = self.dtype.bytes();
         let before = bytes.len();
@@ -284,7 +284,7 @@ impl Numbers {
 }
 
 impl Packed {
-    /// Whether so many bytes can be packed in so few: sizes are relied on. Deflate packs at most 1032 in one.
+    /// Whether `packed_bytes` can inflate to `bytes`: sizes must be reliable. Deflate packs at most 1032 bytes into one.
     pub fn is_plausible(&self) -> bool {
         match self.packing {
             Packing::Stored => self.bytes <= self.packed_bytes,
@@ -292,7 +292,7 @@ impl Packed {
         }
     }
 
-    /// The inflated bytes, from the archive at `path`; `checked` also compares the checksum at their end.
+    /// Opens the inflated bytes, from the archive at `path`. If `checked`, also compares the checksum at their end.
     pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
         let mut file = open_file(path).map_err(Error::io(path))?;
         file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
@@ -306,7 +306,7 @@ impl Packed {
     }
 }
 
-/// A member's bytes, whose checksum is compared when the last one is read.
+/// A member's bytes; the checksum is compared when the last one is read.
 struct Checked {
     inflated: Box<dyn Read + Send>,
     crc: Crc,
@@ -336,14 +336,14 @@ impl Read for Checked {
     }
 }
 
-/// The bytes that the characters of a text in UTF-8 stand for.
+/// Decodes UTF-8 text to bytes: each character is one byte (Latin-1).
 struct Latin1<R> {
     text: BufReader<R>,
 }
 
 impl<R: Read> Read for Latin1<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let not_latin1 = || std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are no bytes");
+        let not_latin1 = || std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are not bytes");
         let mut written = 0;
         while written < buffer.len() {
             let text = self.text.fill_buf()?;
@@ -351,7 +351,7 @@ impl<R: Read> Read for Latin1<R> {
                 [] => break,
                 [byte @ 0..0x80, ..] => (byte, 1),
                 [lead @ (0xc2 | 0xc3), tail @ 0x80..0xc0, ..] => (lead << 6 | tail & 0x3f, 2),
-                // The rest of the character is in the next buffer.
+                // The second byte of the character is in the next buffer.
                 [lead @ (0xc2 | 0xc3)] => {
                     self.text.consume(1);
                     let mut tail = [0];
@@ -370,7 +370,7 @@ impl<R: Read> Read for Latin1<R> {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counted<R> {
     reader: R,
     bytes: u64,
@@ -393,7 +393,7 @@ pub struct NumbersColumn {
 }
 
 impl NumbersColumn {
-    /// `numbers` as the column called `name`; fails for other shapes.
+    /// Makes `numbers` the column called `name`; fails for other shapes.
     pub fn new(numbers: Numbers, name: &str) -> Result<Self> {
         let (rows, width) = numbers.rows()?;
         Ok(Self { numbers, name: name.to_string(), rows, width })

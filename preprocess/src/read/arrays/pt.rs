@@ -1,8 +1,8 @@
-//! Tensors that torch saved: a `Data` of PyG, its dict, or the pair `(data, slices)` of a processed dataset; a dict of tensors; or
-//! `edge_index` alone.
+//! Tensors saved by torch: a `Data` of PyG, its dict, or the pair `(data, slices)` of a processed dataset; a dict of tensors; or only
+//! `edge_index`.
 //!
-//! Tensors have the names that [`catalog`](super::catalog) lists, as `edge_index`, `x`, `y` and `train_mask`. The file is a program,
-//! which is [read, not run](super::pickle): of PyG's classes it knows `Data` and what is in one of a single graph.
+//! Tensors have the names that [`catalog`](super::catalog) lists, e.g. `edge_index`, `x`, `y` and `train_mask`. The file is a program,
+//! which is [read without executing it](super::pickle): PyG's `Data` and the classes in a `Data` of a single graph are known.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::read::raw::Raw;
 use crate::read::text::some;
 use crate::{Error, Result};
 
-/// Whether `path` is called as torch's files are, and starts as one.
+/// Whether `path` has an extension of torch's files, and starts like one.
 pub fn recognises(path: &Path, head: &[u8]) -> bool {
     let named = path.extension().is_some_and(|end| end == "pt" || end == "pth");
     named && (head.starts_with(b"PK\x03\x04") || head.starts_with(&[0x80]))
@@ -30,7 +30,7 @@ pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) ->
     catalog.graph_of(num_vertices, options, progress)
 }
 
-/// The tensors in the file at `path`, and the number of vertices if it is there.
+/// The tensors in the file at `path`, and the number of vertices if it is stored.
 pub fn tensors(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<(Catalog, Option<u64>)> {
     let pickled = Pickled::open(path, budget)?;
     let root = pickled.root();
@@ -53,14 +53,14 @@ pub fn tensors(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<(
     Ok((Catalog::Named(path.to_path_buf(), arrays), stated))
 }
 
-/// The tensor that is all there is in the file at `path`.
+/// The only tensor in the file at `path`.
 pub fn tensor(path: &Path, name: &str, budget: Memory) -> Result<Numbers> {
     let pickled = Pickled::open(path, budget)?;
     let root = pickled.root();
     root.numbers(name)?.ok_or_else(|| Error::input(path, format!("found {}: expected a tensor", root.what())))
 }
 
-/// The dict of tensors that `root` is, or holds.
+/// The dict of tensors that `root` is, or contains.
 fn attributes(root: Item<'_>) -> Result<Item<'_>, String> {
     let found = match root.list() {
         Some(entries) => {

@@ -1,6 +1,6 @@
-//! Feature rows that lie in a sparse matrix (CSR): what is not in it is zero.
+//! Feature rows stored as a sparse matrix (CSR): missing entries are zero.
 //!
-//! Rows are made some at a time; all three arrays are read once, in sequence.
+//! Several rows are built at a time; all three arrays are read once, in sequence.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use crate::memory::Memory;
 use crate::read::raw::Column;
 use crate::{Error, Result};
 
-/// Most numbers of a row.
+/// Maximum number of columns.
 const MAX_WIDTH: u64 = 1 << 24;
-/// Bytes of rows made at a time, about.
+/// Approximate bytes of rows that are built at a time.
 const BYTES_PER_TAKE: usize = 1 << 18;
 
 /// A sparse matrix with a row for every vertex.
@@ -27,7 +27,7 @@ pub struct SparseColumn {
 }
 
 impl SparseColumn {
-    /// The matrix of these arrays and this shape; fails when they do not fit.
+    /// The matrix with these arrays and this shape; fails if they do not match.
     pub fn new(indptr: Numbers, indices: Numbers, data: Numbers, shape: &[u64]) -> Result<Self> {
         let (num_rows, width) = match *shape {
             [rows, width @ 1..=MAX_WIDTH] => (rows, width as usize),
@@ -47,7 +47,7 @@ impl SparseColumn {
         Ok(Self { indptr, indices, data, num_rows, width })
     }
 
-    /// Writes the entries of the rows that end at `bounds` where they belong among `rows`, which are zero.
+    /// Writes the entries of the rows that end at `bounds` to their places in `rows`, which are zero.
     fn scatter(&self, first_row: u64, bounds: &[u64], places: &[u64], values: &[f32], rows: &mut [f32]) -> Result<()> {
         for (at, (ends, row)) in bounds.windows(2).zip(rows.chunks_exact_mut(self.width)).enumerate() {
             let (from, to) = ((ends[0] - bounds[0]) as usize, (ends[1] - bounds[0]) as usize);
@@ -77,7 +77,7 @@ pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
 
 /// All of `numbers`, in single precision.
 pub fn floats(numbers: &Numbers, budget: Memory) -> Result<Vec<f32>> {
-    // The bytes, the same widened, and what becomes of them.
+    // The bytes, the widened values, and the result.
     numbers.check(budget, 20)?;
     let mut bytes = Vec::new();
     numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;

@@ -5,13 +5,13 @@
 //! NAME.graph        the records of nodes 0, 1, ..., bit after bit: see `bvgraph`
 //! NAME.offsets      where each record starts, and the last one ends: differences in gamma; may be absent
 //! ```
-//! The successors v of node u are the edges u -> v. Any of the files names the graph, NAME alone, or a folder with one such graph. Graphs that the Java
-//! implementation writes (big-endian, all codes but Golomb, skewed Golomb and nibbles) and the Rust one in big-endian are read.
+//! The successors v of node u are the edges u -> v. A path may be any of the files, NAME without an extension, or a folder
+//! with one such graph. Files of the Java implementation (big-endian, all codes except Golomb, skewed Golomb and nibbles)
+//! and of the Rust one in big-endian are read.
 //!
-//! With offsets, handing out a piece reads no more of a record than its outdegree, and any thread decodes it: lists that the
-//! first records refer to lie at most `windowsize` times `maxrefcount` nodes before them. Without offsets, or without a bound
-//! on references, records are decoded as they are handed out, by one thread. In memory are the lists of a piece, or the one
-//! longest list.
+//! With offsets, handing out a piece reads only the outdegree of a record, and any thread decodes it: lists that the first
+//! records refer to are at most `windowsize` times `maxrefcount` nodes before them. Without offsets, or without a bound on
+//! references, one thread decodes records as they are handed out. Memory holds the lists of a piece, or the longest list.
 
 mod bvgraph;
 mod properties;
@@ -30,10 +30,10 @@ use crate::{Error, Result};
 use properties::Properties;
 use records::Records;
 
-/// Nodes before a piece that are looked back at; above it, references have no bound to speak of.
+/// Maximum number of nodes before a piece that may be decoded again; above it, references count as unbounded.
 const MAX_LOOK_BACK: u64 = 1 << 16;
 
-/// Whether NAME.graph and NAME.properties are there, for NAME or one of the two at `path`, or in the folder there.
+/// Whether NAME.graph and NAME.properties exist, for NAME or one of the two at `path`, or in the folder `path`.
 pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     match path.is_dir() {
         true => in_folder(path).is_ok_and(|graphs| !graphs.is_empty()),
@@ -61,7 +61,7 @@ fn only_in(folder: &Path) -> Result<PathBuf> {
     let mut graphs = in_folder(folder)?;
     let problem = match (graphs.pop(), &graphs[..]) {
         (Some(only), []) => return Ok(only),
-        (None, _) => "no NAME.graph beside NAME.properties, expected those of a BVGraph".to_string(),
+        (None, _) => "expected NAME.graph next to NAME.properties, as in a BVGraph".to_string(),
         (Some(last), others) => {
             let names: Vec<String> = others
                 .iter()
@@ -74,12 +74,12 @@ fn only_in(folder: &Path) -> Result<PathBuf> {
     Err(Error::input(folder, problem))
 }
 
-/// NAME.properties, by whatever the graph is called.
+/// Path of NAME.properties, for any path that names the graph.
 pub fn properties(path: &Path) -> PathBuf {
     with_extension(&base(path), "properties")
 }
 
-/// Opens the graph at `path`. There are no edge columns to keep.
+/// Opens the graph at `path`, which cannot have edge columns.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
     wanted.check(path, &[])?;
     let base = if path.is_dir() { only_in(path)? } else { base(path) };
@@ -87,7 +87,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     let properties_of = Properties::read(&properties)?;
     let layout = properties_of.layout;
     let bytes = std::fs::metadata(&graph).map_err(Error::io(&graph))?.len();
-    // Every outdegree takes a bit at least, so the number of nodes bounds what lists may claim.
+    // Every outdegree takes at least one bit, so the number of nodes bounds the claimed lists.
     if layout.num_nodes > bytes.saturating_mul(8) {
         let problem =
             format!("{bytes} bytes for the records of {} nodes: truncated, download it again", layout.num_nodes);
@@ -109,7 +109,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
 }
 
-/// NAME.
+/// Path of NAME, without an extension.
 fn base(path: &Path) -> PathBuf {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("graph" | "properties" | "offsets") => path.with_extension(""),
@@ -117,7 +117,7 @@ fn base(path: &Path) -> PathBuf {
     }
 }
 
-/// NAME.`extension`, whatever dots NAME has.
+/// NAME.`extension`; NAME may contain dots.
 pub(super) fn with_extension(base: &Path, extension: &str) -> PathBuf {
     let mut name = base.as_os_str().to_os_string();
     name.push(".");

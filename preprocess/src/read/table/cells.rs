@@ -229,7 +229,7 @@ pub fn check_valid(array: &dyn Array) -> RowResult<()> {
     }
 }
 
-/// The ids in `array` as those of the other kind: numbers as text, or text as numbers.
+/// Converts the ids in `array` to `kind`: numbers to text, or text to numbers.
 pub fn as_kind(array: &ArrayRef, kind: IdKind) -> RowResult<ArrayRef> {
     let mut texts: Vec<Option<String>> = Vec::with_capacity(array.len());
     for row in 0..array.len() {
@@ -261,8 +261,8 @@ pub fn as_kind(array: &ArrayRef, kind: IdKind) -> RowResult<ArrayRef> {
     Ok(Arc::new(UInt64Array::from(numbers?)))
 }
 
-/// Appends the ids in `array`. `expected` is what the table's first file holds. Nothing stands for the empty string among
-/// strings; among integers there is no null, by [`check_valid`].
+/// Appends the ids in `array`. `expected` is the kind of ids in the table's first file. A null is the empty string
+/// among strings; integers have no nulls, as [`check_valid`] ensures.
 pub fn push_ids<'a>(
     array: &'a dyn Array,
     expected: IdKind,
@@ -312,7 +312,7 @@ where
     Ok(())
 }
 
-/// The ids that the keys choose among the values. Only those that are chosen count.
+/// Appends the values that the keys refer to. Unused values are ignored.
 fn push_dictionary<'a>(
     array: &'a dyn AnyDictionaryArray,
     names: &mut Names<&'a str>,
@@ -348,8 +348,8 @@ fn push_dictionary<'a>(
     Ok(())
 }
 
-/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of `out`, and `fill`
-/// for what is null.
+/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of
+/// `out`, and `fill` for nulls.
 pub fn scatter(
     array: &ArrayRef,
     value: ValueType,
@@ -408,8 +408,8 @@ pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> RowRe
     Ok(())
 }
 
-/// Converts the items from `first` on, as many as `out` holds. Nothing is `fill`; without one NaN among floats, and wrong among
-/// integers.
+/// Converts as many items from `first` on as `out` holds. A null becomes `fill`; without `fill` it is NaN among floats,
+/// and an error among integers.
 fn convert(
     items: &dyn Array,
     first: Option<usize>,
@@ -450,7 +450,7 @@ fn convert(
     Ok(())
 }
 
-/// Writes the number that stands for a missing one.
+/// Writes the number that replaces a missing one.
 pub fn write_fill(fill: f64, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
         ValueType::I64 if fill.fract() != 0.0 => {
@@ -461,7 +461,7 @@ pub fn write_fill(fill: f64, value: ValueType, out: &mut [u8]) -> Result<(), Str
     }
 }
 
-/// Fails where `value` cannot hold the number, but for the fractions that every float rounds.
+/// Fails if `value` cannot hold the number. Fractions that every float type rounds are accepted.
 fn write<T: Number + std::fmt::Display>(number: T, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
         ValueType::F32 if number.f32().is_infinite() && number.f64().is_finite() => {

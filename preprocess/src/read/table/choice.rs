@@ -1,7 +1,6 @@
-//! Chooses the columns of a table that are ids, and those that are values.
+//! Chooses the id columns and the value columns of a table of edges.
 //!
-//! Ids: [`super::ends`]. Values: those that `--edge-columns` names, else all further
-//! numeric columns.
+//! Ids: see [`super::ends`]. Values: the columns named by `--edge-columns`, or else all further numeric columns.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,10 +22,10 @@ pub enum IdKind {
     Text,
 }
 
-/// The word for none of the columns, where an option names some.
+/// The word that means no column, for options that name columns.
 pub const NONE: &str = "none";
 
-/// A column of a table, whatever its format.
+/// A column of a table of any format.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Its name.
@@ -50,7 +49,7 @@ impl Field {
     }
 }
 
-/// Says that the index that pandas writes is no column of the table, but for `used`.
+/// Reports that the index that pandas writes is left out, unless it is `used`.
 pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: &dyn Progress) {
     let index = fields.iter().enumerate().find(|(at, field)| field.is_index() && Some(*at) != used);
     if let Some((_, field)) = index {
@@ -59,10 +58,10 @@ pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: 
     }
 }
 
-/// Whether `name` is what `pattern` says: `*` is any text, `?` any character.
+/// Whether `name` matches `pattern`, in which `*` is any text and `?` any character.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    // Where the last star stands, and the character that it has reached.
+    // Position of the last star, and the character that it has reached.
     let (mut at, mut in_name, mut star) = (0, 0, None);
     while in_name < name.len() {
         match pattern.get(at) {
@@ -83,14 +82,14 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|&c| c == '*')
 }
 
-/// The columns to read, by their places in the table.
+/// The columns to read, by their positions in the table.
 #[derive(Debug, PartialEq)]
 pub struct Choice {
     /// Source, and target.
     pub ids: [usize; 2],
     /// Kind of the ids.
     pub kind: IdKind,
-    /// Places of the values.
+    /// Positions of the values.
     pub values: Vec<usize>,
     /// Names and types of the values.
     pub columns: Vec<EdgeColumn>,
@@ -98,7 +97,7 @@ pub struct Choice {
     pub fill: Option<f64>,
 }
 
-/// Chooses the columns of the table of edges at `path`, whose columns have names, or are `unnamed` and called by their numbers.
+/// Chooses the columns of the table of edges at `path`. `unnamed` columns are called by their numbers.
 pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableOptions<'_>) -> Result<Choice> {
     let source = named(path, fields, options.source_column, "--source-column")?;
     let target = named(path, fields, options.target_column, "--target-column")?;
@@ -117,7 +116,7 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
     let kinds = [source, target].map(|at| id_kind(path, &fields[at]));
     let [kind, other] = kinds;
     let (mut kind, other) = (kind?, other?);
-    // Digits too many for a number are a string, and so are those of the other end.
+    // Ids with too many digits for a number are strings, and so are the ids of the other end.
     let is_long = |at: usize| fields[at].id == Some(IdKind::Text) && fields[at].value.is_some();
     if kind != other && (is_long(source) || is_long(target)) {
         kind = IdKind::Text;
@@ -148,18 +147,18 @@ pub fn choose(path: &Path, fields: &[Field], unnamed: bool, options: &EdgeTableO
     Ok(Choice { ids: [source, target], kind, values, columns, fill: options.fill })
 }
 
-/// Kind of the ids in `field`; an error when it cannot hold any.
+/// Kind of the ids in `field`; fails if it cannot hold ids.
 pub fn id_kind(path: &Path, field: &Field) -> Result<IdKind> {
     field.id.ok_or_else(|| unlike(path, field, "integers or strings, for ids"))
 }
 
-/// An error that says that `field` does not hold what is `expected`.
+/// An error for a `field` whose values are not as `expected`.
 pub fn unlike(path: &Path, field: &Field, expected: &str) -> Error {
     let empty = if field.is_empty { " is empty in every row" } else { "" };
     Error::input(path, format!("column `{}`{empty}: expected {expected}", field.name))
 }
 
-/// Refuses two columns of one name, but for those without a name, which nothing reads.
+/// Refuses two columns of one name, except columns without a name, which nothing reads.
 pub fn check_names(names: &[String]) -> Result<(), String> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
@@ -221,7 +220,7 @@ fn values(
     Ok(values)
 }
 
-/// The columns beside the ends that `--edge-columns` gives names to, in their order.
+/// The columns, other than the ends, that `--edge-columns` gives names to, in their order.
 fn unnamed_values(
     path: &Path,
     fields: &[Field],
@@ -255,7 +254,7 @@ fn edge_column(field: &Field) -> Option<EdgeColumn> {
     Some(EdgeColumn::of(name, value, width))
 }
 
-/// The name without what has a meaning in paths: a column becomes a file of that name.
+/// Replaces characters that have a meaning in paths: a column becomes a file of that name.
 pub fn file_name(name: &str) -> String {
     let allowed = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = name.chars().map(allowed).collect();
@@ -265,7 +264,7 @@ pub fn file_name(name: &str) -> String {
     }
 }
 
-/// Prints the columns that are neither ids nor kept: those without numbers, with what `encode` says of them, and empty ones.
+/// Prints the columns that are neither ids nor kept: columns without numbers, with the hint `encode`, and empty ones.
 pub fn note_left_out(path: &Path, fields: &[Field], used: &[usize], encode: &str, progress: &dyn Progress) {
     let unused = fields.iter().enumerate();
     let unused = unused.filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());

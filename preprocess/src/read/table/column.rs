@@ -1,4 +1,4 @@
-//! One column of a table of vertices, read row by row when it is asked for.
+//! One column of a table of vertices, read row by row on demand.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ pub struct FrameColumn {
     column: String,
     descr: &'static str,
     width: usize,
-    /// One label a vertex: integers become `<i8`, and nothing -1.
+    /// One label per vertex: integers become `<i8`, and a null becomes -1.
     label: bool,
-    /// Sets of classes: nothing is none of them.
+    /// Sets of classes: an empty cell has none.
     sets: bool,
-    /// Numbers of any type become doubles, and nothing NaN.
+    /// Numbers of any type become doubles, and a null becomes NaN.
     doubles: bool,
 }
 
 impl FrameColumn {
-    /// Column `at` of the first of `parts`, which holds `width` numbers a row.
+    /// Column `at` of the first of `parts`, which holds `width` numbers per row.
     pub fn new(parts: Vec<Arc<dyn Frames>>, at: usize, name: &str, width: usize, label: bool) -> Self {
         let field = parts.first().map(|part| part.schema().field(at).clone());
         let (column, own) = field.as_ref().map_or((String::new(), "<f4"), |field| {
@@ -51,7 +51,7 @@ impl FrameColumn {
         Self { parts, name: name.into(), column, descr: own, width, label, sets, doubles: false }
     }
 
-    /// Column `at` of the first of `parts`, one number a row, in doubles.
+    /// Column `at` of the first of `parts`, one number per row, as doubles.
     pub fn doubles(parts: Vec<Arc<dyn Frames>>, at: usize, name: &str) -> Self {
         Self { descr: "<f8", doubles: true, ..Self::new(parts, at, name, 1, false) }
     }
@@ -130,12 +130,12 @@ pub struct TextColumn {
     at: usize,
     name: String,
     value: ValueType,
-    /// Nothing among labels is NaN, or -1.
+    /// An empty label becomes NaN, or -1.
     label: bool,
 }
 
 impl TextColumn {
-    /// Column `at`, of numbers stored as `value`.
+    /// Column `at`, whose numbers are stored as `value`.
     pub fn new(sheet: Sheet, at: usize, name: &str, value: ValueType, label: bool) -> Self {
         Self { sheet, at, name: name.into(), value, label }
     }

@@ -1,7 +1,7 @@
 //! Ids and values from Parquet and Arrow tables, piece by piece.
 //!
-//! A piece is a range of rows of one row group or record batch, at most [`ROWS_PER_PIECE`], so that nothing grows with the
-//! size of a group; see [`super::parquet`] and [`super::ipc`] for what a decoder holds besides.
+//! A piece is a range of rows of one row group or record batch, at most [`ROWS_PER_PIECE`], so that memory does not
+//! grow with the size of a group; see [`super::parquet`] and [`super::ipc`] for the memory of their decoders.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +15,15 @@ use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType
 use crate::read::text::names::Names;
 use crate::{Error, Result};
 
-/// Rows of a piece, at most.
+/// Maximum number of rows of a piece.
 pub const ROWS_PER_PIECE: u64 = 1 << 17;
 
-/// The id columns of a table, two for edges and one for vertices, and the numbers beside them.
+/// The id columns of a table, two for edges and one for vertices, and its columns of numbers.
 pub struct Columnar {
     parts: Vec<TablePart>,
     groups: Vec<Group>,
     kind: IdKind,
-    /// Whether the files have another, and the user asks for this one.
+    /// Whether the files have another kind of ids than the user requests.
     is_other_kind: bool,
     /// Name of each column of ids.
     ids: Vec<String>,
@@ -33,9 +33,9 @@ pub struct Columnar {
     row_bytes: usize,
     num_rows: u64,
     bytes: u64,
-    /// The piece that comes next: its group, and the first row of all.
+    /// The next piece: its group, and its first row in the table.
     next: Mutex<(usize, u64)>,
-    /// Nothing stands for the empty string.
+    /// Whether a null is the empty string.
     nulls: bool,
     /// Value of edges that have none.
     fill: Option<f64>,
@@ -108,7 +108,7 @@ impl Columnar {
         })
     }
 
-    /// Takes nothing for the empty string, where strings are read.
+    /// Reads nulls as the empty string, if ids are strings.
     pub fn with_nulls(mut self) -> Self {
         self.nulls = true;
         self
@@ -153,7 +153,7 @@ impl Columnar {
         Ok(())
     }
 
-    /// Largest id, by what the files say of themselves, or else by the first and the last piece.
+    /// Largest id, from the statistics in the files, or else from the first and the last piece.
     fn largest(&self) -> Result<u64> {
         let said = |part: &TablePart| {
             part.ids.iter().try_fold(0, |all: u64, &at| Some(all.max(part.frames.largest(part.read[at])?)))
@@ -216,7 +216,7 @@ impl EdgeSource for Columnar {
 
     fn estimate(&self) -> Result<Estimate> {
         let vertices = match self.kind {
-            // Hashes say nothing; real graphs have several edges a vertex.
+            // Hashes have no largest id; real graphs have several edges per vertex.
             IdKind::Text => self.num_rows / 4 + 1,
             IdKind::Number => self.largest()?.saturating_add(1),
         };
@@ -232,13 +232,13 @@ impl EdgeSource for Columnar {
     }
 }
 
-/// Leaves every string once.
+/// Keeps one copy of every string.
 pub fn unique_names(names: &mut Vec<(u64, String)>) {
     names.sort_unstable();
     names.dedup();
 }
 
-/// The fields of a table, by the first of its parts; lists by their first rows.
+/// The fields of a table, from the first of its parts; lists from their first rows.
 pub fn fields(parts: &[Arc<dyn Frames>]) -> Result<Vec<Field>> {
     let Some(first) = parts.first() else { return Ok(Vec::new()) };
     let names: Vec<String> = first.schema().fields().iter().map(|field| field.name().clone()).collect();

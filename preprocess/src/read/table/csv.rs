@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// Lines are numbered through all files: the n-th file starts at n times this.
 const LINES_PER_FILE: u64 = 1 << 40;
 
-/// The id columns of a text table, two for edges and one for vertices, and the numbers beside them.
+/// The id columns of a text table, two for edges and one for vertices, and its columns of numbers.
 pub struct Text {
     sheet: Sheet,
     kind: IdKind,
@@ -32,11 +32,11 @@ pub struct Text {
     row_bytes: usize,
     state: Mutex<State>,
     done: AtomicU64,
-    /// Nothing stands for the empty string.
+    /// Whether an empty cell is the empty string.
     nulls: bool,
     /// Value of edges that have none.
     fill: Option<f64>,
-    /// Hashes of the words of a header that may be an edge, and the number of one that is an id too, from 1.
+    /// Hashes of the words of a header that may be an edge, and the number, from 1, of the word that is also an id.
     doubtful: Vec<u64>,
     repeated: AtomicUsize,
 }
@@ -52,7 +52,7 @@ enum Role {
 
 #[derive(Default)]
 struct State {
-    /// The file under way, or the next one.
+    /// The current file, or the next one.
     file: usize,
     stream: Option<TextStream>,
     bytes_before: u64,
@@ -68,7 +68,7 @@ impl Text {
             offset += column.value.bytes();
         }
         ids.iter().enumerate().for_each(|(which, &at)| roles[at] = Role::Id(which));
-        // Of a table of vertices the header is known to be one.
+        // The header of a table of vertices is known to be one.
         let is_doubtful = sheet.header.as_ref().is_some_and(|header| !header.is_certain) && ids.len() == 2;
         let words = ids.iter().filter(|_| is_doubtful && choice.kind == IdKind::Text);
         let doubtful = words.map(|&at| xxh3_64(sheet.columns[at].0.as_bytes())).collect();
@@ -88,7 +88,7 @@ impl Text {
         }
     }
 
-    /// Takes nothing for the empty string, where strings are read.
+    /// Reads empty cells as the empty string, if ids are strings.
     pub fn with_nulls(mut self) -> Self {
         self.nulls = true;
         self
@@ -246,7 +246,7 @@ impl EdgeSource for Text {
     fn estimate(&self) -> Result<Estimate> {
         let edges = self.sheet.num_rows;
         let vertices = match self.kind {
-            // Hashes say nothing; real graphs have several edges a vertex.
+            // Hashes have no largest id; real graphs have several edges per vertex.
             IdKind::Text => edges / 4 + 1,
             IdKind::Number => self.largest()?.saturating_add(1),
         };

@@ -1,12 +1,12 @@
-//! The two columns of a table that are the ends of an edge.
+//! Chooses the two columns of a table that are the ends of an edge.
 //!
-//! The options decide. Else names that belong together do: `source` and `target`, `from_address` and `to_address`, `person1` and
-//! `person2`, `user_id` and `item_id`. Else the only two columns that can be ids. Anything else is a question to the user.
+//! The options decide. Otherwise names that belong together do: `source` and `target`, `from_address` and `to_address`, `person1`
+//! and `person2`, `user_id` and `item_id`. Otherwise the only two columns that can be ids. In all other cases the user is asked.
 
 use super::choice::{Field, IdKind, names, plain};
 
-/// Words for the two ends, in lower case. A pair of columns is named by two of them, or by names that differ in two of them alone:
-/// `node_a` and `node_b`.
+/// Words for the two ends, in lower case. A pair of columns is named by two of them, or by names that differ only in
+/// two of them: `node_a` and `node_b`.
 const ENDS: [(&str, &str); 29] = [
     ("src", "dst"),
     ("source", "target"),
@@ -38,9 +38,9 @@ const ENDS: [(&str, &str); 29] = [
     ("left", "right"),
     ("start", "end"),
 ];
-/// The same where a word of every name follows without a mark between, as in `srcid`.
+/// Words that may follow a word for an end without a separator, as in `srcid`.
 const GLUED: [&str; 5] = ["id", "node", "nodeid", "vertex", "idx"];
-/// Words of columns that are no ends, though they may hold integers or strings.
+/// Words of columns that are not ends, although they may hold integers or strings.
 const VALUES: [&str; 38] = [
     "weight",
     "weights",
@@ -116,7 +116,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The rest of two names that differ in a pair of words for the ends alone, the first name being the source's.
+/// The common rest of two names that differ only in a pair of words for the ends. The first name is the source's.
 fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
     if source.len() != target.len() {
         return None;
@@ -136,7 +136,7 @@ fn rest_of_pair(source: &[String], target: &[String]) -> Option<String> {
     }
 }
 
-/// Whether a column of this name is known to hold something else than ends.
+/// Whether a column of this name is known not to be an end.
 fn is_value(name: &str) -> bool {
     words(name).iter().any(|word| VALUES.contains(&word.as_str()))
 }
@@ -145,13 +145,13 @@ fn is_number_of_edge(name: &str) -> bool {
     NUMBERS.contains(&plain(name).as_str())
 }
 
-/// Two columns whose names are those of ends, and the words that the names share.
+/// Two columns named like ends, and the words that the names share.
 struct EndPair {
     ends: [usize; 2],
     rest: String,
 }
 
-/// Pairs of columns that their names make the ends of an edge, among those at `places`: the likeliest alone where one is.
+/// Pairs of the columns at `places` whose names make them the ends of an edge. If one pair is likeliest, only that one.
 fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     let words: Vec<Vec<String>> = names.iter().map(|name| words(name)).collect();
     let mut found = Vec::new();
@@ -172,7 +172,7 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
         next != *target && words.contains(&next)
     };
     found.retain(|pair| !goes_on(pair));
-    // `start` and `end` may be those of an interval: they give way to every other pair.
+    // `start` and `end` may be the ends of an interval: every other pair is preferred.
     let is_weak = |pair: &EndPair| words[pair.ends[0]].iter().any(|word| word == "start");
     if !found.iter().all(is_weak) {
         found.retain(|pair| !is_weak(pair));
@@ -195,7 +195,7 @@ fn pairs_by_name(names: &[&str], places: &[usize]) -> Vec<[usize; 2]> {
     found.into_iter().map(|pair| pair.ends).collect()
 }
 
-/// The letter or digit after the one that `word` is.
+/// The letter or digit that follows `word`.
 fn successor(word: &str) -> Option<String> {
     let next = word.bytes().next().filter(|byte| !matches!(byte, b'9' | b'z'))?.checked_add(1)?;
     next.is_ascii_alphanumeric().then(|| char::from(next).to_string())
@@ -212,14 +212,14 @@ pub fn are_known(names: &[&str]) -> bool {
     pairs_by_name(names, &all).iter().any(differ_by_words)
 }
 
-/// The first two columns of a list without a header, as edge lists have them: where what follows is no text, which could be an end.
+/// The first two columns of a list without a header, as in edge lists, if no later column is text, which could be an end.
 pub fn first_two(fields: &[Field]) -> Option<[usize; 2]> {
     let [first, second, rest @ ..] = fields else { return None };
     let alike = first.id.is_some() && first.id == second.id;
     (alike && rest.iter().all(|field| field.id != Some(IdKind::Text))).then_some([0, 1])
 }
 
-/// The ends of an edge among the columns `fields`, where the options name those at `source` and `target`; else the question to put.
+/// The ends of an edge among `fields`, where options may name `source` and `target`. The error is the question to ask.
 pub fn choose(fields: &[Field], source: Option<usize>, target: Option<usize>) -> Result<[usize; 2], String> {
     if let (Some(source), Some(target)) = (source, target) {
         return Ok([source, target]);
@@ -227,7 +227,7 @@ pub fn choose(fields: &[Field], source: Option<usize>, target: Option<usize>) ->
     let column_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     let given = |at: usize| Some(at) == source || Some(at) == target;
     let able: Vec<usize> = (0..fields.len()).filter(|&at| fields[at].id.is_some() || given(at)).collect();
-    // Whoever names one of a pair may turn it round.
+    // An option that names one column of a pair may reverse it.
     let turned = |[one, other]: [usize; 2]| match (source, target) {
         (None, None) => Some([one, other]),
         (Some(given), _) if given == one || given == other => Some([given, one + other - given]),

@@ -1,5 +1,5 @@
-//! Whether the tables of edges and of vertices were exchanged, by their values: two columns of what `--nodes` names hold values of one
-//! column of INPUT, in which each value is in one row. It is looked for when a conversion has failed.
+//! Detects by their values that the tables of edges and of vertices were exchanged: two columns of `--nodes` hold
+//! values of one column of INPUT, in which each value is in one row. The check runs when a conversion has failed.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::read::options::TextOptions;
 use crate::read::text::name_of;
 use crate::{Error, Result};
 
-/// Bytes of both tables, beyond which nothing is looked for.
+/// Maximum total bytes of both tables for the check.
 const MAX_BYTES: u64 = 1 << 30;
-/// Values of a column that are looked for.
+/// Number of values of a column that are searched for.
 const SAMPLE: usize = 256;
 
 /// The problem that `input` and `nodes` are exchanged, if they are.
@@ -45,7 +45,7 @@ fn ends_among(edges: &Table, nodes: &Table) -> Result<Option<[String; 3]>> {
         return Ok(None);
     }
     let (wanted, repeats) = first_values(edges, &ends)?;
-    // Of each column of `nodes`, the rows with each value that is wanted.
+    // For each column of `nodes`, the number of rows with each wanted value.
     type Rows = Vec<HashMap<String, u64>>;
     let places: Vec<usize> = ids.iter().map(|(at, _)| *at).collect();
     let all_wanted: HashSet<&String> = wanted.iter().flatten().collect();
@@ -80,7 +80,7 @@ fn ends_among(edges: &Table, nodes: &Table) -> Result<Option<[String; 3]>> {
     Ok(None)
 }
 
-/// The first values of the columns `of` a table, each once; and whether some come several times.
+/// The first distinct values of the columns `of` a table; and whether some are repeated.
 fn first_values(table: &Table, of: &[(usize, String)]) -> Result<(Vec<HashSet<String>>, Vec<bool>)> {
     type Values = Vec<(HashSet<String>, bool)>;
     let look = |values: &mut Values, slot: usize, cell: Cell<'_>| {

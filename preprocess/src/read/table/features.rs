@@ -14,7 +14,7 @@ use crate::read::raw::Column;
 use crate::read::text::field::shown;
 use crate::{Error, Result};
 
-/// Bytes handed over at a time, about.
+/// Approximate number of bytes handed over at a time.
 const BYTES_PER_TAKE: usize = 1 << 18;
 
 /// Expected kind of number, for messages.
@@ -23,28 +23,28 @@ const FINITE: &str = "expected a finite 32-bit number";
 /// Encoding of a column's cells.
 #[derive(Clone, Debug)]
 pub enum Encoding {
-    /// The number itself, less the first and over the second.
+    /// The number itself, minus the first value and divided by the second.
     Number(f64, f64),
     /// The place of its category.
     Code(HashMap<String, u32>),
-    /// 1 at that place among as many numbers as there are places, else 0. Where `other`, the last place is for all other categories.
+    /// 1 at the category's place, otherwise 0, with a number per place. If `other`, the last place is for all other categories.
     OneHot {
         /// Places of the categories.
         places: HashMap<String, u32>,
-        /// Whether there is such a place.
+        /// Whether the last place is for other categories.
         other: bool,
     },
-    /// The place of its category; -1 where nothing is.
+    /// The place of its category; -1 for an empty cell.
     Class {
         /// Places of the categories.
         places: HashMap<String, u32>,
-        /// Value that stands for nothing.
+        /// Value that means unlabelled.
         unlabelled: Option<String>,
     },
 }
 
 impl Encoding {
-    /// The place of every one of `categories`.
+    /// Maps each of `categories` to its place.
     pub fn places(categories: Vec<String>) -> HashMap<String, u32> {
         categories.into_iter().zip(0..).collect()
     }
@@ -62,11 +62,11 @@ impl Encoding {
 pub enum IfMissing {
     /// It is an error with this remedy.
     Refuse(&'static str),
-    /// This number stands for it, in the unit of the column; for a category -1.
+    /// This number replaces it, in the unit of the column; -1 for a category.
     Take(f32),
 }
 
-/// One column, and what becomes of it.
+/// One column, and its conversion.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// Its place in the table.
@@ -79,7 +79,7 @@ pub struct Encoded {
     pub encoding: Encoding,
     /// Treatment of missing values.
     pub missing: IfMissing,
-    /// Whether a further number says where they are.
+    /// Whether another number marks the missing values.
     pub indicator: bool,
     /// Whether a category without a place becomes a missing one; else it is an error.
     pub takes_unseen: bool,
@@ -88,7 +88,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The column at `at` by `encoding`; missing values are unlabelled, as this number says.
+    /// The column at `at` with `encoding`; missing values are unlabelled, which is the number `unlabelled`.
     pub fn label(at: usize, field: &Field, encoding: Encoding, unlabelled: f32) -> Self {
         Self {
             at,
@@ -102,8 +102,8 @@ impl Encoded {
         }
     }
 
-    /// The column at `at` by `recipe`, of something else than lists.
-    /// `unseen` is for categories that the recipe of another table does not have, if it is one's.
+    /// The column at `at` converted by `recipe`; it does not hold lists. `unseen` is given if the recipe is another
+    /// table's, for categories that it does not have.
     pub fn feature(at: usize, field: &Field, recipe: &FeatureRecipe, unseen: Option<Unseen>) -> Self {
         let places = |categories: &[String]| Encoding::places(categories.to_vec());
         let encoding = match &recipe.encoding {
@@ -124,7 +124,7 @@ impl Encoded {
         Self { at, name, is_number, encoding, missing, indicator, takes_unseen, folds: false }
     }
 
-    /// The same, where categories that differ only in case or blanks are one if it `folds`.
+    /// If it `folds`, treats categories that differ only in case or blanks as one.
     pub fn folding(mut self, folds: bool) -> Self {
         self.folds = folds && !self.is_number;
         if let (true, Encoding::Code(places) | Encoding::OneHot { places, .. } | Encoding::Class { places, .. }) =
@@ -139,7 +139,7 @@ impl Encoded {
         self.encoding.width() + usize::from(self.indicator)
     }
 
-    /// The number of a cell as it is scaled, or the place of its category; NaN for a missing one.
+    /// The scaled number of a cell, or the place of its category; NaN for a missing value.
     fn code(&self, cell: Cell<'_>) -> Result<f32, String> {
         let missing = || match self.missing {
             IfMissing::Take(_) => Ok(f32::NAN),
@@ -188,7 +188,7 @@ impl Encoded {
         }
     }
 
-    /// Appends the numbers of a cell of this code.
+    /// Appends the numbers of a cell with this code.
     fn append(&self, code: f32, out: &mut Vec<u8>) {
         let value = match (code.is_nan(), self.missing) {
             (true, IfMissing::Take(fill)) => self.scaled(f64::from(fill)),
@@ -211,7 +211,7 @@ impl Encoded {
     }
 }
 
-/// Several columns of a table beside one another, as one row of `f32` a vertex.
+/// Several columns of a table, side by side as one row of `f32` per vertex.
 pub struct EncodedColumn {
     table: Table,
     path: PathBuf,

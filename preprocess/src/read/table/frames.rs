@@ -1,5 +1,5 @@
-//! Part files with typed columns, whatever their format: groups of rows (Parquet's row groups, Arrow's record batches)
-//! that are read by columns and ranges of rows.
+//! Part files with typed columns, in any format: groups of rows (Parquet's row groups, Arrow's record batches) that are
+//! read by columns and ranges of rows.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +36,7 @@ pub trait Frames: Send + Sync {
     /// Hands over `rows` of `group`, in order and some at a time; `columns` ascending. Fails when there are fewer.
     fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()>;
 
-    /// The largest integer of a column, where the file says it.
+    /// The largest integer of a column, if the file states it.
     fn largest(&self, column: usize) -> Option<u64>;
 }
 
@@ -136,7 +136,7 @@ pub fn damaged(path: &Path, problem: impl std::fmt::Display) -> Error {
     Error::input(path, format!("damaged, or in a way that is not known here: {problem}; write it again"))
 }
 
-/// Runs a decoder. Those of Parquet and Arrow check what they read, but not all of it: some damaged files make them panic.
+/// Runs a decoder. Decoders of Parquet and Arrow check most of their input, but some damaged files make them panic.
 pub fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(damaged(path, "its decoder stopped")))
 }

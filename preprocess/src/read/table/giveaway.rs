@@ -1,8 +1,8 @@
-//! Columns that give the label away: each of their values has one class, or their numbers separate the classes, or they are
-//! filled for one class only; of numbers to learn, those in a straight line with the label.
+//! Detects columns that give the label away: each of their values has one class, or their numbers separate the classes, or they are
+//! filled for one class only. For labels that are numbers: columns in a straight line with the label.
 //!
-//! Such a column is often a code of the label, or known only after it. One value in five rows or less has to have one class, so that
-//! chance makes none. The rows are read until no column is left: most columns are refuted by the first few.
+//! Such a column is often a code of the label, or known only after it. At most one value per five rows may occur, each with one class,
+//! so that chance produces no such column. The rows are read until no column is left: most columns are refuted by the first few.
 
 use std::collections::HashMap;
 
@@ -14,20 +14,20 @@ use super::rows::{Cell, Table};
 use super::statistics::{as_f64, folded, key};
 use crate::{Error, Result};
 
-/// Labelled rows from which on values tell it.
+/// Minimum number of labelled rows for values to count.
 const MANY_ROWS: u64 = 30;
-/// Rows of the second class at least.
+/// Minimum number of rows of the second class.
 const FEW_ROWS: u64 = 3;
-/// Rows per value at least, where each value has one class.
+/// Minimum number of rows per value, if each value has one class.
 const ROWS_PER_VALUE: u64 = 5;
-/// Classes at most.
+/// Maximum number of classes.
 const MOST_CLASSES: usize = 256;
-/// Values of a column at most, where each has one class.
+/// Maximum number of values of a column, if each has one class.
 const MOST_VALUES: usize = 1 << 12;
-/// Correlation with a number to learn from which on a column gives it away.
+/// Correlation with a numeric label from which on a column gives it away.
 const CORRELATION: f64 = 0.9999;
 
-/// A cell as it is compared.
+/// A cell in the form that is compared.
 #[derive(Clone, Copy)]
 enum Compared {
     Missing,
@@ -44,9 +44,9 @@ struct LabelledRows(Vec<Compared>);
 pub struct Label<'a> {
     /// Place of its column.
     pub at: usize,
-    /// Whether it is a class, and not a number to learn.
+    /// Whether it is a class, or else a number.
     pub is_class: bool,
-    /// Value that stands for no label.
+    /// Value that means unlabelled.
     pub unlabelled: Option<&'a str>,
 }
 
@@ -84,7 +84,7 @@ pub fn find(
             others.for_each(|slot| found[slot].add(row[slot], row[of_label]));
         }
         let is_open = |(slot, found): (usize, &Evidence)| slot != of_label && found.how(false).is_some();
-        // The rest need not be read.
+        // Stop reading: the rest does not matter.
         if found.iter().enumerate().any(is_open) {
             Ok(())
         } else {
@@ -181,7 +181,7 @@ impl Evidence {
     }
 }
 
-/// Whether the numbers of no two classes overlap.
+/// Whether the ranges of numbers of all classes are disjoint.
 fn are_apart(rows: &[ClassRows]) -> bool {
     let mut ranges: Vec<(f64, f64)> =
         rows.iter().filter(|rows| rows.values > 0).map(|rows| (rows.least, rows.most)).collect();

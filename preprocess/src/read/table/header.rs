@@ -1,7 +1,7 @@
 //! Whether the first line of a text table names its columns, or is a row.
 //!
-//! A line names the columns if its words are known names of ends, if it has words where all rows have numbers, or if its words are ids
-//! of no row below. A number where all rows have numbers is a row. Anything else is a question to the user.
+//! A line names the columns if its words are known names of ends, if it has words where all rows have numbers, or if its
+//! words are not ids of any row below. A number where all rows have numbers is a row. In all other cases the user is asked.
 
 use super::ends;
 use crate::read::options::Answer;
@@ -9,7 +9,7 @@ use crate::read::text::line::{Delimiter, cells};
 use crate::read::text::sketch::{Fields, Sketch};
 use crate::read::text::value::{CellKind, is_missing, widened};
 
-/// Columns that hold the ids of a row, at most: words of the first line are looked for there.
+/// Maximum number of id columns, in which words of the first line are searched for.
 const ID_COLUMNS: usize = 2;
 
 /// The line with the names of the columns.
@@ -19,11 +19,11 @@ pub struct Header {
     pub line: u64,
     /// Its text.
     pub text: Vec<u8>,
-    /// False: its words are taken for names because they are ids of no row so far.
+    /// False if its words are taken as names only because no row so far has them as ids.
     pub is_certain: bool,
 }
 
-/// Finds the header of the table in `sketch`; `given` by the user, or told by the lines. The error is the question.
+/// Finds the header of the table in `sketch`, `given` by the user or detected from the lines. The error is the question.
 pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>, String> {
     let comment = of_comment(sketch);
     let Some((number, first)) = sketch.rows.first() else {
@@ -70,7 +70,7 @@ pub fn find(sketch: &Sketch<'_>, given: Option<Answer>) -> Result<Option<Header>
     Err(format!("{problem}: pass --header no if line {number} is a row, or --header yes if it names the columns"))
 }
 
-/// Question where a word of line `number` is an id of a row too.
+/// Question for the case that a word of line `number` is also an id of a row.
 pub fn question(name: &str, number: u64) -> String {
     format!(
         "`{name}` of line {number} is an id of a line below: pass --header no if line {number} is a row, or --header yes if it names the \
@@ -78,7 +78,7 @@ pub fn question(name: &str, number: u64) -> String {
     )
 }
 
-/// The comment before the first row, where it has as many fields, and whether these are known names of ends.
+/// The comment before the first row, if it has as many fields, and whether these are known names of ends.
 fn of_comment(sketch: &Sketch<'_>) -> Option<(Header, bool)> {
     let (line, text) = sketch.comment?;
     let words = names_in(text, sketch.delimiter).ok()?;

@@ -17,7 +17,7 @@ use crate::read::text::field::{is_padded, shown};
 use crate::read::text::value;
 use crate::{Error, Result};
 
-/// Number of ends of edges that are looked for among the vertices.
+/// Number of edge endpoints sampled to recognise the id column.
 const SAMPLE: usize = 256;
 
 /// Rows of the ids of the first edges in one column: the piece, and the row in it.
@@ -31,12 +31,12 @@ pub struct IdColumn {
     pub kind: IdKind,
 }
 
-/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does; or the
-/// one that is `given`. Ids are of the kind `id_type`, where it is given; else of the kind of the edges, where a column holds their ids
-/// as numbers or as strings.
+/// The column that holds the ids of the first `edges`, each in one row: a column with a known name if it does, or if no
+/// other does; or the `given` one. Ids are of the kind `id_type`, if it is given; otherwise of the kind of the edges,
+/// if a column holds their ids as numbers or as strings.
 ///
 /// # Errors
-/// [`Error::Input`] where no column does, or several do in different rows.
+/// [`Error::Input`] if no column holds the ids, or several do in different rows.
 pub fn find_ids(
     path: &Path,
     table: &Table,
@@ -54,7 +54,7 @@ pub fn find_ids(
     }
     let sample = IdSample::of(edges)?;
     let search = Search { path, table, fields, sample: &sample, kind, progress };
-    // Zeros before a number are lost where strings are read as numbers.
+    // Strings that are read as numbers lose zeros before them.
     let any = |cell: Cell<'_>| match cell {
         Cell::Text(text) if kind == IdKind::Number && is_padded(text.as_bytes()) => None,
         cell => id_of(cell, kind),
@@ -65,7 +65,7 @@ pub fn find_ids(
     }
     let used = roles.taken();
     if let Some(id) = roles.id.filter(suits) {
-        // Of several columns with a name of ids, it is a question which one the edges mean.
+        // If several columns have names of ids, the ids of the edges decide among them.
         let is_named = |at: &usize| *at == id || (suits(at) && roles::is_id(&fields[*at]) && !used.contains(at));
         if let Some(at) = search.column((0..fields.len()).filter(is_named).collect(), |cell| id_of(cell, kind))? {
             return Ok(IdColumn { at, kind });
@@ -175,7 +175,7 @@ impl Search<'_> {
         2 * rows.len() > self.sample.ids.len()
     }
 
-    /// The one of `columns` that holds the sampled ids, all of them or else most.
+    /// The column among `columns` that holds all of the sampled ids, or else most of them.
     fn column(&self, columns: Vec<usize>, id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<usize>> {
         if columns.is_empty() {
             return Ok(None);
@@ -199,7 +199,7 @@ impl Search<'_> {
         Ok(holding.first().or(index.first()).copied().or_else(most).map(|slot| columns[slot]))
     }
 
-    /// The problem that one of `columns` holds most ids of the sources and none of the targets, or the other way round.
+    /// The problem that one of `columns` holds most ids of the sources but none of the targets, or vice versa.
     fn one_end(&self, columns: &[usize], id: impl Fn(Cell<'_>) -> Option<u64> + Sync) -> Result<Option<String>> {
         if columns.is_empty() {
             return Ok(None);
@@ -236,7 +236,7 @@ impl Search<'_> {
         let simple_forms =
             |simple: fn(&str) -> String| texts.iter().map(move |text| simple(text)).filter(|form| !form.is_empty());
         let mut wanted = ALIKE.map(|form| simple_forms(form.of).collect::<HashSet<String>>());
-        // Digits are of several kinds of ids where what is around them differs.
+        // Digits do not identify an id if the characters around them differ.
         let around = |text: &String| text.chars().filter(|char| !char.is_ascii_digit()).collect::<String>();
         if texts.iter().map(around).collect::<HashSet<String>>().len() > 1 {
             wanted[DIGITS].clear();
@@ -292,7 +292,7 @@ impl Search<'_> {
                 } else {
                     "write them alike in both tables"
                 };
-                format!("{problem}, the same but for {}: {remedy}", ALIKE[form].leaves_out)
+                format!("{problem}, the same except for {}: {remedy}", ALIKE[form].leaves_out)
             }
             None => {
                 let few = if named.is_some() { ", or pass --missing-rows if only few vertices have rows" } else { "" };
@@ -305,13 +305,13 @@ impl Search<'_> {
     }
 }
 
-/// A simpler way to write ids, in which those of two tables may be the same.
+/// A simpler way to write ids, in which the ids of two tables may match.
 struct SimpleForm {
     leaves_out: &'static str,
     of: fn(&str) -> String,
 }
 
-/// The simple forms of ids; first the one that leaves out least.
+/// The simple forms of ids, starting with the one that leaves out least.
 const ALIKE: [SimpleForm; 4] = [
     SimpleForm { leaves_out: "upper and lower case", of: |id| id.to_lowercase() },
     SimpleForm { leaves_out: "zeros before numbers", of: |id| id.trim_start_matches('0').to_lowercase() },
@@ -320,7 +320,7 @@ const ALIKE: [SimpleForm; 4] = [
         of: |id| id.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect(),
     },
     SimpleForm {
-        leaves_out: "what is before or after the digits",
+        leaves_out: "text before or after the digits",
         of: |id| {
             let digits: String = id.chars().filter(char::is_ascii_digit).collect();
             digits.trim_start_matches('0').to_string()
@@ -328,9 +328,9 @@ const ALIKE: [SimpleForm; 4] = [
     },
 ];
 
-/// Place of the form of digits only.
+/// Position of the form with only digits.
 const DIGITS: usize = 3;
-/// Place of the form without zeros before numbers.
+/// Position of the form without zeros before numbers.
 const ZEROS: usize = 1;
 
 /// The id in a cell.

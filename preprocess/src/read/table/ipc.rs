@@ -1,8 +1,8 @@
-//! One Arrow IPC file: Feather version 2, or a stream. It is mapped; its record batches are found at once, and decoded when
-//! they are asked for.
+//! One Arrow IPC file: Feather version 2, or a stream. It is mapped; its record batches are located at once, and
+//! decoded when they are needed.
 //!
-//! Uncompressed columns are read where they lie. A compressed batch is decoded as a whole, so it has to fit in memory; the
-//! two last ones that are read in ranges are kept. Dictionaries are in memory as long as the file is open.
+//! Uncompressed columns are read from the mapped file. A compressed batch is decoded as a whole, so it has to fit in
+//! memory; the last two that are read in ranges are kept. Dictionaries are in memory as long as the file is open.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 const ROWS_PER_BATCH: u64 = 1 << 14;
 /// Record batches that stay decoded.
 const KEPT: usize = 2;
-/// Largest claim of a compressed buffer: no more than this many times its length, and these bytes.
+/// A compressed buffer may claim at most this many times its length, and at most this many bytes.
 const MOST_COMPRESSED: u64 = 1 << 16;
 const LARGEST_BUFFER: u64 = 1 << 35;
 
@@ -41,14 +41,14 @@ pub struct IpcFile {
     recent: Mutex<VecDeque<Recent>>,
 }
 
-/// Place of a message in the file: its metadata, and its buffers.
+/// Position of a message in the file: its metadata, and its buffers.
 #[derive(Clone, Debug)]
 struct MessagePlace {
     metadata: Range<usize>,
     body: Range<usize>,
 }
 
-/// A decoded batch, or what is wrong with it.
+/// A decoded batch, or the reason why it cannot be decoded.
 struct Recent {
     group: usize,
     columns: Vec<usize>,
@@ -185,8 +185,8 @@ fn message_at<'a>(map: &'a Buffer, place: &MessagePlace) -> Result<Message<'a>, 
     root_as_message(metadata).map_err(|error| format!("damaged message: {error}"))
 }
 
-/// Checks that the buffers of a batch lie in its `body`, and do not claim to be larger than they can be: the decoder trusts
-/// both. Returns the bytes that they claim to become where they are compressed.
+/// Checks that the buffers of a batch are in its `body`, and do not claim to be larger than they can be: the decoder
+/// trusts both. Returns the claimed total size of the compressed buffers after decompression.
 fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, String> {
     let mut claims = 0u64;
     for buffer in batch.buffers().iter().flatten() {
@@ -207,7 +207,7 @@ fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, Stri
     Ok(claims)
 }
 
-/// The schema of an Arrow file, and where its footer says that the messages are: dictionaries first.
+/// The schema of an Arrow file, and the positions of its messages according to its footer: dictionaries first.
 fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let short = || "too short, or its end is cut off".to_string();
     let trailer_at = map.len().checked_sub(10).ok_or_else(short)?;
@@ -227,7 +227,7 @@ fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), Stri
     Ok((Arc::new(schema), places))
 }
 
-/// The schema of a stream, and where its further messages are.
+/// The schema of a stream, and the positions of its other messages.
 fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let (mut at, mut schema, mut places) = (0, None, Vec::new());
     let number =

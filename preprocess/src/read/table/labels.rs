@@ -17,9 +17,9 @@ use crate::{Error, Result};
 
 /// Word for unlabelled among class numbers.
 const UNLABELLED: &str = "-1";
-/// Different strings of a label from which on it may be a name, if most of them have one row.
+/// Number of different strings from which on a label may be a name, if most of them have one row.
 const MANY_NAMES: usize = 8;
-/// Different whole numbers of a label from which on it may be a quantity, if they are a tenth of the values or more.
+/// Number of different whole numbers from which on a label may be a quantity, if they are at least a tenth of the values.
 const MANY_CLASSES: usize = 20;
 
 /// Labels of a table of vertices.
@@ -31,7 +31,7 @@ pub struct TableLabels {
     pub class_names: Option<Vec<String>>,
     /// Their shape, where the recipe says it or they are numbers to learn.
     pub shape: Option<LabelShape>,
-    /// Value that stands for no label.
+    /// Value that means unlabelled.
     pub unlabelled: Option<String>,
     /// Lines for the user.
     pub notes: Vec<String>,
@@ -54,7 +54,7 @@ impl TableLabels {
     }
 }
 
-/// The labels, by the columns that are theirs; `trained` is the recipe of an earlier table.
+/// The labels, from their columns; `trained` is the recipe of an earlier table.
 pub fn labels(
     path: &Path,
     table: &Table,
@@ -174,12 +174,12 @@ pub fn labels(
             Some(_) if trained.is_some() && is_usual => return as_classes(unlabelled),
             Some((0, last)) => last >= names.len() as i64,
             Some(_) if !seen.many => true,
-            // Fractions, or nothing: refused where they are read, with their row.
+            // Fractions, or empty cells: refused when they are read, with their row.
             _ => return as_classes(unlabelled),
         };
     } else if seen.many {
         let problem = format!(
-            "column `{}` has more than {MOST_CODES} different strings: expected those of a class; pass --label-column",
+            "column `{}` has more than {MOST_CODES} different strings: expected names of classes; pass --label-column",
             field.name
         );
         return Err(Error::input(path, problem));
@@ -192,7 +192,7 @@ pub fn labels(
     Ok(TableLabels { column: encoded(vec![label]), class_names, shape, unlabelled, notes })
 }
 
-/// Asks what a comma in the label means, where no other column has one in its numbers.
+/// Asks what a comma in the label means, if no other column settles it.
 pub fn ask_for_commas(
     path: &Path,
     table: &Table,
@@ -216,7 +216,7 @@ pub fn ask_for_commas(
     Err(Error::input(path, problem))
 }
 
-/// Labels of several columns of zeros and ones, as `column` has them.
+/// Labels from several columns of zeros and ones, read as `column`.
 fn several(
     path: &Path,
     fields: &[Field],
@@ -242,7 +242,7 @@ fn several(
     Ok(TableLabels { column, class_names, shape, notes, ..TableLabels::default() })
 }
 
-/// The value that stands for no label: as the option or the recipe says; else -1 beside class numbers from 0.
+/// The value that means unlabelled: from the option or the recipe; otherwise -1 among class numbers from 0.
 fn unlabelled(
     path: &Path,
     field: &Field,
@@ -273,7 +273,7 @@ fn unlabelled(
             .filter(|_| trained.is_none() && options.label_kind.is_none())
             .map_or(Ok(None), Err);
     };
-    // Of two classes one is often called -1, and so is one of several around 0.
+    // One of two classes is often called -1, and so is one of several around 0.
     let may_be_class = others().all(|name| name == "0" || name == "1") || others().any(|name| name.starts_with('-'));
     if trained.is_none() && may_be_class && others().count() > 0 {
         let found: Vec<&str> = others().take(5).map(String::as_str).collect();
@@ -287,7 +287,7 @@ fn unlabelled(
     Ok(Some(UNLABELLED.into()))
 }
 
-/// The question for the only negative number next to class numbers from 0, which may stand for no label.
+/// The question for the only negative number among class numbers from 0, which may mean unlabelled.
 fn negative(path: &Path, field: &Field, seen: &ColumnStatistics) -> Option<Error> {
     let mut negative = seen.keys.iter().filter(|(name, _)| name.starts_with('-') && field.value.is_some());
     let (value, rows) = negative.next().filter(|_| seen.keys.len() > 2)?;

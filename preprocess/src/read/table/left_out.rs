@@ -30,9 +30,9 @@ const IDENTIFIERS: [&str; 19] = [
 const TIMES: [&str; 6] = ["time", "date", "timestamp", "day", "year", "age"];
 /// Most different values of a column whose name is an identifier's that make it a number or a category all the same.
 const FEW_IDENTIFIERS: f64 = 20.0;
-/// Values from which on it tells something that all are distinct.
+/// Number of values from which on it is significant that all are distinct.
 const MANY: u64 = 50;
-/// Digits of a number that is no quantity, where all are distinct and have as many.
+/// Number of digits that identifiers have, if all values are distinct and equally long.
 const IDENTIFIER_DIGITS: u32 = 7;
 
 /// The reason why a column that was `seen` is not a feature, if there is one, as a clause.

@@ -77,7 +77,7 @@ pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress
     open_as(path, None, options, progress)
 }
 
-/// As [`open`], where files are `unnamed` whose content and name say nothing.
+/// Like [`open`]; files whose content and name do not show their format are `unnamed`.
 pub fn open_as(
     path: &Path,
     unnamed: Option<TableFormat>,
@@ -104,7 +104,7 @@ pub fn open_as(
             return Err(Error::Option(format!("{problem} {}: leave both out, or move it away", lists.display())));
         }
         raw.features = Some(Box::new(MultiHot::open(&lists, ids.as_ref())?));
-        // Features are no columns of the table.
+        // Features are not columns of this table.
         raw.recipe = None;
         // The table stays the last: messages on rows name it.
         raw.files.insert(0, lists);
@@ -189,7 +189,7 @@ fn without_index(mut fields: Vec<Field>) -> Vec<Field> {
     fields
 }
 
-/// The columns, whose ids are of the type that the user says.
+/// The columns with ids of the type requested by the user.
 fn with_ids_of(mut fields: Vec<Field>, id_type: Option<IdKind>) -> Vec<Field> {
     fields.iter_mut().filter(|field| field.id.is_some()).for_each(|field| field.id = id_type.or(field.id));
     fields
@@ -203,7 +203,7 @@ fn check_named(fields: &[Field], sheet: &Sheet, options: &EdgeTableOptions<'_>) 
     places.try_for_each(|at| sheet.check_stray(at))
 }
 
-/// The question for the ends of an edge, with the fraction that keeps a column from being one.
+/// Adds the fraction that keeps a column from being an end to the question for the ends of an edge.
 fn with_fraction(error: Error, sheet: &Sheet) -> Error {
     match error {
         Error::Input { path, line, problem } if problem.contains("integers or strings") => {
@@ -241,7 +241,7 @@ fn ask_for_kinds(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeT
     }
 }
 
-/// Tells the user which columns are the edges, and which were left out for what they hold.
+/// Reports which columns are the edges, and which were left out because of their values.
 fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.decide(&format!("{}: edges from `{source}` to `{target}`", path.display()));
@@ -251,7 +251,7 @@ fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTabl
     }
 }
 
-/// As [`say_choice`], of a list without a header.
+/// Like [`say_choice`], for a list without a header.
 fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.decide(&format!("{}: no header; edges from column {source} to column {target}", path.display()));
@@ -263,7 +263,7 @@ fn say_unnamed(path: &Path, fields: &[Field], choice: &Choice, progress: &dyn Pr
     }
 }
 
-/// Tells the user of columns whose cells are no plain numbers.
+/// Reports columns whose cells are not plain numbers.
 fn note_readings(path: &Path, readings: &[(&'static str, Vec<String>)], progress: &dyn Progress) {
     for (reading, columns) in readings.iter().filter(|(_, columns)| !columns.is_empty()) {
         progress.decide(&format!("{}: {reading}: {}", path.display(), columns.join(", ")));

@@ -1,7 +1,7 @@
-//! Features as the lists of those that a vertex has: a JSON object `{"VERTEX": [FEATURE, ...], ...}`, as of MUSAE's graphs
-//! (Rozemberczki et al., 2021). Feature f of a vertex is 1 where its list names f, else 0.
+//! Features as a list per vertex: a JSON object `{"VERTEX": [FEATURE, ...], ...}`, e.g. of MUSAE's graphs (Rozemberczki
+//! et al., 2021). Feature f of a vertex is 1 if its list contains f, otherwise 0.
 //!
-//! The object lists vertices in any order, so it is held: 4 bytes a feature in the lists, 28 a vertex.
+//! The object lists vertices in any order, so it is held: 4 bytes per feature in the lists, 28 per vertex.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -40,7 +40,7 @@ struct FeatureLists {
 }
 
 impl MultiHot {
-    /// Reads the object at `path`; rows are those of `ids`, and each has to have a list.
+    /// Reads the object at `path`. The rows are in the order of `ids`, and each must have a list.
     pub fn open(path: &Path, ids: &dyn EdgeSource) -> Result<Self> {
         let file = BufReader::new(open_file(path).map_err(Error::io(path))?);
         let mut json = serde_json::Deserializer::from_reader(file);

@@ -1,4 +1,4 @@
-//! Tables of vertices: the id of every row, and features, labels, splits and further numbers beside it.
+//! Tables of vertices: the id of every row, and its features, labels, splits and other numbers.
 //!
 //! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ... if it holds the ids of the first
 //!   edges, each once; else the one that does
@@ -9,7 +9,7 @@
 //!   `valid`, `test`; a single one of the latter is asked about
 //! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`, `x` or `embedding`; else
 //!   all other numbers, scaled, and categories, one-hot, except identifiers
-//! * all numbers that are none of these: columns
+//! * all other numbers: columns
 //!
 //! Rows stay in the file's order. A first pass over all columns but lists gathers their statistics; then each column is a pass over
 //! the table that reads no other column (text has to be read whole), and so are all features together. In memory are the ids of the
@@ -62,13 +62,13 @@ pub struct NodeTable {
 }
 
 impl NodeTable {
-    /// Adds what the table holds to the edges of `raw`. Fails when the ids of one are integers and of the other strings.
+    /// Adds the columns of the table to `raw`. Fails if the ids of one are integers and of the other strings.
     pub fn attach(self, raw: &mut Raw) -> Result<()> {
         if self.ids.has_string_ids() != raw.edges.has_string_ids() {
             let kind = |strings| if strings { "strings" } else { "integers" };
             let (of, edges) = (kind(self.ids.has_string_ids()), kind(raw.edges.has_string_ids()));
             let path = self.files.first().cloned().unwrap_or_default();
-            return Err(Error::input(path, format!("ids are {of}, those of the edges {edges}: pass --id-type text")));
+            return Err(Error::input(path, format!("ids are {of}, the ids of the edges {edges}: pass --id-type text")));
         }
         if raw.features.is_some() || raw.labels.is_some() || !raw.columns.is_empty() {
             // Its rows are in the order of the ids, these in one of their own.
@@ -207,7 +207,7 @@ pub fn nodes(
     }
     say_others(path, &recipes, progress);
     super::note_readings(path, &table.readings(), progress);
-    // What the table lacks is as in the recipe: the next one may have it.
+    // Columns that the table lacks stay as in the recipe: the next table may have them.
     let trained = trained.filter(|_| options.label_column.is_none()).unwrap_or_default();
     let or_trained = |names: Vec<String>, trained: Vec<String>| if names.is_empty() { trained } else { names };
     let recipe = Recipe {
@@ -258,8 +258,8 @@ fn with_missing(
     Error::Input { path, line, problem }
 }
 
-/// Refuses a number among the features that is too large for a feature: the mean and the deviation would be too, and every other number
-/// nothing beside it.
+/// Refuses a number among the features that is too large for a feature: mean and deviation would be too large as well,
+/// and every other number would be negligible.
 fn check_sizes(
     table: &Table,
     roles: &Roles,
@@ -313,7 +313,7 @@ fn ask_for_case(path: &Path, fields: &[Field], roles: &Roles, seen: &HashMap<usi
     }
 }
 
-/// Notes numbers that stand for missing values by the looks of them, and a label whose largest numbers dominate.
+/// Notes numbers that look like missing values, and a label whose largest numbers dominate.
 fn note_sentinels(
     path: &Path,
     fields: &[Field],
@@ -388,7 +388,7 @@ fn list(field: &Field) -> FeatureRecipe {
     }
 }
 
-/// Tells of columns whose less frequent categories are taken together.
+/// Reports columns whose less frequent categories are combined.
 fn say_others(path: &Path, features: &[(usize, FeatureRecipe)], progress: &dyn Progress) {
     for (_, feature) in features {
         if let FeatureEncoding::OneHot { categories, other: true } = &feature.encoding {

@@ -126,8 +126,8 @@ fn with_views(schema: &Schema) -> SchemaRef {
     ))
 }
 
-/// Bytes that the page whose header is `head` becomes: `None` for what is no such header. A header starts with the fields 1 to 3 of
-/// a struct in Thrift's compact protocol, of i32 in zigzag: type, inflated bytes, bytes in the file.
+/// Inflated bytes of the page whose header is `head`; `None` if it is not a page header. A header starts with the
+/// fields 1 to 3 of a struct in Thrift's compact protocol, of i32 in zigzag: type, inflated bytes, bytes in the file.
 fn inflated(head: &[u8]) -> Option<u64> {
     let mut rest = head;
     let mut field = || -> Option<u64> {
@@ -145,7 +145,7 @@ fn because(path: &Path, error: ParquetError) -> Error {
     damaged(path, error.to_string())
 }
 
-/// A file that any number of readers read at places of their own.
+/// A file that several readers read independently, each at its own position.
 pub struct SharedFile {
     file: Arc<File>,
     length: u64,
@@ -175,7 +175,7 @@ impl ChunkReader for SharedFile {
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         const BUFFER: usize = 1 << 16;
-        // Readers start here for the header of a page, and for the footer.
+        // Readers start at this position for the header of a page, and for the footer.
         let mut head = [0; 18];
         let read = self.file.read_at(&mut head, start)?;
         if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
@@ -194,7 +194,7 @@ impl ChunkReader for SharedFile {
     }
 }
 
-/// A reader at a place of its own in a shared file.
+/// A reader with its own position in a shared file.
 pub struct FileCursor {
     file: Arc<File>,
     at: u64,

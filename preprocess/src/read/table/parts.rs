@@ -10,7 +10,7 @@ use crate::read::text::{name_of, some, uncompressed};
 use crate::{Error, Result};
 use gsplit_store::{Progress, open_file};
 
-/// Format of a table's files. What the input as a whole is, [`crate::read::detect::Format`] says.
+/// Format of a table's files. The format of a whole input is [`crate::read::detect::Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
     /// Apache Parquet.
@@ -31,10 +31,10 @@ impl std::fmt::Display for TableFormat {
     }
 }
 
-/// Folders below one another that are looked into.
+/// Maximum depth of nested folders that are searched.
 const MAX_DEPTH: usize = 16;
 
-/// Format of the file at `path`, by its first bytes, or by its name when these say nothing; `None` for what is no table.
+/// Format of the file at `path`, by its first bytes, or else by its name. `None` if it is not a table.
 pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     let mut head = [0u8; 6];
     let mut file = open_file(path).map_err(Error::io(path))?;
@@ -75,9 +75,9 @@ pub fn is_document(path: &Path) -> bool {
     by_name(path).is_none() && (describes(path) || path.extension().is_some_and(|ending| ending == "json"))
 }
 
-/// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder but
-/// documents, which are listed, and those whose names start with `_` or `.`. A file whose content and name say nothing is `unnamed`.
-/// Fails when there is none, or when they differ in format.
+/// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder,
+/// except documents, which are listed, and names that start with `_` or `.`. A file whose content and name do not show
+/// its format is `unnamed`. Fails if there are no files, or if they differ in format.
 pub fn parts(
     path: &Path,
     unnamed: Option<TableFormat>,
@@ -175,7 +175,7 @@ pub fn check_one_table(
     Err(Error::input(path, problem))
 }
 
-/// Names of columns that lie in folder names, as `year` in `year=2020/part-0.parquet`.
+/// Names of columns given by folder names, e.g. `year` in `year=2020/part-0.parquet`.
 pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for folder in files.iter().filter_map(|file| file.strip_prefix(path).ok()?.parent()) {

@@ -131,7 +131,7 @@ fn convert(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// `array` with nulls in place of those of its numbers and strings that are `missing`.
+/// Replaces the `missing` numbers and strings of `array` by nulls.
 fn without(array: ArrayRef, missing: &MissingValues) -> ArrayRef {
     if missing.is_empty() {
         return array;
@@ -139,7 +139,7 @@ fn without(array: ArrayRef, missing: &MissingValues) -> ArrayRef {
     let is_there = |row: usize| match cells::cell(array.as_ref(), row) {
         Ok(Cell::Text(text)) => !missing.has(text.trim().as_bytes()),
         Ok(Cell::Number(_, number, _)) => !missing.has_number(number),
-        // Lists, and what the caller refuses.
+        // Lists, and cells that the caller refuses.
         Ok(Cell::Missing) | Err(_) => array.is_valid(row),
     };
     let there = NullBuffer::new(BooleanBuffer::collect_bool(array.len(), is_there));
@@ -147,7 +147,7 @@ fn without(array: ArrayRef, missing: &MissingValues) -> ArrayRef {
     array.to_data().into_builder().nulls(nulls).build().map_or(array, make_array)
 }
 
-/// Days, of which each has so many units of `array`.
+/// Converts times to days of `units` units of `array` each.
 fn days<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, units: f64) -> ArrayRef
 where
     T::Native: Into<i128>,

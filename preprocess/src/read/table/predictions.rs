@@ -1,4 +1,4 @@
-//! Classes in a file of predictions, as `gsplit infer --out FILE.parquet` writes it.
+//! Classes in a file of predictions, written by `gsplit infer --out FILE.parquet`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub struct PredictedClasses {
     pub classes: Vec<(String, u64)>,
 }
 
-/// The predictions of classes in the Parquet file at `path`; `None` if its columns are not those of predictions. These are `id`, then
-/// `class`, or where a vertex can have several classes a column of 0 and 1 for each, then `probability_NAME` for each class.
+/// The predicted classes in the Parquet file at `path`; `None` if its columns are not the expected ones: `id`, then
+/// `class`, or one column of 0 and 1 per class if a vertex can have several, then `probability_NAME` for each class.
 ///
 /// # Errors
 /// A damaged file.

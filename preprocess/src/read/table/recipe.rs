@@ -12,14 +12,14 @@ use super::statistics::{ColumnStatistics, MOST_CODES, key};
 use crate::read::options::{Categories, Fill, NodeTableOptions, Scale};
 use crate::{Error, Result};
 
-/// Most categories of a column that becomes one-hot because an option says so.
+/// Maximum number of categories of a column that an option makes one-hot.
 const MOST_ONE_HOT: usize = 1 << 10;
-/// Most categories of one that becomes so by itself; of more the most frequent do.
+/// Maximum number of categories of a column that is one-hot by default; only the most frequent are kept.
 const MOST_AUTO: usize = 64;
-/// Deviations that the mean of a new table may be off the old one's before a note says so.
+/// Number of deviations between the means of the new and the old table from which on a note is printed.
 const FAR: f64 = 5.0;
 
-/// Recipe of `columns`, which are in the order of the feature row, by what was `seen` of them.
+/// Recipe of `columns`, which are in the order of the feature row, according to their statistics `seen`.
 pub fn of(
     path: &Path,
     fields: &[Field],
@@ -83,7 +83,7 @@ fn encoding(
     })
 }
 
-/// The columns that held strings in the table of the recipe `trained`: here they may be numbers by chance, as 007 beside A1.
+/// The columns that held strings in the table of the recipe `trained`: in this table they may look like numbers by chance (007 and A1).
 pub fn strings(trained: &Recipe) -> impl Iterator<Item = &str> {
     let is_string = |name: &String| *key(Cell::Text(name), true) != **name;
     let features = trained.features.iter().filter(move |feature| match &feature.encoding {
@@ -117,7 +117,7 @@ pub fn by(
             Error::input(path, format!("column `{column}`: expected {expected}, as in the table of the recipe"))
         });
         match feature.encoding {
-            // All of an empty column is missing.
+            // All values of an empty column are missing.
             FeatureEncoding::Number { .. } if field.is_empty => {}
             FeatureEncoding::Number { .. } if field.value.is_none() || field.list => return Err(wrong("numbers")),
             FeatureEncoding::List { width } if field.value.is_none_or(|(_, found)| found != width as usize) => {
@@ -142,7 +142,7 @@ pub fn by(
     trained.features.iter().map(find).collect()
 }
 
-/// Notes the numbers of a new table that are far from those that its recipe was made from.
+/// Notes the numbers of a new table that are far from the numbers of the recipe's table.
 pub fn note_far(
     path: &Path,
     features: &[(usize, FeatureRecipe)],

@@ -1,8 +1,8 @@
-//! Roles of the columns of a table of vertices: ids, labels, splits, features, and those that are left out.
+//! Roles of the columns of a table of vertices: ids, labels, splits, features, or left out.
 //!
-//! Names and options decide first ([`of`]); what is left open is decided by the values that a survey saw ([`Roles::decide`]),
-//! or asked. The columns of splits have a [file of their own](splits). The rest is one file, because each role depends on which columns the
-//! others leave.
+//! Names and options decide first ([`of`]); the rest is decided by the values seen in a survey ([`Roles::decide`]), or
+//! by asking. The columns of splits have a [file of their own](splits). The rest is one file, because each role depends
+//! on which columns the others leave.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub struct Roles {
     pub split: Option<usize>,
     /// Features.
     pub features: Features,
-    /// Columns that are none of these though they might have been, and why. The reason is a clause.
+    /// Columns that might have had one of these roles but do not, and the reason as a clause.
     left_out: Vec<(usize, String)>,
     /// Columns among them that are left out for their values or names: `--feature-columns` takes them.
     judged: Vec<usize>,
@@ -57,7 +57,7 @@ pub struct Roles {
     guessed: bool,
     /// Whether the label is to be found by the values.
     asks_label: bool,
-    /// Whether the features are those that the user named.
+    /// Whether the user named the features.
     are_chosen: bool,
     /// Whether the split is the one that the user named.
     split_is_named: bool,
@@ -77,11 +77,11 @@ pub struct Stray {
 /// Columns of features.
 #[derive(Debug, PartialEq)]
 pub enum Features {
-    /// None of them.
+    /// No features.
     None,
     /// One column of lists.
     List(usize),
-    /// Columns in ascending order, with what becomes of those that are to be encoded in one way.
+    /// Columns in ascending order, with the encoding if they have a fixed one.
     Scalars(Vec<(usize, Option<Categories>)>),
 }
 
@@ -96,7 +96,7 @@ pub fn is_id(field: &Field) -> bool {
     ID_NAMES.contains(&plain.as_str()) || plain.ends_with("id")
 }
 
-/// Tells by the options and the names; `trained` is a recipe that names the features and the label.
+/// Determines the roles by the options and the names; `trained` is a recipe that names the features and the label.
 pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Option<&Recipe>) -> Result<Roles> {
     let plain: Vec<String> = fields.iter().map(|field| choice::plain(&field.name)).collect();
     let find = |names: &[&str], suits: &dyn Fn(usize) -> bool| {
@@ -159,7 +159,7 @@ pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions, trained: Op
     Ok(roles)
 }
 
-/// The labels by the option or by a name; none are where the option says so. `None` where the values have to tell.
+/// The labels, by the option or by a name; empty if the option says so. `None` if the values have to decide.
 fn labels(
     path: &Path,
     fields: &[Field],
@@ -387,7 +387,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Takes the column at `id` for the ids.
+    /// Makes the column at `id` the ids.
     pub fn take_id(&mut self, id: usize) {
         self.guessed = self.id != Some(id);
         self.id = Some(id);
@@ -403,8 +403,8 @@ impl Roles {
         }
     }
 
-    /// The columns to look at before they are read, in ascending order; and whether their categories are asked for. `may_lack`: a column
-    /// of whole numbers may lack some.
+    /// The columns to survey before they are read, in ascending order; and whether their categories are needed.
+    /// `may_lack`: whether a column of whole numbers may have missing values.
     pub fn to_survey(&self, fields: &[Field], may_lack: impl Fn(usize) -> bool) -> Vec<(usize, bool)> {
         let mut all: Vec<(usize, bool)> = Vec::new();
         all.extend(self.labels.iter().filter(|&&at| !fields[at].list).map(|&at| (at, true)));
@@ -433,7 +433,7 @@ impl Roles {
         all
     }
 
-    /// Decides what the names left open, by what was `seen` of the values.
+    /// Decides the roles that names left open, by the statistics `seen`.
     ///
     /// # Errors
     /// [`Error::Input`] where several columns may be the label.
@@ -467,7 +467,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Finds a stray cell, of columns that may yet be left out too. The remedy is for all of them.
+    /// Finds a stray cell in columns that may still be left out. The remedy covers all of them.
     fn find_stray(
         &self,
         fields: &[Field],
@@ -509,7 +509,7 @@ impl Roles {
             let (cell, problem) = match (seen.stray_date(), seen.unknown_time()) {
                 (Some((cell, order)), _) => (cell, format!("expected a date ({order}), as in most rows: fix it")),
                 (None, Some(cell)) => {
-                    (cell, "its time or time zone is not known: write it as 2020-01-31 10:00+01:00".to_string())
+                    (cell, "its time or time zone is unknown: write it like 2020-01-31 10:00+01:00".to_string())
                 }
                 (None, None) => return None,
             };
@@ -517,8 +517,8 @@ impl Roles {
         })
     }
 
-    /// Takes the label that the values tell: an outcome by its name, or in a table that is called by its label its only column of
-    /// few strings.
+    /// Chooses the label by the values: an outcome by its name, or, in a table named after its label, its only column
+    /// of few strings.
     fn find_label(&mut self, path: &Path, fields: &[Field], seen: &HashMap<usize, ColumnStatistics>) -> Result<()> {
         let is_target = is_target(path);
         let taken = self.taken();
@@ -558,7 +558,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Numbers that are nothing else.
+    /// Columns of numbers without another role.
     pub fn columns(&self, fields: &[Field]) -> Vec<usize> {
         let splits = [self.id, self.split].into_iter().chain(self.masks).flatten();
         let others = self.labels.iter().chain(&self.dropped).copied();
@@ -585,7 +585,7 @@ impl Roles {
         all.into_iter().map(|(at, why)| LeftOut { column: fields[at].name.clone(), why }).collect()
     }
 
-    /// Tells the user what the columns are, in one line, and which are left out.
+    /// Reports the roles of the columns in one line, and which columns are left out.
     pub fn say(&self, path: &Path, fields: &[Field], labels: Option<String>, progress: &dyn Progress) {
         let name = |at: usize| format!("`{}`", fields[at].name);
         let mut said = Vec::new();

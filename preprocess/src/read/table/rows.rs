@@ -1,4 +1,4 @@
-//! Rows of a table, whatever its format, cell by cell: what the encoders of [`super::features`] and the search for ids look at.
+//! Rows of a table of any format, cell by cell, for the encoders of [`super::features`] and the search for ids.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// How columns are read whose cells are no plain numbers, and their names.
+    /// How columns whose cells are not plain numbers are read, and their names.
     pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
         match self {
             Self::Frames(parts, _) => plain::readings(parts),
@@ -145,7 +145,7 @@ impl Table {
         matches!(self, Self::Text(sheet) if sheet.has_decimal_commas(at))
     }
 
-    /// Ids, and the flags at `flags` as doubles, 0 where nothing is.
+    /// Reads ids, and the flags at `flags` as doubles, 0 for empty cells.
     pub fn source(
         &self,
         fields: &[Field],
@@ -198,8 +198,8 @@ impl Table {
         })
     }
 
-    /// Reads all rows, some at a time. `cell` adds the cell of `columns[slot]` to what is made of these rows, in the order
-    /// of `columns`, which ascend; `take` gets what was made of all rows, in their order.
+    /// Reads all rows, several at a time. `cell` adds the cell of `columns[slot]` to the result of these rows, in the
+    /// order of `columns`, which ascend; `take` gets the results of all rows, in their order.
     pub fn for_rows<T: Default + Send>(
         &self,
         columns: &[usize],

@@ -31,14 +31,14 @@ type Line = (usize, u64);
 /// A cell of a column, and its line.
 type Value<'a> = (Line, Cow<'a, [u8]>);
 
-/// The first values of a column: those in the first rows, or, where these have none, the first values below them.
+/// The first values of a column: from the first rows, or, if these have none, the first values below them.
 #[derive(Clone, Debug, Default)]
 struct ColumnSample {
     /// Whether one is another number by its style.
     is_restyled: bool,
     /// Number of numbers.
     numbers: u64,
-    /// Number of those with a fraction.
+    /// Number of numbers with a fraction.
     fractions: u64,
     /// First of them, with its line.
     fraction: Option<(Line, String)>,
@@ -64,7 +64,7 @@ impl ColumnSample {
     }
 }
 
-/// The parts of a text table, and what they have in common.
+/// The parts of a text table, and their common properties.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     /// The parts.
@@ -73,7 +73,7 @@ pub struct Sheet {
     pub bytes: u64,
     /// Between fields.
     pub delimiter: Delimiter,
-    /// The line of every part that names the columns. `None`: each line that is no comment is a row.
+    /// The line of every part that names the columns. `None`: each line that is not a comment is a row.
     pub header: Option<Header>,
     /// The lines above it that are titles.
     titles: Vec<(u64, Vec<u8>)>,
@@ -87,9 +87,9 @@ pub struct Sheet {
     pub id_type: Option<IdKind>,
     /// Name and content of every column.
     pub columns: Vec<(String, CellKind)>,
-    /// Rows that were looked at.
+    /// Number of rows in the sample.
     sample: usize,
-    /// Number of rows, about.
+    /// Approximate number of rows.
     pub num_rows: u64,
 }
 
@@ -165,7 +165,7 @@ impl Sheet {
                 return Err(Error::line(file, number, problem));
             }
             if sheet.sample > 0 {
-                // As many in a byte of the file as in the first piece.
+                // Assumes as many rows per byte of the file as in the first piece.
                 let rows = memchr::memchr_iter(b'\n', &piece.bytes).count() as u128 * u128::from(bytes);
                 sheet.num_rows = (rows / u128::from(stream.bytes_done().max(1))) as u64;
                 break;
@@ -183,7 +183,7 @@ impl Sheet {
     ) -> Result<Self> {
         let delimiter = sketch.delimiter;
         let header = match header::find(sketch, options.header) {
-            // The user can be asked about edges alone.
+            // The user can only be asked about tables of edges.
             Err(_) if options.must_have_header => header::find(sketch, Some(Answer::Yes)),
             found => found,
         };
@@ -305,7 +305,7 @@ impl Sheet {
         Ok(line.and_then(|(_, line)| header::names_in(line, self.delimiter).ok()).unwrap_or_default())
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.sample == 0
     }
@@ -378,8 +378,8 @@ impl Sheet {
         }
     }
 
-    /// The cell of column `at` as a program would write it, without blanks around it; nothing where it stands for a missing value. Says
-    /// where its style is another.
+    /// The cell of column `at` in plain notation, without blanks around it; empty if it is a missing value. Fails if
+    /// the cell has another style.
     pub fn cell<'c>(&self, at: usize, cell: &'c [u8]) -> Result<Cow<'c, [u8]>, String> {
         let (cell, missing) = (cell.trim_ascii(), &self.missing[at]);
         let plain = || self.styles.get(at).copied().unwrap_or_default().plain(cell);
@@ -392,7 +392,7 @@ impl Sheet {
         }
     }
 
-    /// How the cells of columns are read that are no plain numbers, and the names of these columns.
+    /// How columns whose cells are not plain numbers are read, and their names.
     pub fn readings(&self) -> Vec<(&'static str, Vec<String>)> {
         let reading = |style: &Style| match style {
             Style::Plain => None,
@@ -479,7 +479,7 @@ impl Sheet {
         fields
     }
 
-    /// The row that line `number` of a part is; `None` for a header, a comment or nothing. Says what is wrong with a header.
+    /// The row in line `number` of a part; `None` for a header, a comment or an empty line. Fails if a header is wrong.
     pub fn row<'l>(&self, number: u64, line: &'l [u8]) -> Result<Option<&'l [u8]>, String> {
         let text = line.trim_ascii();
         match &self.header {

@@ -12,12 +12,12 @@ use crate::read::text::field::shown;
 use crate::read::text::value::is_missing;
 use crate::{Error, Result};
 
-/// Words of each split, and those of no split, in lower case.
+/// Words for each split, and words for no split, in lower case.
 const SPLIT_WORDS: [&[&str]; 3] =
     [&["train", "training"], &["valid", "val", "validation", "dev"], &["test", "testing"]];
 const NO_SPLIT: [&str; 4] = ["", "none", "unlabeled", "unlabelled"];
 
-/// Calls `take` with every piece of `source`, and of `beside`, whose pieces are of the same rows.
+/// Calls `take` with every piece of `source`, together with the piece of `beside` that has the same rows.
 fn each_piece(
     source: &dyn EdgeSource,
     beside: Option<&dyn EdgeSource>,
@@ -37,7 +37,7 @@ fn each_piece(
     Ok(())
 }
 
-/// The split that a word names in any case, a bit each: none where it says so. `None`: it is another word.
+/// The splits that a word in any case names, as bits; 0 for words that mean no split. `None` for other words.
 fn split_of(word: &str) -> Option<u8> {
     let lower = word.trim().to_lowercase();
     let split = SPLIT_WORDS.iter().position(|words| words.contains(&lower.as_str()));
@@ -66,7 +66,7 @@ impl<'a> SplitIds<'a> {
         Self { path, budget, on_duplicate, ids: Default::default(), seen: HashMap::new() }
     }
 
-    /// Fails where `more` ids do not fit beside those of the splits, which double as they grow.
+    /// Fails if `more` ids do not fit in memory with the splits, which double as they grow.
     fn check(&self, more: usize) -> Result<()> {
         let full = self.ids.iter().filter(|split| split.capacity() - split.len() < more);
         let bytes: u64 = full.map(|split| 16 * (split.len() + more) as u64).sum();
@@ -91,7 +91,7 @@ impl<'a> SplitIds<'a> {
     }
 }
 
-/// Splits by the flags beside the ids of `source`, of the splits that have a column among the roles.
+/// Splits from the columns of flags among the roles, for the ids of `source`.
 pub fn splits_by_flag(
     mut ids: SplitIds<'_>,
     fields: &[Field],

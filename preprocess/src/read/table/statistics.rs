@@ -1,8 +1,8 @@
-//! Statistics of the columns of a table, by one pass over their values: what tells a number from a category, a label and an
-//! identifier, and what numbers are scaled by.
+//! Statistics of the columns of a table, from one pass over their values: they distinguish numbers from categories,
+//! labels and identifiers, and scale numbers.
 //!
-//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB a column of whole numbers; with
-//! `--on-duplicate` also the rows of vertices that have several.
+//! In memory are the categories of columns of strings, at most [`MOST_CODES`] each, and 4 KiB per column of whole
+//! numbers; with `--on-duplicate` also the rows of vertices that have several.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -39,14 +39,14 @@ pub struct ColumnStatistics {
     pub values: u64,
     /// Values that are missing.
     pub missing: u64,
-    /// Statistics of those that are finite numbers.
+    /// Statistics of the finite numbers.
     pub numbers: Moments,
-    /// The least of these and, negated, the largest.
+    /// The smallest finite number and, negated, the largest.
     ends: [End; 2],
     /// Strings that are not numbers, the first in alphabetical order, and how many others are numbers.
     strays: BTreeSet<String>,
     texts_of_numbers: u64,
-    /// Whether some number is no whole one.
+    /// Whether some number is not whole.
     pub is_fractional: bool,
     /// Whether some number is written with zeros before it, as codes are.
     pub is_padded: bool,
@@ -77,7 +77,7 @@ impl ColumnStatistics {
         kept
     }
 
-    /// Whether all values are zeros and ones, and both are there.
+    /// Whether all values are zeros and ones, and both occur.
     pub fn is_binary(&self) -> bool {
         self.are_flags() && (self.numbers.least, self.numbers.most) == (0.0, 1.0)
     }
@@ -118,7 +118,7 @@ impl ColumnStatistics {
         spellings.into_values().find(|spellings| spellings.len() > 1)
     }
 
-    /// Takes strings for one that differ only in case or blanks: as one of `known` is spelled, else as most rows spell it.
+    /// Merges strings that differ only in case or blanks: spelled as one of `known`, or else as in most rows.
     pub fn fold(&mut self, known: &[String]) {
         let mut spellings: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
         for (key, count) in std::mem::take(&mut self.keys) {
@@ -133,8 +133,8 @@ impl ColumnStatistics {
         }
     }
 
-    /// A number that stands for a missing value by the looks of it, and how often it is there: the least or the largest, in every
-    /// hundredth row or more, and further from the next number than that is from the other end; or the only negative one.
+    /// A number that looks like a missing value, and its frequency: the smallest or the largest, in every hundredth row
+    /// or more, and further from the next number than that is from the other end; or the only negative one.
     pub fn sentinel(&self) -> Option<(f64, u64)> {
         const LEAST_ROWS: u64 = 3;
         let [low, high] = &self.ends;
@@ -158,7 +158,7 @@ impl ColumnStatistics {
         }
     }
 
-    /// A string that is no date, where most of the categories are; and the order of those.
+    /// A string that is not a date although most categories are, and the order of the dates.
     pub fn stray_date(&self) -> Option<(&str, DateOrder)> {
         stray_date(self.keys.keys().map(String::as_str))
     }
@@ -238,7 +238,7 @@ impl ColumnStatistics {
     }
 }
 
-/// Moments of numbers, as Chan, Golub and LeVeque add them up (1983), the third as Pébay does (2008).
+/// Moments of numbers, added with the formulas of Chan, Golub and LeVeque (1983), the third with Pébay's (2008).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     /// How many there are.
@@ -290,7 +290,7 @@ impl Moments {
         if variance > 0.0 { self.cubes / self.count as f64 / variance.powf(1.5) } else { 0.0 }
     }
 
-    /// The largest less the least; 1 where they do not differ.
+    /// The largest minus the smallest; 1 if they do not differ.
     pub fn range(&self) -> f64 {
         or_one(self.most - self.least)
     }
@@ -365,8 +365,8 @@ impl DistinctCount {
     }
 }
 
-/// Looks at every value of `columns`, which ascend; at the categories of those that say so and of strings. Of rows that are
-/// `repeated` one counts.
+/// Surveys every value of `columns`, which ascend, and the categories of columns of strings and of columns whose flag
+/// is set. Only one row counts among rows that are `repeated`.
 pub fn survey(
     table: &Table,
     fields: &[Field],

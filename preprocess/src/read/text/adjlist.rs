@@ -1,4 +1,4 @@
-//! Adjacency lists (networkx `write_adjlist`): a line for a vertex, its id and those of the vertices that its edges lead to.
+//! Adjacency lists (networkx `write_adjlist`): one line per vertex, with its id and the ids of its out-neighbours.
 //!
 //! ```text
 //! # comment lines anywhere
@@ -68,7 +68,7 @@ struct AdjacencyLines {
     delimiter: Delimiter,
     /// Ids are strings.
     strings: bool,
-    /// Vertices without edges, as sources alone.
+    /// Vertices without edges, which are sources without a target.
     alone: bool,
     estimate: Estimate,
     text: TextPieces,

@@ -1,5 +1,5 @@
-//! Graphs of DIMACS in text, plain or compressed: those of the challenge on shortest paths (Demetrescu, Goldberg & Johnson,
-//! 2006), and those of the challenge on colouring and cliques (Johnson & Trick, 1993).
+//! DIMACS graphs in text, plain or compressed: from the challenge on shortest paths (Demetrescu, Goldberg & Johnson,
+//! 2006), and from the challenge on colouring and cliques (Johnson & Trick, 1993).
 //!
 //! ```text
 //! c COMMENT                anywhere
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// Bytes of an edge's line at least: `e 1 1` and its end.
 const MIN_LINE_BYTES: u64 = 6;
 
-/// Whether the first line of the file that is no comment is a header.
+/// Whether the first line of the file that is not a comment is a header.
 pub fn recognises(_path: &Path, head: &[u8]) -> bool {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_comment(line));
     lines.next().is_some_and(|line| DimacsHeader::parse(line, 0).is_ok())

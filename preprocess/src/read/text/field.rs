@@ -33,13 +33,13 @@ pub fn leading_unsigned(text: &[u8]) -> Option<(u64, usize)> {
 fn up_to_eight(text: &[u8]) -> Option<(u64, usize)> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let bytes = u64::from_le_bytes(*text.first_chunk()?) ^ (ONES * u64::from(b'0'));
-    // The high bit of every byte that is no digit; carries reach only bytes behind the first of them.
+    // The high bit of every byte that is not a digit; carries reach only bytes behind the first of them.
     let others = (bytes.wrapping_add(ONES * 0x76) | bytes) & (ONES * 0x80);
     let digits = (others.trailing_zeros() / 8) as usize;
     if digits == 0 {
         return None;
     }
-    // Leading zeros in front, then pairs, fours and eights of digits become numbers.
+    // Moves leading zeros in front, then combines pairs, fours and eights of digits to numbers.
     let bytes = bytes << (64 - 8 * digits);
     let pairs = bytes.wrapping_mul(10).wrapping_add(bytes >> 8);
     let even = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
@@ -72,7 +72,7 @@ pub fn counted(count: u64, thing: &str) -> String {
 /// A class at or above this and the number of vertices is a mistake: the model would get an output for each class below.
 const PLAUSIBLE_CLASSES: usize = 1_000_000;
 
-/// The class that a number stands for, -1 and NaN for unlabelled. Says what is wrong otherwise.
+/// Converts a number to a class; -1 and NaN are unlabelled. Fails for other numbers.
 pub fn class(number: f64, num_vertices: usize) -> Result<i32, String> {
     if number.is_nan() {
         return Ok(-1);
@@ -91,7 +91,7 @@ pub fn class(number: f64, num_vertices: usize) -> Result<i32, String> {
     }
 }
 
-/// Whether `value` is finite and stays so when stored as `dtype`. Says what is wrong otherwise.
+/// Fails unless `value` is finite, also after conversion to `dtype`.
 pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
     let fits = match dtype {
         FeatureDtype::F32 | FeatureDtype::I8 => true,
@@ -100,7 +100,7 @@ pub fn check_feature(value: f32, dtype: FeatureDtype) -> Result<(), String> {
     };
     match (value.is_finite(), fits) {
         (false, _) if value.is_nan() => Err(format!(
-            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean for what is missing"
+            "feature {value}: expected a finite 32-bit number: pass --fill NUMBER or --fill mean for missing values"
         )),
         (false, _) => Err(format!("feature {value}: expected a finite 32-bit number")),
         (true, false) => Err(format!("feature {value} is too large for {dtype}: pass --feature-dtype f32 or bf16")),

@@ -20,7 +20,7 @@ pub enum Delimiter {
 }
 
 impl Delimiter {
-    /// Delimiters that are looked for, the most particular first.
+    /// Delimiters to try, the most specific first.
     pub const ALL: [Self; 6] =
         [Self::Byte(b'\t'), Self::Byte(b';'), Self::Byte(b'|'), Self::Byte(b','), Self::Colons, Self::Blanks];
     /// Names on the command line, in the same order.
@@ -75,7 +75,7 @@ impl Serialize for Delimiter {
     }
 }
 
-/// Calls `take` with the place and the bytes of every field of `line`, until it returns false. Says what is wrong with quotes.
+/// Calls `take` with the position and the bytes of every field of `line`, until it returns false. Fails if quotes are wrong.
 pub fn fields<'a>(
     line: &'a [u8],
     delimiter: Delimiter,
@@ -123,7 +123,7 @@ pub fn cells(line: &[u8], delimiter: Delimiter) -> Result<Vec<Cow<'_, [u8]>>, St
     Ok(cells)
 }
 
-/// The text up to the closing quote, and what follows.
+/// Returns the text up to the closing quote, and the rest.
 fn unquote(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), String> {
     let mut whole = Vec::new();
     let mut rest = text;

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! % comment lines anywhere
-//! N M [FMT [NCON]]                        vertices, edges without direction, what is in the lines, weights a vertex
-//! [SIZE] [WEIGHT ...] {NEIGHBOUR [WEIGHT]} ...     one line a vertex, N times; neighbours from 1; a line may be empty
+//! N M [FMT [NCON]]                        vertices, undirected edges, contents of the lines, weights per vertex
+//! [SIZE] [WEIGHT ...] {NEIGHBOUR [WEIGHT]} ...     one line per vertex, N times; neighbours from 1; a line may be empty
 //! ```
 //! FMT is up to three digits: the last, 1 with edge weights; the second, 1 with NCON vertex weights (one, if NCON is not
 //! given); the first, 1 with a vertex size. All are integers.
 //!
-//! Every undirected edge stands in the lines of both ends: so it is read as the two directed edges, line u and neighbour v
-//! being u -> v, and the entries of all lines must be 2 M. An edge in one line alone is refused: each pair of ends has a hash, which is added
-//! for the entry of the smaller end and subtracted for that of the larger, and the sum must be 0. Edge weights become the edge column `weight`, vertex weights the
-//! node column `vertex_weight` (of NCON numbers), sizes `vertex_size`.
+//! Every undirected edge is in the lines of both ends, so it is read as two directed edges: line u and neighbour v are u ->
+//! v, and the entries of all lines must be 2 M. An edge in only one line is refused: each pair of ends has a hash, which is
+//! added for the entry of the smaller end and subtracted for the larger, and the sum must be 0. Edge weights become the
+//! edge column `weight`, vertex weights the node column `vertex_weight` (of NCON numbers), sizes `vertex_size`.
 //!
 //! The vertex of a line depends on the comments before it, so lines are counted while pieces are handed out.
 
@@ -29,7 +29,7 @@ use crate::read::raw::{Column, Ids, Raw};
 use crate::read::text::{TextStream, lines, name_of, uncompressed};
 use crate::{Error, Result};
 
-/// Weights of a vertex at most.
+/// Maximum number of weights per vertex.
 const MAX_WEIGHTS: u64 = 1 << 10;
 
 /// Whether the file is called `.graph` or `.metis` and its first line of numbers is a header of METIS.
@@ -82,7 +82,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, ignore_header: bool, progres
     Ok(raw)
 }
 
-/// The first line that is no comment.
+/// The first line that is not a comment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct MetisHeader {
     num_vertices: u64,
@@ -237,12 +237,12 @@ impl AdjacencyLists {
         }
     }
 
-    /// Sentence on edges that are listed at one end alone, where there are any.
+    /// Sentence on edges that are listed at only one end, if there are any.
     fn one_way(&self) -> Option<String> {
         let [up, down] = self.directions.each_ref().map(|count| count.load(Relaxed));
         (self.balance.load(Relaxed) != 0).then(|| {
             let up = if up == 1 { "1 entry names".into() } else { format!("{up} entries name") };
-            format!("edges are listed at one end alone: {up} a larger vertex than their line's, {down} a smaller one")
+            format!("edges are listed at only one end: {up} a larger vertex than their line's, {down} a smaller one")
         })
     }
 

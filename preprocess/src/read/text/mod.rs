@@ -1,6 +1,6 @@
-//! Files of text: `stream` cuts a file, plain or compressed, into pieces of whole lines; `line` cuts lines into fields; `sketch` tells
-//! by the first lines what a file is; a reader makes edges of each line, by `field` (ids and numbers) and `value` (numbers of a
-//! column's type).
+//! Text files: `stream` cuts a file, plain or compressed, into pieces of whole lines; `line` cuts lines into fields;
+//! `sketch` detects the kind of a file by its first lines; a reader converts each line to edges, by `field` (ids and
+//! numbers) and `value` (numbers of a column's type).
 
 pub mod adjlist;
 pub mod dimacs;

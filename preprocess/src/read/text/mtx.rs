@@ -244,7 +244,7 @@ impl EdgeSource for MatrixEntries {
 
     fn estimate(&self) -> Result<Estimate> {
         let bytes = std::fs::metadata(&self.path).map_err(Error::io(&self.path))?.len();
-        // What is compressed may hold more than its length says, about five times as much.
+        // A compressed file may hold about five times as much as its length.
         let most = bytes.saturating_mul(5) / MIN_LINE_BYTES;
         let entries = self.header.num_entries.min(most);
         let edges = if self.header.symmetry == Symmetry::General { entries } else { 2 * entries };

@@ -1,4 +1,4 @@
-//! Words and numbers that stand for a missing value, besides those that always do.
+//! Words and numbers that mean a missing value, in addition to the built-in ones.
 
 use super::field::real;
 
@@ -6,7 +6,7 @@ use super::field::real;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MissingValues {
     words: Vec<String>,
-    /// The words that are numbers: they stand for the number however a cell writes it.
+    /// The words that are numbers: they match the number however a cell writes it.
     numbers: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Ids that are strings: a hash stands for each, and the strings are kept once.
+//! String ids: each is represented by a hash, and the strings are kept once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,7 +23,7 @@ impl<S> Default for Names<S> {
     }
 }
 
-/// Takes a hash for what it is.
+/// Hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -40,7 +40,7 @@ impl Hasher for Hashed {
 }
 
 impl<S: AsRef<str>> Names<S> {
-    /// The id that stands for `name`.
+    /// The id, a hash, of `name`.
     pub fn id<'b>(&mut self, name: &'b str) -> u64
     where
         S: From<&'b str>,

@@ -1,13 +1,13 @@
-//! Kind of a text file, by its first lines.
+//! Detects the kind of a text file by its first lines.
 //!
-//! | lines | what they are |
+//! | lines | kind |
 //! | --- | --- |
 //! | two unsigned numbers first, further fields or none | an edge list |
-//! | unsigned numbers alone, of unequal length, each line beginning with another | an adjacency list |
+//! | only unsigned numbers, of unequal length, each line beginning with another | an adjacency list |
 //! | as many fields in every line, not numbers; or any in a file called `.csv` or `.tsv` | a table |
 //! | zeros and ones, ids and labels, points, many columns of numbers | none: refused by name |
 //!
-//! Whatever could be two of them is a question to the user.
+//! If a file could be of two kinds, the user is asked.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,11 +16,11 @@ use super::BYTE_ORDER_MARK;
 use super::field::{is_padded, real, shown, unsigned};
 use super::line::{Delimiter, cells};
 
-/// Lines that are looked at.
+/// Maximum number of lines that are read.
 pub const MAX_LINES: usize = 1000;
-/// Lines from which a file of ids and labels is told.
+/// Minimum number of lines to recognise a file of ids and labels.
 const FEW_LINES: usize = 8;
-/// Columns of an edge list at most.
+/// Maximum number of columns of an edge list.
 const MAX_EDGE_FIELDS: usize = 8;
 
 /// The fields of a line.
@@ -32,7 +32,7 @@ pub struct Sketch<'a> {
     pub delimiter: Delimiter,
     /// Lines that are neither empty nor comments, with their numbers.
     pub rows: Vec<(u64, Fields<'a>)>,
-    /// The first of them as it stands.
+    /// The first row as it is in the file.
     pub first: &'a [u8],
     /// Lines above the header that are titles, with their numbers.
     pub titles: Vec<(u64, &'a [u8])>,
@@ -40,7 +40,7 @@ pub struct Sketch<'a> {
     pub comment: Option<(u64, &'a [u8])>,
     /// Whether all rows have as many fields.
     pub is_even: bool,
-    /// The first line that cannot be cut, with what is wrong.
+    /// The first line that cannot be cut, and the reason.
     pub problem: Option<(u64, String)>,
     /// Whether a field is in quotes.
     is_quoted: bool,
@@ -103,7 +103,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Kind of the file, which is `named` a table; `None` where the lines are no graph. The error is what is wrong, or the question.
+    /// Kind of the file, which is `named` a table; `None` if the lines are not a graph. The error is the problem, or the question.
     pub fn shape(&self, named: bool) -> Result<Option<Shape>, String> {
         let Some((_, first)) = self.rows.first() else { return Ok(None) };
         let fields = first.len();

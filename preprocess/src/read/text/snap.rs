@@ -1,15 +1,15 @@
-//! SNAP edge lists: one edge a line, `u v` for u -> v, so that u is an in-neighbour of v.
+//! SNAP edge lists: one edge per line, `u v` for u -> v, so that u is an in-neighbour of v.
 //!
-//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas; further columns (weights, times)
-//! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, by the first piece. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
-//! ascending order, unless `--keep-ids`.
+//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas. Further columns (weights, times)
+//! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, decided by the first piece.
+//! `#` and `%` start comments; line ends may be CRLF. Ids are compacted in ascending order, unless `--keep-ids`.
 //!
 //! Three kinds of header are checked against the edges:
 //! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
-//! * KONECT's second comment `% EDGES SOURCES TARGETS`: so many lines must follow;
-//! * a bare first line `n m`: taken for a header exactly when m lines follow and all their ids are below n, or from 1 to n and m is
-//!   larger; n is then the number of vertices. Where ids are from 1 to n and m is one of them, it may be an edge too: a question. Where it
-//!   names two ids above all others, the smaller first, it is taken for a header that lies.
+//! * KONECT's second comment `% EDGES SOURCES TARGETS`: EDGES lines must follow;
+//! * a bare first line `n m`: a header exactly if m lines follow and all their ids are below n, or from 1 to n and m is
+//!   larger; n is then the number of vertices. If ids are from 1 to n and m is one of them, it may also be an edge: the
+//!   user is asked. If it names two ids above all others, the smaller first, it is taken as a wrong header.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,7 +65,7 @@ struct PromisedCounts {
     edges: Option<u64>,
 }
 
-/// No line has columns that are ignored.
+/// Means that no line has columns that are ignored.
 const NO_LINE: u64 = u64::MAX;
 
 impl SnapEdges {
@@ -113,7 +113,7 @@ impl SnapEdges {
                 }
             }
         }
-        // A weighted list has no bare header, nor has one that says how long it is.
+        // A weighted list has no bare header, nor has a list whose comment gives its length.
         if self.ignore_header
             || self.head.header.is_some()
             || !self.columns.is_empty()
@@ -160,7 +160,7 @@ impl SnapEdges {
             if is_edge(trimmed) || trimmed.starts_with(b"%%MatrixMarket") {
                 let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
                 self.edge_or(trimmed, batch).map_err(|problem| self.explain(number(), problem))?;
-                // Counting lines for every one of them would take far longer than parsing.
+                // Counting lines for each such line would take far longer than parsing.
                 if plain && !told && has_more_columns(trimmed) {
                     told = true;
                     self.more_columns.fetch_min(number(), Relaxed);
@@ -178,7 +178,7 @@ impl SnapEdges {
         self.edge_or(line, batch).map_err(|problem| self.explain(number, problem))
     }
 
-    /// Appends the edge of one line. Says what is wrong otherwise.
+    /// Appends the edge of one line, or returns the problem.
     fn edge_or(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         if line.starts_with(b"%%MatrixMarket") {
             return Err("a Matrix Market file, expected an edge list: pass --format mtx".into());
@@ -225,8 +225,8 @@ impl SnapEdges {
         }
     }
 
-    /// Compares the number of nodes in the header with the ids. Returns it where ids are to be kept: where the user says so,
-    /// or where all are below it and some have no edges, which a list that is complete leaves open.
+    /// Compares the number of nodes in the header with the ids. Returns it if ids are kept: because the user asks for it,
+    /// or because all are below it and some have no edges, which a list with a checked number of edges allows.
     fn check_nodes(&self, header: PromisedCounts, promised: u64, seen: &Seen) -> Result<Option<u64>> {
         let found = seen.distinct.unwrap_or(promised);
         let end = seen.largest.map_or(0, |largest| largest.saturating_add(1));
@@ -246,7 +246,7 @@ impl SnapEdges {
         Err(Error::line(&self.path, header.line, problem))
     }
 
-    /// Decides what the first line is, which was left out so far.
+    /// Decides whether the first line, which has been left out so far, is a header.
     fn bare_header(&self, number: u64, line: &EdgeBatch, seen: &Seen) -> Result<Ending> {
         let (n, m, found) = (line.sources[0], line.targets[0], seen.edges);
         let below = found > 0 && seen.largest.is_none_or(|largest| largest < n);
@@ -280,7 +280,7 @@ impl SnapEdges {
     }
 }
 
-/// The columns called `names` behind the two ids, of the types that the first piece with edges shows.
+/// The columns called `names` after the two ids, with the types found in the first piece with edges.
 fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
     let mut kinds = vec![CellKind::Empty; names.len()];
     let (mut stream, mut piece, mut found) = (TextStream::open(path)?, Piece::default(), names.is_empty());
@@ -304,7 +304,7 @@ fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(is_separator).filter(|field| !field.is_empty())
 }
 
-/// Whether there is something behind the two ids.
+/// Whether the line has more than the two ids.
 fn has_more_columns(line: &[u8]) -> bool {
     fields(line).nth(2).is_some()
 }
@@ -313,7 +313,7 @@ fn is_separator(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b',')
 }
 
-/// The edge at byte `at`, when its line is two numbers with one separator between them, and where the next line starts.
+/// The edge at byte `at`, if its line is two numbers with one separator between them, and the start of the next line.
 fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
     let (source, digits) = leading_unsigned(&text[at..])?;
     let at = at + digits;
@@ -342,7 +342,7 @@ impl EdgeSource for SnapEdges {
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
         match &self.head.first {
             Some((first, _)) if (piece.start..piece.end.max(piece.start + 1)).contains(first) => {
-                // The first edge waits for the end.
+                // The first edge is handed out at the end.
                 let skipped = (first - piece.start) as usize;
                 let from =
                     memchr::memchr_iter(b'\n', &piece.bytes).nth(skipped).map_or(piece.bytes.len(), |end| end + 1);
@@ -400,7 +400,7 @@ impl EdgeSource for SnapEdges {
     }
 }
 
-/// Understands the comment `# Nodes: N Edges: M`, in this order or the other, either alone.
+/// Parses the comment `# Nodes: N Edges: M`, in either order, or with only one of the two.
 fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     let comment = std::str::from_utf8(comment).ok()?;
     let mut words = comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
@@ -416,13 +416,13 @@ fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     (header.nodes.is_some() || header.edges.is_some()).then_some(header)
 }
 
-/// Whether a comment is the first of a file of KONECT's: `% FORMAT WEIGHTS`.
+/// Whether a comment is the first line of a KONECT file: `% FORMAT WEIGHTS`.
 fn is_konect(comment: &[u8]) -> bool {
     let mut words = comment.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     words.next() == Some(b"%") && matches!(words.next(), Some(b"sym" | b"asym" | b"bip"))
 }
 
-/// Understands KONECT's second comment `% EDGES [SOURCES TARGETS]`.
+/// Parses KONECT's second comment `% EDGES [SOURCES TARGETS]`.
 fn konect_counts(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     let words = comment.strip_prefix(b"%")?.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let counts: Option<Vec<u64>> = words.map(unsigned).collect();

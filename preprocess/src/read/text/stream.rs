@@ -1,9 +1,9 @@
-//! Text files, plain or compressed (gzip, zstd, bzip2, xz: known by their magic bytes; several members too), as pieces of
-//! whole lines.
+//! Text files, plain or compressed (gzip, zstd, bzip2, xz: detected by their magic bytes; several members too), as
+//! pieces of whole lines.
 //!
-//! [`TextStream`] reads, inflates and cuts in sequence; what the lines mean is found out piece by piece, by any thread.
-//! In memory is what the pieces hold and the start of one line. [`read_pieces`] is the loop over a small table, in
-//! sequence of the file but with the pieces parsed in parallel.
+//! [`TextStream`] reads, inflates and cuts in sequence; lines are parsed piece by piece, by any thread. Memory holds
+//! only the pieces and the start of one line. [`read_pieces`] is the loop for a small table, which takes the pieces in
+//! sequence but parses them in parallel.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -19,14 +19,14 @@ use rayon::prelude::*;
 use crate::edges::{Piece, TEXT_PER_PIECE};
 use crate::{Error, Result};
 
-/// Longest line accepted. What is longer is no text file of numbers.
+/// Maximum length of a line. A longer line is not from a text file of numbers.
 const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
 /// The mark that some editors leave before UTF-8.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time from a compressed file.
 const COMPRESSED_BUFFER: usize = 1 << 18;
 
-/// Bytes that a decoder of xz may take: its dictionary, of at most 128 MiB, and a little.
+/// Memory limit of an xz decoder: its dictionary, of at most 128 MiB, and a little more.
 const XZ_MEMORY: u64 = 130 << 20;
 
 /// A text file, read from its start to its end.
@@ -62,13 +62,13 @@ impl Compression {
         }
     }
 
-    /// The compression that the name of the file at `path` promises.
+    /// The compression indicated by the name of the file at `path`.
     fn promised(path: &Path) -> Option<Self> {
         let name = path.to_str()?;
         Self::ALL.into_iter().find(|compression| name.ends_with(compression.ending()))
     }
 
-    /// The ending of names.
+    /// The file extension.
     fn ending(self) -> &'static str {
         match self {
             Self::Gzip => ".gz",
@@ -87,7 +87,7 @@ impl Compression {
         }
     }
 
-    /// How much longer text of numbers is than its compressed form, about.
+    /// Approximate ratio between the length of text of numbers and of its compressed form.
     fn ratio(self) -> u64 {
         match self {
             Self::Gzip | Self::Zstd => 4,
@@ -174,7 +174,7 @@ impl TextStream {
 
     fn cannot_read(&self, error: std::io::Error) -> Error {
         match (error.raw_os_error(), self.compression) {
-            // What libzstd says of windows beyond 128 MiB, which it does not hold.
+            // libzstd's error for windows beyond 128 MiB, which it does not support.
             (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
                 let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
                                --long=31, or pack it again without --long";
@@ -199,13 +199,13 @@ impl TextStream {
         self.length
     }
 
-    /// Bytes of the text, about, when the file is compressed.
+    /// Approximate bytes of the text, if the file is compressed.
     pub fn text_len(&self) -> u64 {
         self.length.saturating_mul(self.compression.map_or(1, Compression::ratio))
     }
 }
 
-/// A text file as pieces, from its start again whenever it is wanted: what most sources of edges read.
+/// Pieces of a text file, which can be read again from its start. Most sources of edges read it.
 pub struct TextPieces {
     path: PathBuf,
     stream: Mutex<Option<TextStream>>,
@@ -229,7 +229,7 @@ impl TextPieces {
         Ok(())
     }
 
-    /// [`TextStream::next`]; nothing before the first [`TextPieces::rewind`].
+    /// Calls [`TextStream::next`]. Before the first [`TextPieces::rewind`] there are no pieces.
     pub fn next(&self, piece: &mut Piece) -> Result<bool> {
         let mut stream = self.stream();
         let Some(stream) = stream.as_mut() else { return Ok(false) };
@@ -238,7 +238,7 @@ impl TextPieces {
         Ok(more)
     }
 
-    /// Bytes of the file behind the pieces so far, without waiting for one that is being read.
+    /// Bytes of the file before the end of the pieces so far, without waiting for a piece that is being read.
     pub fn bytes_done(&self) -> u64 {
         self.bytes_done.load(Relaxed)
     }
@@ -272,8 +272,8 @@ pub fn lines(piece: &Piece) -> impl Iterator<Item = (u64, &[u8])> {
     (piece.start..).zip(lines)
 }
 
-/// Parses the file at `path` piece by piece, as many at a time as there are threads, and takes the results in the file's
-/// order. Stops at the first error, in the file's order too.
+/// Parses the file at `path` piece by piece, as many at a time as there are threads, and takes the results in the
+/// file's order. Stops at the first error in that order.
 pub fn read_pieces<T: Send>(
     path: &Path,
     progress: &dyn Progress,
@@ -315,14 +315,14 @@ pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(lines(&piece).next().map(|(_, line)| line.to_vec()))
 }
 
-/// The first of `names`, for people.
+/// The first of `names`, for messages.
 pub fn some(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     names[..names.len().min(SHOWN)].join(", ") + more
 }
 
-/// The name of a file, for people.
+/// The name of a file, for messages.
 pub fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -341,7 +341,7 @@ impl Read for Watched {
     }
 }
 
-/// A decoder of streams of xz behind one another.
+/// Creates a decoder of concatenated xz streams.
 fn xz(path: &Path) -> Result<liblzma::stream::Stream> {
     let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED);
     stream.map_err(|error| Error::io(path)(error.into()))

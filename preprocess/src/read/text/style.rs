@@ -1,8 +1,8 @@
 //! Numbers as spreadsheets write them: decimal commas, thousands, percents, amounts of money, and dates.
 //!
-//! A column is written in one style, decided by its first rows; its cells are then read as plain numbers. Cells of no style, such as
-//! `#N/A`, do not hide the style of most others: the caller refuses them. A comma that may be either is a question to the user, unless
-//! another column of the table answers it.
+//! A column is written in one style, decided by its first rows; its cells are then read as plain numbers. Cells of no
+//! style, such as `#N/A`, do not hide the style of most others: the caller refuses them. If a comma may be either mark,
+//! the user is asked, unless another column of the table answers it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,12 +14,12 @@ use serde::{Serialize, Serializer};
 use super::field::{real, shown};
 use super::value::{integer, is_missing};
 
-/// Mark before the fraction of a number.
+/// Decimal mark of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// `1.5`; a comma stands between thousands.
+    /// `1.5`; a comma separates thousands.
     Point,
-    /// `1,5`; a point stands between thousands.
+    /// `1,5`; a point separates thousands.
     Comma,
 }
 
@@ -102,7 +102,7 @@ impl Serialize for DateOrder {
     }
 }
 
-/// The first of `cells` that is no date, where most are, in the order that most of them are in.
+/// The first of `cells` that is not a date, if most are, and the order of most dates.
 pub fn stray_date<'c>(cells: impl Iterator<Item = &'c str> + Clone) -> Option<(&'c str, DateOrder)> {
     let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
     let is_date = |cell: &str, order| days(cell.as_bytes(), order).is_some();
@@ -157,7 +157,7 @@ fn without_sign(cell: &[u8]) -> Option<(char, String)> {
     ))
 }
 
-/// The first of `cells` that begins with a date and is not one, where most cells are so: its time or its zone is not known.
+/// The first of `cells` that begins with a date but is not one, if most cells do so: its time or its zone is unknown.
 pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Option<&'c str> {
     let orders = [DateOrder::YearMonthDay, DateOrder::DayMonthYear, DateOrder::MonthDayYear];
     let is_date = |text: &str| orders.iter().any(|&order| days(text.as_bytes(), order).is_some());
@@ -170,7 +170,7 @@ pub fn unknown_time<'c>(mut cells: impl Iterator<Item = &'c str> + Clone) -> Opt
     cells.find(is_unknown).filter(|_| are_most)
 }
 
-/// Hours that zones are before UTC: Europe's, and those of RFC 5322, section 4.3. Names that others use too, such as IST, are left out.
+/// Offset of zones from UTC in hours: Europe's, and the zones of RFC 5322, section 4.3. Ambiguous names, such as IST, are left out.
 const ZONES: [(&str, f64); 16] = [
     ("UTC", 0.0),
     ("GMT", 0.0),
@@ -262,7 +262,7 @@ fn time_of_day(text: &str) -> Option<f64> {
 }
 
 impl Style {
-    /// `cell` as a program writes the number; itself where it is no number.
+    /// `cell` with its number in plain notation; unchanged if it is not a number.
     ///
     /// # Errors
     /// A number that is written in another style: it would mean something else.
@@ -315,12 +315,12 @@ impl Style {
         marks.into_iter().chain(dates).chain(money).collect()
     }
 
-    /// Styles that all `cells` may be of, but for missing ones and plain numbers; plain alone where one fits no other.
+    /// Styles that match all `cells`, except missing ones and plain numbers; only the plain style if no other is needed.
     fn possible(cells: &[&[u8]]) -> Vec<Self> {
         let special: Vec<&[u8]> =
             cells.iter().copied().filter(|cell| !is_missing(cell) && real::<f64>(cell).is_none()).collect();
         let fits = |style: &Self| match style {
-            // A point may be either where commas are; alone it is plain, unless a comma is known to stand before fractions.
+            // With commas a point may be either mark; without, it is plain, unless commas are known to precede fractions.
             Self::Marks(decimal) => are_numbers(cells, *decimal),
             Self::Percent => special.iter().all(|cell| percent(cell).is_some()),
             style => special.iter().all(|cell| matches!(style.plain(cell), Ok(Cow::Owned(_)))),
@@ -339,7 +339,7 @@ fn has_fraction(cell: &[u8], decimal: Decimal) -> bool {
     marks.next() == Some(&mark) && marks.next().is_none() && without_marks(cell, decimal).is_some()
 }
 
-/// The mark before most fractions of `cells`, where some have a point and others a comma. Whoever reads the column refuses the others.
+/// The mark before most fractions of `cells`, if some have a point and others a comma. The reader of the column refuses the others.
 fn mixed(cells: &[&[u8]]) -> Option<Decimal> {
     let [points, commas] =
         [Decimal::Point, Decimal::Comma].map(|decimal| cells.iter().filter(|cell| has_fraction(cell, decimal)).count());
@@ -353,7 +353,7 @@ fn are_numbers(cells: &[&[u8]], decimal: Decimal) -> bool {
     cells.iter().all(|cell| is_missing(cell) || without_marks(cell, decimal).is_some())
 }
 
-/// The styles that fit most of `cells`, more than half of them, where none fits all.
+/// The styles that fit more than half of `cells`, if none fits all.
 fn usual(cells: &[&[u8]]) -> Vec<Style> {
     let cells: Vec<&[u8]> = cells.iter().copied().filter(|cell| !is_missing(cell)).collect();
     let count = |style: Style| {
@@ -370,12 +370,12 @@ fn usual(cells: &[&[u8]]) -> Vec<Style> {
     counted.into_iter().filter(|&(_, count)| Some(count) == most).map(|(style, _)| style).collect()
 }
 
-/// The number that hundredths are.
+/// The value of a percentage: `5%` is 0.05.
 fn percent(cell: &[u8]) -> Option<f64> {
     real::<f64>(cell.strip_suffix(b"%")?.trim_ascii_end()).map(|number| number / 100.0)
 }
 
-/// The style of each of `columns`, whose names and first cells these are. The error is the question where one may be read in two ways.
+/// The style of each of `columns`, given by their names and first cells. The error is the question if a column is ambiguous.
 pub fn styles(
     columns: &[(&str, Vec<&[u8]>)],
     given: Option<Decimal>,
@@ -398,7 +398,7 @@ pub fn styles(
     let order = order.or_else(|| possible.iter().find_map(order_of));
     let chosen = columns.iter().zip(possible).map(|((name, cells), possible)| match possible[..] {
         [] => Ok(mixed(cells).map_or(Style::Plain, |most| Style::Marks(given.unwrap_or(most)))),
-        // Points alone may stand between thousands; and of an option later cells may need it.
+        // Points without commas may separate thousands; and with an option, later cells may need it.
         [Style::Plain] => Ok(match decimal {
             Some(decimal) if are_numbers(cells, decimal) && (given.is_some() || decimal == Decimal::Comma) => Style::Marks(decimal),
             _ => Style::Plain,
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(style(&["1.234", "5.678"], Some(Decimal::Comma)), Ok(Marks(Decimal::Comma)));
         assert_eq!(style(&["12", ""], Some(Decimal::Point)), Ok(Marks(Decimal::Point)), "later cells may have marks");
         assert_eq!(style(&["0,500"], None), Ok(Marks(Decimal::Comma)));
-        // What tells days from months is another column, or the user.
+        // Only another column, or the user, can distinguish days from months.
         let question =
             "column `x`: `01/02/2020` may begin with its day or its month: pass --date-order dmy or --date-order mdy";
         assert_eq!(style(&["01/02/2020"], None), Err(question.into()));

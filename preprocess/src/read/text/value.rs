@@ -1,20 +1,20 @@
-//! Values in text: the type of a column, by its first rows, and the bytes of each value.
+//! Values in text: the type of a column, from its first rows, and the bytes of each value.
 //!
-//! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. Only the column `weight` is f32 by
-//! choice: [`EdgeColumn::of`] says where, and a weight is rounded to the nearest f32.
+//! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. The exception is the column
+//! `weight`, which is f32 (see [`EdgeColumn::of`]): a weight is rounded to the nearest f32.
 
 use super::field::{real, shown, unsigned};
 use crate::edges::ValueType;
 
-/// Words for no value, besides nothing.
+/// Words for missing values, in addition to empty cells.
 const MISSING: [&[u8]; 10] = [b"NA", b"N/A", b"n/a", b"<NA>", b"null", b"NULL", b"None", b"NaN", b"nan", b"?"];
 
 /// Contents of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CellKind {
-    /// Nothing so far.
+    /// No cells so far.
     Empty,
-    /// Cells without a value alone.
+    /// Only cells without a value.
     Missing,
     /// `true` and `false`.
     Flag,
@@ -31,7 +31,7 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// Type that keeps such values; `None` for what is no number.
+    /// Type that keeps such values; `None` if they are not numbers.
     pub fn value(self) -> Option<ValueType> {
         match self {
             Self::Integer | Self::Flag => Some(ValueType::I64),
@@ -45,7 +45,7 @@ impl CellKind {
 pub fn widened(kind: CellKind, cell: &[u8]) -> CellKind {
     let found = match cell {
         cell if is_missing(cell) => match kind {
-            // An integer has no way to say so.
+            // An integer type cannot represent a missing value.
             CellKind::Integer => return CellKind::Whole,
             CellKind::Flag => return CellKind::Float,
             kind => return kind.max(CellKind::Missing),
@@ -68,7 +68,7 @@ pub fn widened(kind: CellKind, cell: &[u8]) -> CellKind {
     }
 }
 
-/// Whether a cell says that there is no value.
+/// Whether a cell is a missing value.
 pub fn is_missing(cell: &[u8]) -> bool {
     cell.is_empty() || MISSING.contains(&cell)
 }
@@ -82,7 +82,7 @@ pub fn flag(cell: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a cell begins as a number does, well written or not.
+/// Whether a cell begins like a number, valid or not.
 pub fn is_number(cell: &[u8]) -> bool {
     let digits = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     digits.first().is_some_and(u8::is_ascii_digit)
@@ -93,7 +93,7 @@ pub fn integer(cell: &[u8]) -> Option<i64> {
     i64::try_from(whole(cell)?).ok()
 }
 
-/// A whole number of at most 64 bits besides its sign.
+/// A whole number of at most 64 bits plus its sign.
 fn whole(cell: &[u8]) -> Option<i128> {
     match cell.split_first() {
         Some((b'-', digits)) => unsigned(digits).map(|number| -i128::from(number)),
@@ -107,7 +107,7 @@ pub fn id(cell: &[u8]) -> Option<u64> {
     unsigned(cell).or_else(|| exact_id(real::<f64>(cell)?))
 }
 
-/// The whole number from 0 that a float stands for, where every whole number up to it is a float.
+/// The whole number from 0 that equals a float, if every whole number up to it is exact as a float.
 pub fn exact_id(number: f64) -> Option<u64> {
     (is_whole(number) && number >= 0.0).then_some(number as u64)
 }
@@ -117,8 +117,8 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= EXACT
 }
 
-/// Writes the number in `cell` as `value`, little-endian. Nothing is NaN among floats, and wrong among integers; so is what
-/// `value` does not hold, but for the fractions that every float rounds.
+/// Writes the number in `cell` as `value`, little-endian. An empty cell is NaN among floats, and an error among
+/// integers. Fails if `value` cannot hold the number; fractions that every float type rounds are accepted.
 pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(), String> {
     let wrong = |expected: &str| {
         let has_comma = cell.contains(&b',') && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-.,".contains(byte));
@@ -126,7 +126,7 @@ pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(),
         format!("{}: expected {expected}{remedy}", shown(cell))
     };
     let truth = |cell| flag(cell).map(u8::from);
-    // Digits that become infinity are beyond the type.
+    // Digits that become infinity exceed the type.
     let fits = |is_finite: bool| is_finite || !cell.iter().any(u8::is_ascii_digit);
     match value {
         ValueType::I64 => {

@@ -43,7 +43,7 @@ def presample_like(ds: Dataset, drawn: Drawn) -> str:
 
 
 def best(keys: list[str], rank: Callable[[str], Any]) -> list[str]:
-    """Those of `keys` that have the highest rank."""
+    """Returns the `keys` that have the highest rank."""
     ranks = {key: rank(key) for key in keys}
     return [key for key in keys if ranks[key] == max(ranks.values())]
 
@@ -58,7 +58,7 @@ def hottest(ds: Dataset, presample: str, count: int) -> npt.NDArray[np.uint32]:
 
 def num_rows(ds: Dataset, cache: str | int, widened: bool) -> int:
     """Rows that fit in `cache`, `widened` to float32 or as they are stored."""
-    wanted = f"cache {cache!r}, expected a number of bytes or a percentage of the rows, as '20%'"
+    wanted = f"cache {cache!r}, expected a number of bytes or a percentage of the rows, e.g. '20%'"
     if isinstance(cache, str):
         share = cache[:-1].strip()
         try:

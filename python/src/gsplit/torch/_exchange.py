@@ -44,7 +44,7 @@ class Messages:
         self._group: Any = dist.new_group(ranks, backend="gloo")
 
     def __call__(self, send: npt.NDArray[np.uint8], to: list[int], of: list[int]) -> npt.NDArray[np.uint8]:
-        """The bytes that come, of so many `of` each rank; so many of `send` go `to` each."""
+        """Sends `to[r]` bytes of `send` to each rank r, and returns the `of[r]` bytes received from each."""
         came = torch.empty(sum(of), dtype=torch.uint8)
         dist.all_to_all_single(came, torch.from_numpy(send), of, to, group=self._group)
         received: npt.NDArray[np.uint8] = came.numpy()
@@ -75,7 +75,7 @@ def _rows(rows: torch.Tensor, to: list[int], of: list[int], group: Any) -> torch
 
 
 class Read(torch.autograd.Function):  # type: ignore[misc]
-    """A rank's rows, then those that other ranks send; backwards their gradients go home and are added, by rank."""
+    """A rank's rows, then the received rows; backwards, gradients return to their ranks and are added in rank order."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, asked: torch.Tensor, counts: Any, group: Any) -> torch.Tensor:
@@ -107,12 +107,12 @@ class Moved(Tensors):
 
     @classmethod
     def of(cls, moved: _native.Moved | None, group: Any) -> Moved | None:
-        """As the extension has them; `None` where nothing moves."""
+        """Converts the extension's `moved`; `None` if no rows move."""
         return moved and cls(torch.from_numpy(moved.asked), (moved.sent, moved.received), group)
 
 
 def read(moved: Moved | None, rows: tuple[torch.Tensor, ...]) -> Any:
-    """Each of `rows` with those of other ranks behind: a tuple, or the one. As they are where nothing moves."""
+    """Each of `rows` followed by received rows: a tuple, or the only one. Unchanged if no rows move."""
     if moved is not None:
         rows = tuple(Read.apply(tensor, moved.asked, moved.counts, moved.group) for tensor in rows)
     return rows if len(rows) > 1 else rows[0]

@@ -30,7 +30,7 @@ def sampling(topology: Topology, device: torch.device, parallelism: str, draw_by
         raise ValueError(f"topology {topology!r}: {problem}")
     ordinal = device.index
     if ordinal is None:
-        # Without a GPU the extension says what is missing.
+        # Without a GPU the extension reports the missing library or device.
         ordinal = torch.cuda.current_device() if torch.cuda.is_available() else 0
     return {"gpu": ordinal, "pinned": topology == "pinned"}
 

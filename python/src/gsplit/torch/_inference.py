@@ -22,7 +22,7 @@ Step = Callable[[int, torch.Tensor, SplitLayer], torch.Tensor]
 
 
 class _Rows:
-    """Rows of this rank's vertices in a file without a name that lasts: memory holds what the system keeps of it."""
+    """Rows of this rank's vertices in an unnamed temporary file, which the system caches as far as memory allows."""
 
     def __init__(self, folder: Path, vertices: npt.NDArray[np.int64], dim: int, dtype: torch.dtype) -> None:
         self._vertices = vertices

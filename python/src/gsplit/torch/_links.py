@@ -158,7 +158,7 @@ class LinkBatch(RankBatch):
 
 
 def _check(ds: Dataset, negatives: int, held_out: Mapping[str, float]) -> None:
-    """Refuses what the command line refuses."""
+    """Refuses the same options as the command line."""
     if not 1 <= negatives <= _MOST_NEGATIVES:
         raise ValueError(f"negatives {negatives}, expected 1 to {_MOST_NEGATIVES}")
     if ds.manifest.get("links") is not None:

@@ -87,7 +87,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         self.dataset = ds if isinstance(ds, Dataset) else open_dataset(ds)
         """What is drawn from."""
         self.fanouts = _text(fanouts)
-        """As the command line has them, as `15,10,5`."""
+        """The format of the command line, e.g. `15,10,5`."""
         self.rank, self.size = place(group)
         """This rank, and how many there are."""
         self.device = torch.device(device)
@@ -97,7 +97,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         _epochs.check_counts(batch_size, prefetch, threads, seed)
         _epochs.check_draw_by(self.dataset, draw_by)
         self.parallelism = parallelism if self.size > 1 else "data"
-        """As it is done: of one rank all are `data`."""
+        """The parallelism in effect: always `data` with one rank."""
         sampled = sampling(topology, self.device, self.parallelism, draw_by)
         of_edges = _links is not None and _links.negatives is not None
         self.seeds = _seeds(self.dataset, [] if of_edges else seeds)
@@ -180,7 +180,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         return self._length
 
     def owned(self) -> npt.NDArray[np.int64]:
-        """The vertices of this rank's part, ascending; all, where there is no partition in use."""
+        """The vertices of this rank's part, ascending; all vertices without a partition."""
         if self._owners is None:
             return np.arange(self.dataset.num_vertices, dtype=np.int64)
         return np.flatnonzero(self._owners == self.rank)
@@ -227,7 +227,7 @@ class RankLoader(_epochs.Epochs, Generic[_Batch]):
         raise TypeError(f"a {type(self).__name__} belongs to its process and rank: make one in each")
 
     def __repr__(self) -> str:
-        """What is drawn from what, by whom."""
+        """Names the dataset, the rank and the sampling options."""
         rank = f"rank {self.rank} of {self.size}, {self.parallelism}"
         drawn = f"fanouts {self.fanouts}, {len(self)} mini-batches"
         return f"<gsplit.torch.{type(self).__name__} of {self.dataset.name!r}: {rank}, {drawn}>"
@@ -265,7 +265,7 @@ class Links:
 
 @dataclass
 class RankBatch(Tensors):
-    """What a rank's part of any mini-batch has."""
+    """Members that a rank's part of any mini-batch has."""
 
     x: Any
     """Features `[len(n_id), dim]` of the vertices that this rank loads; `None` without features."""
@@ -311,7 +311,7 @@ class SplitLayer(Tensors):
     num_src: int
     """Rows that it reads."""
     num_dst: int
-    """Rows that it computes: those of the first it reads."""
+    """Number of rows that it computes: the first of the rows it reads."""
     _moved: Moved | None
     """Rows that move between ranks, if any do."""
 
@@ -381,5 +381,5 @@ def _threads(ranks: int) -> int:
 
 
 def _digest(content: bytes) -> str:
-    """A checksum by which ranks compare what they have."""
+    """A checksum by which ranks compare their inputs."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()

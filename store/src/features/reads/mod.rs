@@ -1,17 +1,17 @@
-//! Feature rows read from their file, many reads at a time, and rows of it that stay in memory.
+//! Reads feature rows from their file, with many reads in flight, and keeps some rows in memory.
 //!
-//! Returns: the stored bytes of the rows of given vertices, each with its scale. Input: a mapped table, and the vertices whose
-//! rows stay in memory.
-//! Idea: the rows of a mini-batch are known before any is used. They are sorted by their place in the file. Those in the same
-//! block, or a block apart, are one read, and [`IN_FLIGHT`] reads are under way at a time, as many as an SSD needs for its full rate.
-//! Kept rows are copied meanwhile. Reads bypass the page cache where the file system allows it: what is read stays in memory only
-//! where it is kept, and a random row costs a block instead of a page that evicts another (`store/examples/reads.rs` measures both).
-//! The scales of i8 rows lie elsewhere in the file and stay in memory, 4 bytes a row.
-//! Cost: a block of 4 KiB for each row that has none of its neighbours beside it. Memory: the kept rows, and [`MEMORY`] for each
+//! Returns: the stored bytes of the rows of given vertices, each with its scale. Input: a mapped table, and the vertices
+//! whose rows stay in memory.
+//! Idea: the rows of a mini-batch are known before any is used. They are sorted by their place in the file. Rows in the same
+//! block, or at most a block apart, share a read, and [`IN_FLIGHT`] reads are in flight at a time, as many as an SSD needs
+//! for its full rate. Kept rows are copied meanwhile. Reads bypass the page cache if the file system allows it: only kept
+//! rows stay in memory, and a random row costs one block instead of a page that evicts another (`store/examples/reads.rs`
+//! measures both). The scales of i8 rows are stored elsewhere in the file and stay in memory, 4 bytes per row.
+//! Cost: a 4 KiB block for each row without a neighbour nearby. Memory: the kept rows, and [`MEMORY`] for each
 //! thread that reads at the same time.
 //!
-//! Why not the mapped file: a page fault waits for one read, and a thread has one at a time. The system reads ahead at each,
-//! megabytes on some disks. A thread in a fault answers no signal, and an error of the disk is a SIGBUS.
+//! Why not the mapped file: a page fault waits for one read, and a thread has only one at a time. The system reads
+//! ahead at each fault, megabytes on some disks. A thread in a fault handles no signal, and a disk error is a SIGBUS.
 //!
 //! ```text
 //! runs.rs      rows that are read together
@@ -51,15 +51,15 @@ use runs::{Run, Runs};
 
 /// Bytes that the start and length of a read past the page cache are multiples of.
 const BLOCK: u64 = 4096;
-/// Most reads in flight on a thread.
+/// Maximum number of reads in flight per thread.
 const IN_FLIGHT: usize = 128;
-/// Bytes of a read at most, unless a row is longer.
+/// Maximum number of bytes of a read, unless a row is longer.
 const PIECE: usize = 8 * BLOCK as usize;
 /// Bytes of all reads in flight on a thread, unless rows are so long that eight take more.
 const MEMORY: usize = 4 << 20;
-/// Kept rows that are copied between two looks at the reads.
+/// Number of kept rows copied between two checks for finished reads.
 const KEPT_AT_ONCE: usize = 64;
-/// Time until a thread that waits for reads looks whether it is to stop.
+/// Time after which a thread that waits for reads checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Way in which reads are kept in flight.
@@ -80,23 +80,23 @@ impl std::fmt::Display for ReadBy {
     }
 }
 
-/// Choices about reads; the default is what this machine can do best.
+/// Options for reading; the default is the fastest way that this machine supports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
-    /// Way in which they are kept in flight; io_uring where the kernel allows it when `None`.
+    /// How reads are kept in flight; `None` uses io_uring if the kernel allows it.
     pub by: Option<ReadBy>,
-    /// Whether they go through the page cache; only where the file system allows nothing else when `None`.
+    /// Whether reads go through the page cache; `None` uses it only if the file system requires it.
     pub cached: Option<bool>,
     /// Becomes true when reading is to stop.
     pub stop: Option<&'static AtomicBool>,
 }
 
-/// Counts of rows that were asked for, by their origin.
+/// Number of requested rows, by origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowsRead {
     /// Rows that were read from the file.
     pub read: u64,
-    /// Bytes that were read for them, whole blocks.
+    /// Bytes read for these rows, in whole blocks.
     pub bytes: u64,
     /// Rows that were in memory.
     pub kept: u64,
@@ -110,7 +110,7 @@ impl std::ops::AddAssign for RowsRead {
     }
 }
 
-/// Callback that is given the place of a row among those that were asked for, its bytes as they are stored, and its scale.
+/// Callback that receives the index of a row among the requested rows, its stored bytes, and its scale.
 pub type VisitRow<'a> = dyn FnMut(usize, &[u8], f32) + 'a;
 
 /// Result of a read: its slot, and the number of bytes.
@@ -118,18 +118,18 @@ type Finished = (usize, io::Result<usize>);
 
 /// Reads in flight, each in a slot with memory of its own.
 trait Queue: Send {
-    /// Begins to read `length` bytes at `offset` into `slot`, which is free.
+    /// Begins to read `length` bytes at `offset` into the free slot `slot`.
     fn start(&mut self, slot: usize, offset: u64, length: usize) -> io::Result<()>;
     /// Returns a read that has finished, and frees its slot; `None` if none has within `wait`.
     fn next(&mut self, wait: Duration) -> io::Result<Option<Finished>>;
-    /// Bytes of `slot`, which is free.
+    /// Bytes of the free slot `slot`.
     fn bytes(&self, slot: usize) -> &[u8];
 }
 
-/// The rows of a file, and those of them that are kept.
+/// The rows of a file, some of them kept in memory.
 pub(super) struct RowReads {
     path: PathBuf,
-    /// The file through the page cache: for what a queue could not read at once.
+    /// The file through the page cache, used to retry reads that a queue could not complete.
     file: File,
     /// The file as queues read it.
     queued: Arc<File>,
@@ -155,8 +155,8 @@ impl std::fmt::Debug for RowReads {
 }
 
 impl RowReads {
-    /// Opens the file at `path`, whose rows lie as `layout` says, and reads those that are `kept`, positions that ascend; or finds in
-    /// the memory of a host which are, and the rows.
+    /// Opens the file at `path` with rows placed by `layout`, and reads the rows at the ascending positions `kept`; or
+    /// takes the kept rows and their positions from a host's shared memory.
     pub fn open(
         path: &Path,
         layout: Layout,
@@ -171,7 +171,7 @@ impl RowReads {
             Some(file) => file,
             None => {
                 let file = open_file(path).map_err(io())?;
-                // Reading ahead of random rows reads what nobody wants. A system that cannot be told reads more.
+                // Reading ahead is useless for random rows. A system without this advice reads more.
                 #[cfg(target_os = "linux")]
                 let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
                 file
@@ -203,7 +203,7 @@ impl RowReads {
             idle: Mutex::new(vec![queue]),
             stop: how.stop,
         };
-        // Rows, aligned as a GPU wants them, then their positions.
+        // First the rows, aligned as a GPU needs them, then their positions.
         let (position, row) = (size_of::<u32>(), reads.layout.row);
         let end_of = |rows: usize| (rows * row).next_multiple_of(size_of::<u32>());
         let memory = match host.filter(|host| !host.is_own()) {
@@ -250,7 +250,7 @@ impl RowReads {
         missing.par_sort_unstable();
         let runs = Runs::new(&self.layout, &missing);
         let mut queue = self.idle().pop().map_or_else(|| self.queue(), Ok)?;
-        // A queue that failed is dropped with what is in flight.
+        // A queue that failed is dropped together with its reads in flight.
         let bytes = self.run(queue.as_mut(), runs, &kept, each)?;
         self.idle().push(queue);
         Ok(RowsRead { read: missing.len() as u64, bytes, kept: kept.len() as u64 })
@@ -304,14 +304,14 @@ impl RowReads {
         }
     }
 
-    /// Hands over the rows of `run`, of which a queue `got` so many bytes.
+    /// Passes the rows of `run` to `each`; `got` is the number of bytes that a queue read.
     fn deliver(&self, run: &Run<'_>, got: io::Result<usize>, bytes: &[u8], each: &mut VisitRow<'_>) -> Result<()> {
         let again;
         let bytes = match got {
             Ok(got) if got >= run.needed => bytes,
-            // The end of the file, a signal, an error: asked for once more, alone, it says what it is.
+            // The end of the file, a signal or an error: reading again synchronously shows which.
             _ => {
-                // Aligned as every type of values is.
+                // Aligned for every type of values.
                 let mut all = vec![0u64; run.needed.div_ceil(size_of::<u64>())];
                 let wanted = &mut bytemuck::cast_slice_mut(&mut all)[..run.needed];
                 exactly(&self.path, &self.file, run.start, wanted)?;

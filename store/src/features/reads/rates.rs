@@ -1,4 +1,4 @@
-//! Rates of a disk, measured by the reads that training does.
+//! Rates of a disk, measured by the same reads as in training.
 //!
 //! Returns: random reads of a block a second with several numbers of them in flight, and bytes a second in sequence. Input: a file, or a
 //! folder to write one into. The file loses its name before it has content, so that nothing is left behind however the program ends.
@@ -44,7 +44,7 @@ pub struct DiskRates {
 }
 
 impl DiskRates {
-    /// Rates of the disk that the file at `path` is on, read as `how` says.
+    /// Measures the disk that holds the file at `path`, read as `how` says.
     ///
     /// # Errors
     /// [`Error::Io`] of the file, [`Error::Invalid`] for one that is too short.
@@ -52,7 +52,7 @@ impl DiskRates {
         Self::measure(RowReads::open(path, Layout::default(), (&[], None), how)?, path)
     }
 
-    /// Rates of the disk that `folder` is on, where a file is written for it.
+    /// Measures the disk that holds `folder`, by writing a file there.
     ///
     /// # Errors
     /// [`Error::Io`] for a folder that cannot be written to, and a full disk.
@@ -68,9 +68,9 @@ impl DiskRates {
         Self::measure(reads, folder)
     }
 
-    /// Seconds of so many reads of `bytes` in all, with many in flight.
+    /// Estimated seconds for `reads` reads of `bytes` in total, with many in flight.
     pub fn seconds(&self, reads: f64, bytes: f64) -> f64 {
-        // Other work only slows a measurement. What goes beyond a block of each read comes at the rate of a sequence.
+        // Other work only slows a measurement. Bytes beyond one block per read come at the sequential rate.
         let best = self.random.into_iter().fold(0.0, f64::max);
         reads / best + (bytes - reads * BLOCK as f64).max(0.0) / self.stream
     }
@@ -109,7 +109,7 @@ impl RowReads {
     /// Bytes a second of rows at the positions `order`, of which more and more are asked for at a time.
     fn rate(&self, order: &[u32]) -> Result<f64> {
         #[cfg(target_os = "linux")]
-        // A system that keeps what it has is measured with it.
+        // A system that cannot drop its cached pages is measured with them.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
         let (since, mut bytes, mut rest, mut count) = (Instant::now(), 0, order, 2 * self.in_flight);
         while !rest.is_empty() && since.elapsed() < TIME {
@@ -121,7 +121,7 @@ impl RowReads {
     }
 }
 
-/// Writes what cannot be compressed into `file`, and brings it to the disk.
+/// Fills `file` with incompressible data, and flushes it to the disk.
 fn fill(file: &mut File) -> io::Result<()> {
     let since = Instant::now();
     let mut part: Vec<u64> = (0..(PART / 8) as u64).map(|word| xxh3_64(&word.to_le_bytes())).collect();

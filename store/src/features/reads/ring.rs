@@ -13,9 +13,9 @@ use memmap2::MmapMut;
 
 use super::{BLOCK, Finished, Queue, slot_memory};
 
-/// Reads that are told to the kernel at once while others are in flight.
+/// Number of reads submitted to the kernel at once while others are in flight.
 const AT_ONCE: usize = 16;
-/// Longest wait for reads that nobody wants any more.
+/// Longest wait for abandoned reads.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Submission and completion queue, with the memory that the kernel reads into.
@@ -23,7 +23,7 @@ pub struct Ring {
     ring: IoUring,
     file: Arc<File>,
     slots: Vec<MmapMut>,
-    /// Reads that the kernel was not told of yet.
+    /// Reads that were not yet submitted to the kernel.
     pending: usize,
     in_flight: usize,
 }
@@ -93,7 +93,7 @@ impl Queue for Ring {
         } else {
             let wait = Timespec::from(wait);
             let submitted = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&wait));
-            // Where the wait ended before a read did, all had been told.
+            // If the wait timed out, all pending reads were submitted.
             let all = submitted.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ETIME));
             let submitted = if all { self.pending } else { tolerate(submitted)? };
             self.pending -= submitted.min(self.pending);

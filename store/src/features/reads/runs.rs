@@ -1,9 +1,9 @@
-//! Rows that are read together.
+//! Groups rows that are read together.
 
 use super::{BLOCK, IN_FLIGHT, MEMORY, PIECE};
 use crate::features::{BATCH_SHIFT, ROWS_PER_BATCH};
 
-/// Bytes between two rows that one read takes along: a read costs as much time as three or four blocks.
+/// Largest gap in bytes between two rows of one read: a read costs as much time as three or four blocks.
 const GAP: u64 = BLOCK;
 /// Byte within a block at which the rows of a table begin, as a rule.
 const TABLE: u64 = 64;
@@ -26,7 +26,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// So many rows of `row` bytes, `stride` bytes apart, from `first_byte` of the file on.
+    /// `rows` rows of `row` bytes, `stride` bytes apart, starting at byte `first_byte` of the file.
     pub fn even(first_byte: u64, stride: usize, row: usize, rows: usize) -> Self {
         let batch = |batch: usize| first_byte + (batch * ROWS_PER_BATCH * stride) as u64;
         let batches = (0..rows.div_ceil(ROWS_PER_BATCH)).map(batch).collect();
@@ -55,7 +55,7 @@ pub struct Run<'r> {
     pub length: usize,
     /// Bytes up to the end of the last row.
     pub needed: usize,
-    /// Position in the file of each of its rows, and its place among those that were asked for.
+    /// Position in the file of each of its rows, and its index among the requested rows.
     pub rows: &'r [(u32, u32)],
 }
 
@@ -67,7 +67,7 @@ pub struct Runs<'r> {
 }
 
 impl<'r> Runs<'r> {
-    /// Reads of `rows`: positions, which ascend, and the place of each among those that were asked for.
+    /// Reads of `rows`: ascending positions, each with its index among the requested rows.
     pub fn new(layout: &'r Layout, rows: &'r [(u32, u32)]) -> Self {
         Self { layout, rows, longest: layout.slots().1 as u64 }
     }
@@ -83,7 +83,7 @@ impl<'r> Iterator for Runs<'r> {
         let fits = |&(position, _): &(u32, u32), end: u64| {
             let row = self.layout.offset(position);
             let new_end = row + self.layout.row as u64;
-            // Batches need not lie in order.
+            // Batches need not be in order.
             let is_near = end == 0 || (row >= start && row <= end.next_multiple_of(BLOCK) + GAP);
             (is_near && new_end.next_multiple_of(BLOCK) - start <= self.longest).then_some(new_end)
         };
@@ -99,7 +99,7 @@ impl<'r> Iterator for Runs<'r> {
     }
 }
 
-/// Reads that the rows of `row` bytes at `positions`, which ascend, take where rows lie `stride` bytes apart; and their bytes.
+/// Number of reads, and their bytes, for rows of `row` bytes at the ascending `positions`, stored `stride` bytes apart.
 pub fn planned_reads(positions: &[u32], stride: usize, row: usize) -> [u64; 2] {
     let layout = Layout::even(TABLE, stride, row, positions.last().map_or(0, |&last| last as usize + 1));
     let rows: Vec<(u32, u32)> = positions.iter().map(|&position| (position, 0)).collect();

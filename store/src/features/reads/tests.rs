@@ -1,4 +1,4 @@
-//! Rows that are read are those that are mapped, and a file that cannot be read is named.
+//! Rows that are read equal the mapped ones, and the error names a file that cannot be read.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use crate::{FeatureDtype, FeatureTable, FeatureWriter};
 
 const DTYPES: [FeatureDtype; 4] = [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8];
 
-/// Random numbers that depend on a seed alone.
+/// Random numbers that depend only on a seed.
 struct Random {
     seed: u64,
     drawn: u64,
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Table of so many rows of random values at `path`.
+/// Table of `rows` rows of random values at `path`.
 fn table(path: &Path, dtype: FeatureDtype, (rows, dim): (usize, usize), random: &mut Random) -> FeatureTable {
     let mut writer = FeatureWriter::create(path, dtype, dim).unwrap();
     let values: Vec<f32> = (0..rows * dim).map(|_| random.below(2001) as f32 - 1000.0).collect();
@@ -33,7 +33,7 @@ fn table(path: &Path, dtype: FeatureDtype, (rows, dim): (usize, usize), random: 
     FeatureTable::open(path).unwrap()
 }
 
-/// Bytes and scale of each row as `read` hands them over, in the order of `vertices`.
+/// Bytes and scale of each row that `read` returns, in the order of `vertices`.
 fn found(read: &FeatureTable, vertices: &[u32]) -> (Vec<(Vec<u8>, u32)>, RowsRead) {
     let mut rows = vec![None; vertices.len()];
     let counts = read.read_rows(vertices, &mut |at, bytes, scale| {
@@ -49,7 +49,7 @@ fn differential_rows_that_are_read_are_those_that_are_mapped() {
     let mut random = Random { seed, drawn: 0 };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.arrow");
-    // Rows of a value, those that divide no block, and those that are longer than one, and than a piece.
+    // Rows of one value, rows that do not divide a block, and rows that are longer than a block or a piece.
     for (rows, dim) in [(1, 1), (17_000, 3), (2000, 100), (700, 256), (90, 1031), (40, 9001)] {
         for dtype in DTYPES {
             let mapped = table(&path, dtype, (rows, dim), &mut random);

@@ -25,7 +25,7 @@ struct Read {
     length: usize,
 }
 
-/// Threads that read, until it is dropped. It does not wait for them then: each holds what it reads into.
+/// Threads that read until this is dropped. Dropping does not wait for them: each owns the memory it reads into.
 pub struct Threads {
     requests: Sender<Read>,
     done: Receiver<(Read, io::Result<usize>)>,

@@ -1,4 +1,4 @@
-//! Calls of the system that fail, each in turn, once or from there on.
+//! System calls that fail, each in turn, once or from there on.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -113,8 +113,8 @@ impl Case {
     }
 }
 
-/// Runs `check` for one artifact and for several, files and folders, replaced and new, with and without exchange, with each call failing
-/// once and each failing from there on. `check` gets a case whose command failed, its error, and what was there before.
+/// Runs `check` for one artifact and for several, files and folders, replaced and new, with and without exchange, with each call
+/// failing once and each failing from there on. `check` gets a case whose command failed, its error, and the state before.
 fn for_each_fault(may_be_unsettled: bool, check: impl Fn(&Case, Error, &[Option<String>])) {
     let kinds = [(1, true), (1, false), (3, false), (4, true)];
     for ((count, are_files), replace, has_flags) in kinds
@@ -136,12 +136,12 @@ fn for_each_fault(may_be_unsettled: bool, check: impl Fn(&Case, Error, &[Option<
                         case.expect_found(&before, "new");
                         check(&case, error, &before);
                     }
-                    // What failed was to remove what is not needed any more.
+                    // Only the removal of a file that is not needed any more failed.
                     Ok(()) => assert!(case.texts().iter().all(|text| text.as_deref() == Some("new"))),
                 }
                 match case.make("newer") {
                     Ok(()) => assert!(case.texts().iter().all(|text| text.as_deref() == Some("newer"))),
-                    // The first, by which the others are settled, was written alone in between.
+                    // Only the first, by which the others are settled, was written in between.
                     Err(Error::Unsettled { path, older }) => {
                         assert_eq!(Case::text(&older).as_deref(), Some("old"));
                         assert!(path.exists() && may_be_unsettled);

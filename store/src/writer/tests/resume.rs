@@ -8,8 +8,8 @@ use crate::staging::tidy;
 
 const STAGES: [&str; 3] = ["buckets", "topology", "columns"];
 
-/// Folders beside the target after each step of [`run`], as a kill at that moment would leave them, with the number of
-/// stages that were complete.
+/// Folders next to the target after each step of [`run`], as a kill at that moment would leave them, with the number of
+/// complete stages.
 fn snapshots(replacing: bool) -> (tempfile::TempDir, Vec<(PathBuf, usize)>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("live/ds");
@@ -135,8 +135,8 @@ fn no_flipped_bit_of_a_journal_is_believed() {
     assert!(resumed(&good).is_some_and(|journal| journal.stages == STAGES));
 }
 
-/// The moments inside [`DatasetWriter::finish`]: before the dataset becomes visible nothing is lost, afterwards what it
-/// replaced is not taken for what is being written.
+/// The moments inside [`DatasetWriter::finish`]: before the dataset becomes visible nothing is lost; afterwards the
+/// replaced dataset is not mistaken for the one being written.
 #[test]
 fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
     let (_keep, whole) = undisturbed();
@@ -160,7 +160,7 @@ fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
     tidy(&dataset_target(&target));
     assert!(root.join("journal.json").exists(), "not committed: the next run goes on");
 
-    // It is visible, and what it replaced has the same files with the same lengths.
+    // It is visible, and the replaced dataset has the same files with the same lengths.
     let root = exchanged.join(".ds.partial");
     fs::remove_dir_all(root.join("dataset")).unwrap();
     copy(&whole, &root.join("dataset"));
@@ -211,7 +211,7 @@ fn another_process_is_named_and_its_kill_frees_the_target() {
             line.ends_with(&format!("another gsplit is writing it (process {}): wait for it, or stop it", child.id()))
         );
     }
-    assert!(contents(folder.path()) == before, "who is refused changes nothing");
+    assert!(contents(folder.path()) == before, "a refused writer changes nothing");
     child.kill().unwrap();
     child.wait().unwrap();
     let (dataset, ran) = run(&path, |_| {}).unwrap();

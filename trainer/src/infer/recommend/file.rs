@@ -1,4 +1,4 @@
-//! File of recommendations: `.parquet` or `.csv`, by the name's end.
+//! File of recommendations: `.parquet` or `.csv`, by its extension.
 //!
 //! ```text
 //! source   original id: int64 or string
@@ -6,7 +6,7 @@
 //! target   original id
 //! score    float32
 //! ```
-//! Rows of a source follow one another, the best first.
+//! The rows of a source follow one another, the best first.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -24,12 +24,12 @@ use super::Candidate;
 use crate::Result;
 use crate::infer::table::{OutputFormat, OutputIds, csv_field, failed, id_column, parquet_file};
 
-/// Rows that are written at once.
+/// Number of rows written at once.
 const ROWS: usize = 1 << 16;
-/// About the bytes of a row, before compression.
+/// Approximate bytes of a row before compression.
 const ROW_BYTES: usize = 40;
 
-/// A file of recommendations under construction. Dropped, it leaves nothing.
+/// A file of recommendations under construction. If it is dropped before [`Self::finish`], no file is left.
 pub struct RecommendationFile<'a> {
     ids: &'a OutputIds,
     staging: Staging,
@@ -52,13 +52,13 @@ struct Pending {
 }
 
 impl<'a> RecommendationFile<'a> {
-    /// Formats that it may have.
+    /// Supported formats.
     pub const FORMATS: [OutputFormat; 2] = [OutputFormat::Parquet, OutputFormat::Csv];
 
-    /// Begins the file at `out`. What stands there is replaced with `force` only.
+    /// Creates the file at `out`. Replaces an existing file only with `force`.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for another end of the name; [`Error::Store`](crate::Error::Store) if something stands there.
+    /// [`Error::Option`](crate::Error::Option) for another extension; [`Error::Store`](crate::Error::Store) if `out` exists.
     pub fn begin(out: &Path, ids: &'a OutputIds, force: bool) -> Result<Self> {
         let is_csv = OutputFormat::of("--out", out, &Self::FORMATS)? == OutputFormat::Csv;
         let staging = Staging::begin(Target::file(out), force)?;
@@ -114,7 +114,7 @@ impl<'a> RecommendationFile<'a> {
         Ok(())
     }
 
-    /// Ends the file, which is to be made visible.
+    /// Completes the file, which the caller makes visible.
     pub fn finish(mut self) -> Result<Staging> {
         self.flush()?;
         let path = self.staging.file();

@@ -1,11 +1,11 @@
-//! Recommendations of a model of links: for each source the targets of the highest scores.
+//! Recommendations of a model of links: for each source the targets with the highest scores.
 //!
-//! Returns: up to K targets a source, the best first, of equal scores the one that comes first in the dataset. Candidates are the
-//! vertices of the target kind, all others where there is one kind, but for those that the source is joined to.
+//! Returns: up to K targets per source, the best first; on equal scores, the first in the dataset's order. Candidates are the
+//! vertices of the target kind, or all others in a graph of one kind, except the ones already joined to the source.
 //! Input: the rows of all vertices, by exact inference.
-//! Idea: some sources at a time are scored against some targets at a time, for dot products by one product of matrices; each source keeps
-//! the K best in a heap. Whether a pair is known is looked up only where it would enter the heap.
-//! Cost: a score for each source and target; memory beside the rows: those scores of one block, and K targets for each of its sources.
+//! Idea: blocks of sources are scored against blocks of targets, for dot products by one matrix product; each source keeps the K best in
+//! a heap. A pair's link is looked up only if the pair would enter the heap.
+//! Cost: one score per source and target; memory in addition to the rows: the scores of one block, and K targets per source of the block.
 //! Blocks have fixed sizes, so the result does not depend on the number of threads.
 
 mod file;
@@ -30,19 +30,19 @@ use crate::task::is_known;
 use crate::{Error, Result};
 pub(super) use file::RecommendationFile;
 
-/// Sources of a block.
+/// Sources per block.
 const SOURCES: usize = 64;
-/// Targets of a block.
+/// Targets per block.
 const TARGETS: u32 = 2048;
 
 /// Counts of recommendations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Recommended {
-    /// Sources that were asked for.
+    /// Number of requested sources.
     pub sources: u64,
-    /// Sources without any candidate: they are joined to all targets.
+    /// Number of sources without any candidate: they are joined to all targets.
     pub without: u64,
-    /// Recommendations written.
+    /// Number of recommendations written.
     pub rows: u64,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Candidate {
 impl Eq for Candidate {}
 
 impl Ord for Candidate {
-    /// The better one is less.
+    /// Orders the better one first.
     fn cmp(&self, other: &Self) -> Ordering {
         // Adding 0 turns -0 into 0.
         (other.score + 0.0).total_cmp(&(self.score + 0.0)).then(self.target.cmp(&other.target))
@@ -69,7 +69,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// Recommendations that are to be made.
+/// Recommendations to be made.
 pub(super) struct Recommender<'a> {
     top: usize,
     with_known: bool,
@@ -79,10 +79,10 @@ pub(super) struct Recommender<'a> {
 }
 
 impl<'a> Recommender<'a> {
-    /// The recommender that `config` asks for, if it does; its file is begun.
+    /// Returns the recommender for `config` and begins its file, if recommendations are asked for.
     ///
     /// # Errors
-    /// [`Error::Option`] where options, model and dataset do not fit, or a listed source is none.
+    /// [`Error::Option`] if options, model and dataset do not fit, or a listed vertex is not a source.
     pub fn begin(
         config: &InferConfig,
         trained: &Trained,
@@ -99,9 +99,9 @@ impl<'a> Recommender<'a> {
         } else if !trained.config().task.is_link() {
             return refused("--top: the model was trained on classes, not on links: train one with --task link");
         } else if config.split != Wanted::All {
-            return refused("--split: is of classes: list the sources of recommendations with --sources FILE");
+            return refused("--split: is for classes: list the sources of recommendations with --sources FILE");
         } else if config.predict.is_some_and(|form| form != Predict::Class) {
-            return refused("--predict: is of classes, not of recommendations: leave it out");
+            return refused("--predict: is for classes, not for recommendations: leave it out");
         }
         let kinds = dataset.kinds()?;
         let sources = match &config.sources {
@@ -115,11 +115,11 @@ impl<'a> Recommender<'a> {
         Ok(Some(Self { top: top as usize, with_known: config.with_known, kinds, sources, file }))
     }
 
-    /// Writes the recommendations by the `rows` of all vertices of `graph`, each of the width given, and ends the file, which is to be made
-    /// visible.
+    /// Writes the recommendations from the `rows` of all vertices of `graph`, with the given width, and completes the
+    /// file, which the caller makes visible.
     ///
     /// # Errors
-    /// Those of the file; [`Error::Interrupted`] once `stop` is set.
+    /// Errors of the file; [`Error::Interrupted`] once `stop` is set.
     pub fn write(
         mut self,
         scorer: &PairScorer,
@@ -142,7 +142,7 @@ impl<'a> Recommender<'a> {
         drop(stage);
         if done.without > 0 {
             let without = done.without;
-            progress.note(&format!("{without} sources are joined to all targets, so none is recommended to them"));
+            progress.note(&format!("{without} sources are joined to all targets already and get no recommendations"));
         }
         Ok((done, self.file.finish()?))
     }

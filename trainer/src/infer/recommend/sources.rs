@@ -1,4 +1,4 @@
-//! Sources that a file lists by their original ids, one a line.
+//! Sources that a file lists by their original ids, one per line.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,10 +8,10 @@ use gsplit_store::{Error as StoreError, Kinds, read_text};
 use crate::infer::table::OutputIds;
 use crate::{Error, Result};
 
-/// The vertices that the file at `path` lists, in its order, each once.
+/// Returns the vertices that the file at `path` lists, in its order and without duplicates.
 ///
 /// # Errors
-/// [`Error::Option`] with the line where an id is no source's.
+/// [`Error::Option`] with the line if an id is not the id of a source.
 pub fn listed(path: &Path, (ids, kinds): (&OutputIds, Kinds)) -> Result<Vec<u32>> {
     let text = read_text(path).map_err(StoreError::io(path))?;
     let lines = text.lines().map(str::trim).zip(1..).filter(|(id, _)| !id.is_empty());
@@ -34,7 +34,7 @@ pub fn listed(path: &Path, (ids, kinds): (&OutputIds, Kinds)) -> Result<Vec<u32>
                 return Err(Error::Option(format!("--sources {shown}:{line}: `{id}` {problem}")));
             }
         }
-        let problem = "is the id of no source of the dataset: leave it out, or convert it with the dataset";
+        let problem = "is not the id of a source in the dataset: leave it out, or convert it with the dataset";
         return Err(Error::Option(format!("--sources {shown}:{line}: `{id}` {problem}")));
     }
     vertices.sort_unstable();

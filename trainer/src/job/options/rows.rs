@@ -1,26 +1,26 @@
-//! Places of feature rows, as users name them.
+//! Placements of feature rows, by their names on the command line.
 
 use std::str::FromStr;
 
 use crate::config::TrainConfig;
 
-/// Places of feature rows beside the host's memory, which has all of them.
+/// Placement of feature rows on GPUs, in addition to the host's memory, which has all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowPlacement {
-    /// Nowhere.
+    /// Only in the host's memory.
     Host,
-    /// The hottest on every GPU.
+    /// The hottest rows on every GPU.
     Replicated,
     /// Rows of its own part on each GPU, by the partition's cache order.
     Partitioned,
-    /// The hottest once, over all GPUs, which read each other's memory.
+    /// The hottest rows once over all GPUs, which read each other's memory.
     Peer,
-    /// As `gsplit place` stored it under this key.
+    /// The placement that `gsplit place` stored under this key.
     Stored(String),
 }
 
 impl RowPlacement {
-    /// The placement that suits a run on GPUs where none is named.
+    /// The default placement for a run on GPUs.
     pub fn usual(config: &TrainConfig) -> Self {
         if config.split_layers() > 0 { Self::Partitioned } else { Self::Replicated }
     }

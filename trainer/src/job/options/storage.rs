@@ -1,4 +1,4 @@
-//! Storage of the graph and of feature rows, as users name it.
+//! Storage of the graph and of feature rows, by its names on the command line.
 
 use clap::ValueEnum;
 use gsplit_store::memory::{Memory, shown};
@@ -7,30 +7,30 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
-/// Storage that feature rows are read from; the values are the same.
+/// Storage that feature rows are read from; it does not affect the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeatureStorage {
-    /// Memory if they take at most a quarter of what is left, with GPUs half, or fit --memory; else, without GPUs, the mapped file if it
-    /// fits what is left; else disk
+    /// Memory if they take at most a quarter (with GPUs half) of the free memory, or fit --memory; else, without GPUs,
+    /// the mapped file if it fits the free memory; else disk
     #[default]
     Auto,
-    /// Copied into memory first, on huge pages: rows are then read faster
+    /// Copied into memory first, on huge pages, which are faster to read
     Memory,
-    /// The mapped file, of which the system keeps in memory what it can: slow where it does not fit
+    /// The mapped file, which the system caches as far as memory allows: slow if it does not fit
     Mapped,
-    /// Read from the file many at a time; the hottest stay in memory
+    /// Read from the file, many rows at a time; the hottest stay in memory
     Disk,
 }
 
 impl FeatureStorage {
-    /// The most bytes of rows that are copied into memory where the user has not said, of those that are `available`: a mapped file
-    /// serves the host as well, but GPUs read pinned memory alone.
+    /// Maximum bytes of rows copied into memory by default, when `available` bytes are free: a mapped file serves the
+    /// host as well, but GPUs can only read pinned memory.
     pub(crate) fn most_in_memory(available: u64, for_gpus: bool) -> u64 {
         if for_gpus { available / 2 } else { available / 4 }
     }
 
-    /// `features`, read from there, by GPUs or not; in `memory` that processes of a host share, if it is given: those that it is not of
-    /// find there what its own has decided and read.
+    /// Brings `features` into this storage, to be read `for_gpus` or not. With `memory`, which the processes of a host
+    /// share, only its owner decides and reads; the others use the owner's copy.
     pub(crate) fn bring(
         self,
         features: FeatureTable,
@@ -54,14 +54,14 @@ impl FeatureStorage {
     }
 }
 
-/// Storage that the graph is sampled from, and so the host or GPU that samples; the samples are the same.
+/// Storage that the graph is sampled from, which decides whether the host or a GPU samples; the samples are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyStorage {
     /// The first that is possible: part under split, else device; then pinned, host
     #[default]
     Auto,
-    /// The memory of each GPU, all of it
+    /// The whole graph in the memory of each GPU
     Device,
     /// Under split, the in-edges of each rank's own vertices in its GPU's memory
     Part,

@@ -1,7 +1,7 @@
 //! Layer norm and batch norm on a GPU, by torch's operations.
 //!
-//! Sums over the rows of a rank are taken in f32, of rows less their mean: so a large mean costs no bits. Over ranks they are added up
-//! in f64. The host waits for nothing.
+//! Sums over the rows of a rank are computed in f32, of rows minus their mean, so a large mean costs no precision. Over
+//! ranks they are added up in f64. The host does not wait.
 
 use gsplit_kernels::{Communicator, Gpu, device_all_reduce_sum};
 use tch::{Device, Kind, TchError, Tensor};
@@ -23,7 +23,7 @@ pub(super) fn layer_norm(place: &Place, [rows, scale, shift]: [&Tensor; 3], fini
 pub(super) struct DeviceMoments {
     gpu: Gpu,
     device: Device,
-    /// Number of rows, those that several ranks hold counted once, f64 `[1]`.
+    /// Number of rows, counting rows on several ranks once, f64 `[1]`.
     rows: Tensor,
     /// f64 `[width]`.
     mean: Tensor,
@@ -92,7 +92,7 @@ impl DeviceMoments {
     /// [`standardise`](super::standardise) of rows, scale and shift.
     pub fn standardise(&self, place: &Place, [rows, scale, shift]: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
         let [mean, variance] = [self.mean.f_to_kind(Kind::Float)?, self.variance.f_to_kind(Kind::Float)?];
-        // As if not training: torch takes the moments for constants.
+        // As if not training: torch treats the moments as constants.
         let columns = [scale, shift, &mean, &variance].map(Some);
         let [scale, shift, mean, variance] = columns;
         let normed = rows.f_batch_norm(scale, shift, mean, variance, false, 0.0, EPSILON, false)?;
@@ -100,7 +100,7 @@ impl DeviceMoments {
     }
 }
 
-/// The number of rows, the sum of each column, and that of its squares, f64 `[1 + 2 · width]`.
+/// The number of rows, the sum of each column, and the sum of its squares, f64 `[1 + 2 · width]`.
 fn local_sums(rows: &Tensor, count: usize, weights: Option<&Tensor>) -> Result<Tensor, TchError> {
     let centre = rows.f_sum_dim_intlist(&[0i64][..], false, Kind::Float)?.f_div_scalar(count.max(1) as f64)?;
     let apart = rows.f_sub(&centre)?;

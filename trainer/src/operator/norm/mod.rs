@@ -1,8 +1,8 @@
-//! Layer norm and batch norm, each with what follows it, as nodes of torch's graph.
+//! Layer norm and batch norm, each with the finish after it, as nodes of torch's graph.
 //!
-//! Batch norm needs the moments of all ranks' rows, and its gradient sums over all ranks' rows. No collective may run inside
-//! torch's backward pass, so it comes in parts: [`Moments::of`] and [`Moments::correct`] are collective and stand
-//! outside the graph, [`standardise`] is a node for which moments are constants. A GPU computes both by torch's operations.
+//! Batch norm needs the moments of all ranks' rows, and its gradient sums over all ranks' rows. No collective may run
+//! inside torch's backward pass, so it comes in parts: [`Moments::of`] and [`Moments::correct`] are collective and outside
+//! the graph, [`standardise`] is a node that treats moments as constants. A GPU computes both by torch's operations.
 
 mod device;
 
@@ -20,10 +20,10 @@ use device::DeviceMoments;
 /// Added to variances, as in PyTorch.
 const EPSILON: f64 = 1e-5;
 
-/// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`, with x̂ each row less its mean, over its standard deviation.
+/// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`; x̂ is each row minus its mean, over its standard deviation.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
+/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not match.
 pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
     if place.gpu().is_some() {
         return device::layer_norm(place, [input, scale, shift], finish);
@@ -54,11 +54,11 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
 #[derive(Debug)]
 pub struct Moments {
     columns: ColumnMoments,
-    /// How much each row of this rank counts, f32 `[my rows]`; 1 when `None`.
+    /// Weight of each row of this rank, f32 `[my rows]`; 1 if `None`.
     weights: Option<Tensor>,
 }
 
-/// Moments, where rows are: a GPU's do not come to the host.
+/// Moments at the place of the rows: a GPU's do not come to the host.
 #[derive(Debug)]
 enum ColumnMoments {
     OnHost(HostMoments),
@@ -67,7 +67,7 @@ enum ColumnMoments {
 
 #[derive(Debug)]
 struct HostMoments {
-    /// Rows, those that several ranks hold counted once.
+    /// Number of rows, counting rows on several ranks once.
     rows: f64,
     /// Mean of each column.
     mean: Vec<f64>,
@@ -84,11 +84,11 @@ impl HostMoments {
 }
 
 impl Moments {
-    /// The moments of `rows`, f32 `[my rows, width]`, of all ranks together. A row that several ranks hold has `weights`, f32
-    /// `[my rows]` at `place`, on them that add up to 1. Collective: a rank without rows calls it too.
+    /// The moments of `rows`, f32 `[my rows, width]`, of all ranks together. A row on several ranks has `weights`, f32
+    /// `[my rows]` at `place`, that add up to 1 over these ranks. Collective, also for a rank without rows.
     ///
     /// # Errors
-    /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
+    /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) unless there is a weight for every row.
     pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
         if let Place::Device(gpu, device, ..) = place {
             let moments = DeviceMoments::of((gpu, *device), rows, weights.as_ref(), comm)?;
@@ -105,7 +105,7 @@ impl Moments {
         Ok(Self { columns: ColumnMoments::OnHost(HostMoments { rows, mean, variance }), weights })
     }
 
-    /// Moments that are known: `mean` and `variance`, f32 `[width]` at `place`.
+    /// Wraps known moments: `mean` and `variance`, f32 `[width]` at `place`.
     ///
     /// # Errors
     /// [`Error::Torch`](crate::Error::Torch) unless they are dense f32 tensors.
@@ -122,8 +122,8 @@ impl Moments {
         Ok(Self { columns, weights: None })
     }
 
-    /// Values that running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row
-    /// less.
+    /// Means and variances for running statistics, f32 `[width]` each at the place of the rows; variances are divided
+    /// by the number of rows minus one.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -140,7 +140,7 @@ impl Moments {
         }
     }
 
-    /// Number of rows, those that several ranks hold counted once.
+    /// Number of rows, counting rows on several ranks once.
     #[cfg(test)]
     pub fn num_rows(&self) -> f64 {
         match &self.columns {
@@ -149,11 +149,11 @@ impl Moments {
         }
     }
 
-    /// Turns the gradient of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
-    /// are theirs. Collective.
+    /// Corrects the gradient of `rows` from [`standardise`], f32 `[my rows, width]`, for the fact that the moments
+    /// depend on the rows. Collective.
     ///
     /// # Errors
-    /// As [`Moments::of`].
+    /// Errors of [`Moments::of`].
     pub fn correct(&self, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
         let moments = match &self.columns {
             ColumnMoments::OnHost(moments) => moments,
@@ -174,11 +174,11 @@ impl Moments {
     }
 }
 
-/// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`, with x̂ the columns normalised by `moments`, which are constants
-/// for its gradient: [`Moments::correct`] does the rest where they are the rows' own.
+/// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`, where x̂ are the columns normalised by `moments`. The
+/// gradient treats moments as constants: if they depend on the rows, [`Moments::correct`] adds the rest.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
+/// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not match.
 pub fn standardise(
     place: &Place,
     input: &Tensor,

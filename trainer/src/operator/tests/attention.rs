@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Dropout of attention weights at edges whose rows are those of vertices of their own, and what it multiplies the weights of the targets'
-/// loops and then of the edges with, f64 `[targets + edges, heads, 1]`.
+/// Dropout of attention weights with a distinct vertex for each row, and the factors by which it multiplies the
+/// weights, of the targets' loops and then of the edges, f64 `[targets + edges, heads, 1]`.
 fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropout>, Tensor) {
     let edges = edges.on_host().unwrap();
     let (targets, count) = (edges.num_targets(), edges.num_targets() + edges.num_edges());
@@ -21,12 +21,12 @@ fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropo
     ((probability > 0.0).then_some(Dropout { ids: ids.into(), probability, key }), factors)
 }
 
-/// LeakyReLU, which at 0 has the slope that it has below.
+/// LeakyReLU whose slope at 0 is that below 0.
 fn leaky(x: Tensor) -> Tensor {
     &x * 0.2 + x.relu() * 0.8
 }
 
-/// The finish after the sums has a bias, or one of zeros.
+/// Tests finishes with a bias, and with a bias of zeros.
 #[test]
 fn oracle_attention() {
     let shapes = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
@@ -69,7 +69,7 @@ fn oracle_attention() {
     }
 }
 
-/// Attention over rounded rows is that over the same rows in f32, its gradients rounded once.
+/// Attention over rounded rows equals attention over the same rows in f32, with gradients rounded once.
 #[test]
 fn rounded_rows_are_attended_to_as_those_of_f32() {
     for (dtype, dynamic) in [Dtype::Bf16, Dtype::F16].into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {

@@ -1,4 +1,4 @@
-//! Products of rows and weights: by threads, in tiles, rounded.
+//! Products of rows and weights: on several threads, in tiles, and rounded.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn oracle_products_of_heads() {
     }
 }
 
-/// A layer's rows and gradients: enough rows for several groups of tiles, the last ones ragged.
+/// Rows and gradients of a layer with enough rows for several groups of tiles, the last ones ragged.
 fn tall_product(place: &Place, rows: usize) -> Vec<Vec<f32>> {
     let [x, w] = [(1, [rows, 70]), (2, [70, 50])].map(|(seed, size)| random(seed, size).set_requires_grad(true));
     let bias = random(3, [1, 50]).view([-1]).set_requires_grad(true);
@@ -64,8 +64,8 @@ fn products_in_tiles_are_those_of_whole_matrices() {
 #[test]
 fn rounded_products_are_off_by_their_rounding() {
     for rows in [1, 64, 1025, 17_001] {
-        // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
-        // error may let a gradient of any size through.
+        // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts off, a
+        // small error may let a gradient of any size through.
         let expected = tall_product(&TORCH, rows);
         let mut found = vec![tall_product(&BF16, rows)];
         if rows < 2000 {
@@ -81,18 +81,18 @@ fn rounded_products_are_off_by_their_rounding() {
     }
 }
 
-/// Eighths from -4 to 4, which bf16 and f16 hold, and whose sums of products f32 does.
+/// Random eighths from -4 to 4, which are exact in bf16 and f16; sums of their products are exact in f32.
 fn eighths(seed: u32, shape: [usize; 2]) -> Tensor {
     (random(seed, shape) * 64.0).round() / 8.0
 }
 
-/// On a GPU that computes in bf16 or f16, numbers which it holds give the products of f32; gradients of the weights stay f32, those of
-/// rows have their type.
+/// On a GPU that computes in bf16 or f16, numbers that are exact in that type give the same products as in f32;
+/// gradients of the weights are f32, and gradients of rows have the type of the rows.
 #[test]
 fn products_of_numbers_that_the_type_holds_are_exact() {
     let mut sizes = vec![(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)];
     if std::env::var_os("GSPLIT_TEST_LARGE").is_some() {
-        // Sums that cuBLAS may take in parts.
+        // Sums that cuBLAS may split into parts.
         sizes.push((1 << 14, 512, 256));
     }
     for (rows, input, output) in sizes {

@@ -1,4 +1,4 @@
-//! How the processes of a run find each other: at a store, in the process of rank 0.
+//! The processes of a run find each other at a store, in the process of rank 0.
 //!
 //! ```text
 //! run          what rank 0 was started with; another's call with something else is refused
@@ -12,8 +12,8 @@
 //! given up     the line of the rank that first waited too long for others to come
 //! ```
 //!
-//! A process that is killed or stopped before all are connected is noticed by the rank after it: it no longer counts as alive. Who notices
-//! tells all, and all name that rank.
+//! A process that is killed or stopped before all are connected is noticed by the rank after it: it no longer counts as
+//! alive. The rank that notices notifies all others, and all report that rank.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -33,19 +33,19 @@ use crate::Result;
 
 /// Variable with the interface that Gloo takes, as for PyTorch.
 const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
-/// Error of a store that hangs.
+/// Error of a store that does not respond.
 const NO_ANSWER: &str = "no answer";
-/// From one look at the store to the next.
+/// Interval between two looks at the store.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Signs of life at once of a rank that has met the others, and gives no more.
+/// Signs of life that a rank adds at once when it has met the others; it adds none afterwards.
 const MET: i64 = 1 << 40;
-/// Ranks less than have come, once one was refused.
+/// Added to the number of ranks that have come once one was refused, so that it becomes negative.
 const REFUSED: i64 = -(1 << 40);
-/// How long the store has for an answer beyond what is waited for; it may have died, or hang.
+/// Additional time for an answer of the store, which may have died or hang.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// From one sign of life to the next, while ranks meet.
+/// Interval between signs of life while ranks meet.
 const SIGN: Duration = Duration::from_millis(500);
-/// Without a sign of life for so long a rank that meets others has died or hangs.
+/// A rank that meets others has died or hangs if it gives no sign of life for this long.
 const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 10 });
 
 /// One process of a run that has met the others.
@@ -59,7 +59,7 @@ pub struct Meeting {
     has_met: Arc<AtomicBool>,
 }
 
-/// LifeWatch over the rank before this one, of those that meet.
+/// Watches whether the previous rank is alive while the ranks meet.
 struct LifeWatch<'a> {
     board: &'a Board,
     other: usize,
@@ -68,12 +68,12 @@ struct LifeWatch<'a> {
     since: Instant,
 }
 
-/// Words that ranks tell each other beside their messages.
+/// Notices that ranks exchange through the store, next to their messages.
 pub struct Board {
     store: Arc<Store>,
-    /// The failure that all name, once this rank has asked.
+    /// The failure that all ranks report, once this rank has asked.
     failed: Mutex<Option<CommError>>,
-    /// This rank has told for whom it has waited too long.
+    /// True once this rank has reported for whom it waited too long.
     has_told: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ fn start(reason: String) -> crate::Error {
 }
 
 impl LifeWatch<'_> {
-    /// The failure of the run that another rank has told of, or that of a rank that gives no sign of life. Looks now and then.
+    /// The failure that another rank has reported, or the death of a rank that gives no sign of life. Checked at intervals.
     fn failed(&mut self) -> Option<CommError> {
         if self.looked.elapsed() < SIGN {
             return None;
@@ -103,13 +103,13 @@ impl LifeWatch<'_> {
         if signs != std::mem::replace(&mut self.signs, signs) {
             self.since = Instant::now();
         }
-        // One that has not come gives none yet.
+        // A rank that has not come yet gives no sign of life.
         ((1..MET).contains(&signs) && self.since.elapsed() > SILENCE)
             .then(|| self.board.failed(self.other, "its process has ended or does not answer"))
     }
 }
 
-/// Result of `call`, within `limit` and some patience: a store whose process hangs would keep it.
+/// Result of `call`, within `limit` and some patience: a store whose process hangs would block it.
 fn within<R: Send + 'static>(
     limit: Duration,
     call: impl FnOnce() -> std::result::Result<R, String> + Send + 'static,
@@ -119,7 +119,7 @@ fn within<R: Send + 'static>(
     receiver.recv_timeout(limit.saturating_add(PATIENCE)).unwrap_or_else(|_| Err(NO_ANSWER.to_string()))
 }
 
-/// The same, unless `failed` says meanwhile that it is in vain.
+/// Like [`within`], but ends early once `failed` returns a failure.
 fn within_unless<R: Send + 'static>(
     limit: Duration,
     mut failed: impl FnMut() -> Option<CommError>,
@@ -149,18 +149,18 @@ impl Board {
         within(Duration::ZERO, move || store.offer(key, &value))
     }
 
-    /// The failure that all name: the first that any rank has told of, this one if none has.
+    /// The failure that all ranks report: the first reported by any rank, or this one if there is none.
     pub fn failed(&self, rank: usize, reason: &str) -> CommError {
         let mut known = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_with(|| self.first_failed(rank, reason)).clone()
     }
 
-    /// The rank for whom all wait in the end, where `rank` has waited too long for `other`, which may itself wait for another.
+    /// The rank that all wait for in the end: `rank` has waited too long for `other`, which may itself wait for another.
     pub fn awaited(&self, rank: usize, other: usize) -> usize {
         if !self.has_told.swap(true, Ordering::Relaxed) && self.add(awaits(rank), other as i64 + 1).is_err() {
             return other;
         }
-        // The others' time is over by then, if it began with this one's.
+        // The other ranks' time is over by then, if it began with this one's.
         thread::sleep(PATIENCE / 2);
         let mut chain = vec![rank, other];
         while let Some(&last) = chain.last()
@@ -175,8 +175,8 @@ impl Board {
         chain.pop().unwrap_or(other)
     }
 
-    /// The failure of a run where the connection to `other` has ended: the end of its process, unless somebody knows
-    /// better. Gloo ends all of a rank's connections where one of its waits took too long, before that rank can say so.
+    /// The failure after the connection to `other` has ended: the cause that a rank reports, else the end of its
+    /// process. After a timeout Gloo ends all of a rank's connections, before that rank can report it.
     pub fn cut(&self, other: usize) -> CommError {
         let since = Instant::now();
         let is_told = || -> std::result::Result<bool, String> {
@@ -200,7 +200,7 @@ impl Board {
         self.add("is failed".to_string(), 0).ok().map(|told| told > 0)
     }
 
-    /// The failure that this process has told of or been told.
+    /// The failure that this process has reported or received.
     pub fn known(&self) -> Option<CommError> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -221,12 +221,12 @@ impl Board {
 }
 
 impl Meeting {
-    /// Meets the other ranks at `host` and `port`, which are rank 0's. The name of the `run` and its `options` are the same for all ranks; they
-    /// wait for each other for `timeout`. Collective.
+    /// Meets the other ranks at the `host` and `port` of rank 0. The name of the `run` and its `options` are the same
+    /// for all ranks, which wait for each other for `timeout`. Collective.
     ///
     /// # Errors
-    /// [`CommError::Start`] that names the ranks which have not come in time, the port that is taken, or what this rank was started with
-    /// and should not have been.
+    /// [`CommError::Start`] that names the ranks that have not come in time, the port that is taken, or the option that
+    /// this rank was started with by mistake.
     pub fn at(
         host: &str,
         port: u16,
@@ -266,12 +266,12 @@ impl Meeting {
         start(format!("rank {}: rank 0 has gone before the run started: {error}; see what it printed", self.seat.rank))
     }
 
-    /// Comes, and waits until all have.
+    /// Registers this rank and waits until all ranks have come.
     fn be_seated(&self, own: &str) -> Result<()> {
         let (Seat { rank, size, .. }, lost) = (self.seat, |error: String| self.lost(&error));
         let deadline = Instant::now() + self.timeout;
         if rank > 0 {
-            // Rank 0 says it at once.
+            // Rank 0 adds this key at once.
             while self.board.add("run is there".to_string(), 0).map_err(lost)? == 0 {
                 if Instant::now() >= deadline {
                     return Err(self.lost("it does not say which run this is"));
@@ -284,7 +284,7 @@ impl Meeting {
             self.board.add("run is there".to_string(), 1).map_err(lost)?;
         }
         if let Some((reason, is_of_run)) = difference(rank, own, &of_first) {
-            // A run that is under way lets nobody spoil it.
+            // A refused rank cannot fail a run that has started.
             let first_size = of_first.split('\n').nth(1).and_then(|size| size.parse().ok()).unwrap_or(i64::MAX);
             if is_of_run && self.board.add("came".to_string(), 0).map_err(lost)? < first_size {
                 self.board.failed(rank, &reason);
@@ -337,14 +337,14 @@ impl Meeting {
         });
     }
 
-    /// A watch over the rank before this one in the group of `seat`; none where it is alone.
+    /// Watches the rank before this one in the group of `seat`; `None` if the group has one rank.
     fn watch(&self, seat: Seat) -> Option<LifeWatch<'_>> {
         let (now, other) = (Instant::now(), seat.first + (seat.rank + seat.size - 1) % seat.size);
         let watch = || LifeWatch { board: &self.board, other, looked: now, signs: 0, since: now };
         (seat.size > 1).then(watch)
     }
 
-    /// Ends the signs of life, once this rank has all its connections: from here on its failure is seen by these.
+    /// Ends the signs of life once this rank has all its connections, which show its failure from then on.
     pub fn end(&self) {
         self.has_met.store(true, Ordering::Relaxed);
         let _ = self.board.add(format!("alive/{}", self.seat.rank), MET);
@@ -363,8 +363,8 @@ impl Meeting {
         )
     }
 
-    /// The failure of the group of `seat`, in which Gloo did not connect this rank. A rank that neither connected nor failed in a while
-    /// is stopped, and all name it.
+    /// The failure of the group of `seat` if Gloo did not connect this rank. A rank that neither connected nor failed
+    /// for a while is stopped, and all report it.
     fn unconnected(&self, met: &str, seat: Seat, error: &str) -> CommError {
         let rank = self.seat.rank;
         let since = Instant::now();
@@ -384,10 +384,10 @@ impl Meeting {
         }
     }
 
-    /// This rank's end of the group of `seat`, whose messages meet those of no other `name`. Collective over the group.
+    /// Opens this rank's end of the group of `seat`, separate from groups of other `name`s. Collective over the group.
     ///
     /// # Errors
-    /// [`CommError::Start`] with what Gloo says.
+    /// [`CommError::Start`] with the message of Gloo.
     pub fn group(&self, name: &str, seat: Seat) -> Result<C10d> {
         let (host, port, timeout, is_here) = (self.host.clone(), self.port, self.timeout, is_loopback(&self.host));
         let name = format!("{name}/{}/", seat.first);
@@ -395,7 +395,7 @@ impl Meeting {
         let mut watch = self.watch(seat);
         let failed = || watch.as_mut().and_then(LifeWatch::failed);
         let group = within_unless(timeout, failed, move || {
-            // A store of its own: while one waits for a key no other call goes through.
+            // A separate store connection: while one waits for a key, other calls on it are blocked.
             let store = Store::open(&host, port, None, timeout)?;
             let named = env::var(INTERFACE).ok().filter(|name| !name.is_empty());
             let first = named.as_deref().and_then(|names| names.split(',').next());
@@ -419,17 +419,17 @@ impl Meeting {
             },
             Err(failed) => failed.into(),
         };
-        // The others ask here who failed.
+        // The other ranks ask here who failed.
         self.linger();
         Err(failed)
     }
 
-    /// This rank among all.
+    /// The number of this rank, out of all.
     pub fn seat(&self) -> Seat {
         self.seat
     }
 
-    /// Stays for a moment where others ask who failed.
+    /// Keeps the store open for a moment, so that other ranks can ask who failed.
     pub fn linger(&self) {
         if self.seat.rank == 0 {
             thread::sleep(PATIENCE / 2);
@@ -443,7 +443,7 @@ impl Drop for Meeting {
     }
 }
 
-/// Difference between this rank's start and that of rank 0, and whether they are of the same run.
+/// Difference between this rank's options and the ones of rank 0, and whether both belong to the same run.
 fn difference(rank: usize, own: &str, of_first: &str) -> Option<(String, bool)> {
     let (own, first): (Vec<&str>, Vec<&str>) = (own.split('\n').collect(), of_first.split('\n').collect());
     let ([run, size, version, options @ ..], [first_run, first_size, first_version, first_options @ ..]) =
@@ -468,7 +468,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The socket that rank 0 has the store at: this host alone reaches it where the address is this host's alone.
+/// Binds rank 0's socket for the store: only this host reaches it if `host` is a local address.
 fn listen(host: &str, port: u16) -> Result<TcpListener> {
     let everywhere = [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
     let bound = match is_loopback(host) {

@@ -1,19 +1,19 @@
-//! Ranks as processes that torch's own engine connects: c10d's store, where they meet, and Gloo.
+//! Ranks as processes that torch's own engine connects: c10d's store, at which they meet, and Gloo.
 //!
 //! Idea: a rank sends each other a slot of fixed size, which says the collective and the length of the message and holds the message
 //! if that is short. Longer messages follow, tagged with their length, and are received in place: Gloo, which would end the process if
 //! a message did not fit, never matches one of another length. Ranks in different collectives, or with messages of another size, see it
 //! by the slot. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
 //!
-//! Why all is asked for early, slots one collective ahead: the thread of Gloo's device does not sleep while the calling thread has the
-//! connection's lock, it tries again at once. Where messages waited for their slots, so that calls fell into the other's bytes, that
-//! thread took a tenth of an epoch's CPU time.
+//! Why slots are requested early, one collective ahead: the thread of Gloo's device does not sleep while the calling
+//! thread has the connection's lock but retries at once. When messages waited for their slots, so that calls fell into
+//! the other's transfer, that thread took a tenth of an epoch's CPU time.
 //!
-//! Several groups of the same ranks have connections of their own and do not wait for each other.
-//! A rank that fails writes why into the store and closes its connections; the others see these end, and look there. One whose process
-//! ends without a word has died. Whose wait is too long names the rank that it waited for.
-//! c10d trusts its network, as all of PyTorch does: it neither asks who calls nor hides what it sends.
-//! Cost: one message of 512 bytes between any two ranks a collective, and the bytes themselves, copied by the system alone.
+//! Several groups of the same ranks have separate connections and do not wait for each other.
+//! A rank that fails writes the reason into the store and closes its connections; the others see these end, and look there. A rank
+//! whose process ends without a reason counts as dead. A rank that waits too long names the rank that it waited for.
+//! c10d trusts its network, as all of PyTorch does: it neither authenticates nor encrypts.
+//! Cost: one message of 512 bytes between any two ranks per collective, and the data itself, which only the system copies.
 
 mod meeting;
 mod raw;
@@ -31,17 +31,17 @@ use meeting::Board;
 pub use meeting::Meeting;
 use raw::{Group, Parcel, SLOT, Waits};
 
-/// Tag of slots. Pieces of longer messages have their length for a tag.
+/// Tag of slots. Pieces of longer messages have their length as tag.
 const SLOTS: i32 = 0;
-/// The longest piece of a message.
+/// Maximum bytes of a piece of a message.
 const PIECE: usize = 1 << 30;
-/// A slot's collective and length of the message, 8 bytes each.
+/// Bytes of a slot's header: the collective and the length of the message, 8 bytes each.
 const HEAD: usize = 16;
-/// In place of no limit; Gloo takes none for its own.
+/// Used for an unlimited timeout, which Gloo does not have.
 const LONG: Duration = Duration::from_secs(86_400 * 365);
-/// A rank that waits without a limit asks the store this often whether a rank has failed. Rank 0 stays longer than this after a failure.
+/// Interval at which a rank that waits without a limit asks the store for failures. Rank 0 stays longer after one.
 const LOOK: Duration = Duration::from_millis(300);
-/// Collectives, by what they are told apart.
+/// Names of the collectives; a slot holds the index.
 const COLLECTIVES: [&str; 7] = [
     "barrier",
     "all_to_all",
@@ -58,16 +58,16 @@ pub struct C10d {
     board: Arc<Board>,
     limit: Limit,
     timeout: Duration,
-    /// How many have ended without a limit.
+    /// Number of exchanges without a limit that have ended.
     exchanges: AtomicU64,
     waits: Waits,
-    /// Why this rank takes no part any more.
+    /// Reason why this rank no longer takes part.
     left: Mutex<Option<CommError>>,
-    /// Connections; `None` once it has left.
+    /// Connections; `None` after this rank has left.
     ends: Mutex<Option<Ends>>,
 }
 
-/// Connections of a rank, and the slots that it has asked each other for: those of its next collective.
+/// Connections of a rank, and the slots that it has requested from each other rank for its next collective.
 struct Ends {
     next: Vec<Option<Parcel>>,
     group: Group,
@@ -81,7 +81,7 @@ fn number_of(called: &str) -> u64 {
     COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64
 }
 
-/// The slot that announces `message`, with all of it if it fits.
+/// The slot that announces `message`, including the message if it fits.
 fn slot(called: &str, message: &[u8]) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     slot[..8].copy_from_slice(&number_of(called).to_le_bytes());
@@ -111,7 +111,7 @@ impl C10d {
         }
     }
 
-    /// The error where a message from or to `other` does not go on.
+    /// The error if a message from or to `other` makes no progress.
     fn lost(&self, other: usize, called: &'static str, wait: &gsplit_kernels::Wait<'_>) -> CommError {
         let missing = || vec![self.board.awaited(self.name(self.seat.rank), self.name(other))];
         self.failed()
@@ -119,8 +119,8 @@ impl C10d {
             .unwrap_or_else(|| self.board.cut(self.name(other)))
     }
 
-    /// Ends the waits of the exchange under way once a rank has reported a failure, or once the store, in the process of rank 0, has not
-    /// answered for `timeout`.
+    /// Ends the waits of the current exchange once a rank has reported a failure, or once the store, in the process of
+    /// rank 0, has not answered for `timeout`.
     fn watch_store(&self, exchange: u64) {
         let mut answered = Instant::now();
         while self.exchanges.load(Ordering::Acquire) == exchange {
@@ -198,7 +198,7 @@ impl C10d {
             }
         }
         underway.iter().try_for_each(|(other, work)| work.wait(&self.waits, left()).map_err(|_| gone(*other)))?;
-        // Who has gone since is missed in the next collective.
+        // A rank that has left since is noticed in the next collective.
         others().for_each(|from| next[from] = group.receive_slot(from, SLOTS).ok());
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Messages for C10d {
             Some(ends) if self.limit.start().left().is_some() => {
                 self.exchange_by(ends, called, outgoing, expected, recv)
             }
-            // Rank 0 alone is at work, and may take long: its store answers all the same.
+            // Only rank 0 is at work, and may take long; its store still answers.
             Some(ends) => thread::scope(|scope| {
                 let exchange = self.exchanges.load(Ordering::Acquire);
                 let watch = scope.spawn(move || self.watch_store(exchange));
@@ -258,12 +258,12 @@ impl Messages for C10d {
         &self.limit
     }
 
-    /// The failure of another group of this process too: the run has ended then.
+    /// Includes failures of another group of this process: the run has ended then.
     fn failed(&self) -> Option<CommError> {
         lock(&self.left).clone().or_else(|| self.board.known())
     }
 
-    /// A wait under way on another thread ends; that thread then closes the connections.
+    /// A wait in progress on another thread ends; that thread then closes the connections.
     fn leave(&self, reason: &str) {
         let name = self.name(self.seat.rank);
         let is_first = lock(&self.left).is_none();

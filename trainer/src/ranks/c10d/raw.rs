@@ -2,10 +2,10 @@
 //!
 //! Why it is sound:
 //!
-//! * **Ownership.** What the shim makes with `new` is one pointer here, and freed once, when dropped. torch's store and groups take
-//!   calls of several threads: the store has a lock, messages go by the thread of Gloo's device.
-//! * **Memory of messages.** A [`Underway`] borrows what it sends from or receives into until it is dropped; after that Gloo forgets the
-//!   memory. A work that was leaked would go on: this folder leaks none. A [`Parcel`] has its memory behind a pointer and frees it last.
+//! * **Ownership.** An object that the shim makes with `new` is one pointer here, freed once when dropped. torch's store and groups
+//!   accept calls from several threads: the store has a lock, messages go through the thread of Gloo's device.
+//! * **Memory of messages.** An [`Underway`] borrows its buffer until it is dropped; after that Gloo forgets the memory. A leaked work
+//!   would go on: this folder leaks none. A [`Parcel`] has its memory behind a pointer and frees it last.
 //! * **Ends of waits.** A [`Waits`] knows a work while a thread waits for it, under a lock, and no longer.
 //! * **No unwinding.** Every function of the shim catches all exceptions, and writes a line of at most [`ERROR_BYTES`] bytes.
 
@@ -19,7 +19,7 @@ use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Room for a message, its closing zero included; `shim.cpp` says the same.
+/// Room for a message, its closing zero included; must equal the size in `shim.cpp`.
 const ERROR_BYTES: usize = 512;
 /// Room for a value of the store.
 const VALUE_BYTES: usize = 16 << 10;
@@ -86,7 +86,7 @@ unsafe extern "C" {
     fn gsplit_c10d_free_work(work: *mut c_void);
 }
 
-/// Result, or the line that torch says.
+/// Result, or a line with torch's error.
 type Answer<T> = Result<T, String>;
 
 /// Runs a function of the shim; the first line of its message is the error.
@@ -100,7 +100,7 @@ fn checked(call: impl FnOnce(*mut c_char) -> c_int) -> Answer<()> {
     Err(text.to_string_lossy().lines().next().unwrap_or_default().to_string())
 }
 
-/// The pointer that `call` of the shim has made.
+/// The pointer that `call` of the shim returns.
 fn made(call: impl FnOnce(*mut *mut c_void, *mut c_char) -> c_int) -> Answer<NonNull<c_void>> {
     let mut pointer = null_mut();
     checked(|error| call(&raw mut pointer, error))?;
@@ -115,7 +115,7 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX).max(1)
 }
 
-/// One process's end of the store, which rank 0's process has.
+/// One process's end of the store in rank 0's process.
 pub struct Store(NonNull<c_void>);
 
 // SAFETY: a store has a lock of its own, and belongs to no thread.
@@ -124,16 +124,16 @@ unsafe impl Send for Store {}
 unsafe impl Sync for Store {}
 
 impl Store {
-    /// Calls the store at `host` and `port` until it answers, for at most `timeout`; is the store, with a `listener`.
+    /// Connects to the store at `host` and `port`, within `timeout`; with a `listener`, hosts the store.
     pub fn open(host: &str, port: u16, listener: Option<TcpListener>, timeout: Duration) -> Answer<Self> {
         let host = text(host)?;
         let listener = listener.map_or(-1, IntoRawFd::into_raw_fd);
-        // SAFETY: the string outlives the call; the socket is given away.
+        // SAFETY: the string outlives the call; the store takes ownership of the socket.
         made(|store, error| unsafe { gsplit_c10d_store(host.as_ptr(), port, listener, millis(timeout), store, error) })
             .map(Self)
     }
 
-    /// The sum under `key` once `amount` is added.
+    /// Adds `amount` to the number under `key` and returns the sum.
     pub fn add(&self, key: &str, amount: i64) -> Answer<i64> {
         let (key, mut sum) = (text(key)?, 0);
         // SAFETY: the string and the number outlive the call.
@@ -141,13 +141,13 @@ impl Store {
         Ok(sum)
     }
 
-    /// The value of `key`: the first that was offered.
+    /// Sets `key` to `value` unless it has one; returns the value it has then.
     pub fn offer(&self, key: &str, value: &str) -> Answer<String> {
         let key = text(key)?;
         let mut found = value.as_bytes()[..value.len().min(VALUE_BYTES)].to_vec();
         let mut bytes = found.len();
         found.resize(VALUE_BYTES, 0);
-        // SAFETY: the strings outlive the call, and the buffer has the room that is named.
+        // SAFETY: the strings outlive the call, and the buffer has the room that is passed.
         checked(|error| unsafe {
             gsplit_c10d_offer(self.0.as_ptr(), key.as_ptr(), found.as_mut_ptr(), &raw mut bytes, VALUE_BYTES, error)
         })?;
@@ -157,18 +157,18 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // SAFETY: the shim made it, and nobody else has it.
+        // SAFETY: the shim made it, and this is the only pointer to it.
         unsafe { gsplit_c10d_free_store(self.0.as_ptr()) };
     }
 }
 
 /// Addresses that Gloo may listen at.
 pub enum Via<'a> {
-    /// This one.
+    /// This address.
     Host(&'a str),
-    /// Addresses of an interface.
+    /// The addresses of an interface.
     Interface(&'a str),
-    /// The address that this host's name stands for.
+    /// The address of this host's name.
     Chosen,
 }
 
@@ -181,7 +181,7 @@ unsafe impl Send for Group {}
 unsafe impl Sync for Group {}
 
 impl Group {
-    /// Connects `rank` with the others of `size` that come to the store under this `name`. Collective.
+    /// Connects `rank` with the others of `size` that use the store under this `name`. Collective.
     pub fn open(store: &Store, name: &str, rank: usize, size: usize, timeout: Duration, via: &Via<'_>) -> Answer<Self> {
         let name = text(name)?;
         let (host, interface) = match via {
@@ -225,11 +225,11 @@ impl Group {
         Ok(Underway { work, memory: PhantomData })
     }
 
-    /// Starts to receive a short message of `from` into memory of its own.
+    /// Starts to receive a short message from `from` into memory of its own.
     pub fn receive_slot(&self, from: usize, tag: i32) -> Answer<Parcel> {
         let memory = Box::into_raw(Box::new([0u8; SLOT]));
         let slot = |work| Parcel { work, memory };
-        // SAFETY: the slot has the memory, and frees it after the work.
+        // SAFETY: the slot owns the memory and frees it after the work.
         let work = made(|work, error| unsafe {
             gsplit_c10d_receive(self.0.as_ptr(), from as c_int, tag, memory.cast(), SLOT, work, error)
         });
@@ -245,12 +245,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: the shim made it, and nobody else has it.
+        // SAFETY: the shim made it, and this is the only pointer to it.
         unsafe { gsplit_c10d_free_group(self.0.as_ptr()) };
     }
 }
 
-/// A message under way.
+/// A message being sent or received.
 pub struct Underway<'a> {
     work: NonNull<c_void>,
     memory: PhantomData<&'a mut [u8]>,
@@ -260,7 +260,7 @@ pub struct Underway<'a> {
 unsafe impl Send for Underway<'_> {}
 
 impl Underway<'_> {
-    /// Waits until it has arrived, or has left: at most for `timeout`, after which its group is of no use.
+    /// Waits until the message has arrived or was sent, for at most `timeout`; after a timeout its group is unusable.
     pub fn wait(&self, watch: &Waits, timeout: Duration) -> Answer<()> {
         watch.begin(self.work)?;
         // SAFETY: the work is here.
@@ -272,7 +272,7 @@ impl Underway<'_> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        // SAFETY: the shim made it, and nobody else has it.
+        // SAFETY: the shim made it, and this is the only pointer to it.
         unsafe { gsplit_c10d_free_work(self.work.as_ptr()) };
     }
 }
@@ -287,11 +287,11 @@ pub struct Parcel {
 unsafe impl Send for Parcel {}
 
 impl Parcel {
-    /// Bytes that have come, in at most `timeout`.
+    /// Waits for the bytes for at most `timeout`.
     pub fn wait(mut self, watch: &Waits, timeout: Duration) -> Answer<[u8; SLOT]> {
         let work = self.work.take();
         work.map_or(Ok(()), |work| work.wait(watch, timeout))?;
-        // SAFETY: the work is gone, so the memory is the slot's alone.
+        // SAFETY: the work is freed, so only the slot has access to the memory.
         Ok(unsafe { *self.memory })
     }
 }
@@ -299,12 +299,12 @@ impl Parcel {
 impl Drop for Parcel {
     fn drop(&mut self) {
         self.work = None;
-        // SAFETY: it was a box, and the work is gone.
+        // SAFETY: it was a box, and the work is freed.
         drop(unsafe { Box::from_raw(self.memory) });
     }
 }
 
-/// Switch that ends the waits of a rank, on whatever thread.
+/// Switch that ends the waits of a rank, on any thread.
 #[derive(Default)]
 pub struct Waits(Mutex<Watched>);
 
@@ -314,7 +314,7 @@ struct Watched {
     work: Option<NonNull<c_void>>,
 }
 
-// SAFETY: the pointer is a work's that a thread waits for, which takes it away before the work goes.
+// SAFETY: the pointer belongs to a work that a thread waits for; the thread removes it before the work is freed.
 unsafe impl Send for Watched {}
 
 impl Waits {
@@ -331,7 +331,7 @@ impl Waits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).work = None;
     }
 
-    /// Ends the wait under way and all to come.
+    /// Ends the current wait and all later ones.
     pub fn give_up(&self) {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.ended = true;

@@ -1,6 +1,6 @@
-// What raw.rs needs of torch's c10d: a store that processes meet at, groups of them that Gloo connects, and messages between two.
-// Called by raw.rs alone, which documents the contract. No exception leaves: each function returns 0, or 1 with a message in `error`.
-// torch's archives hold c10d's headers and not Gloo's: `stub/` declares the names of Gloo that c10d's mention.
+// The parts of torch's c10d that raw.rs uses: a store that processes meet at, groups of them that Gloo connects, and messages. Only
+// raw.rs calls them; it documents the contract. No exception leaves: functions return 0, or 1 with a message in `error`. torch's
+// archives hold c10d's headers but not Gloo's: `stub/` declares the names of Gloo that c10d's mention.
 
 #define USE_C10D_GLOO 1
 
@@ -37,10 +37,10 @@ std::vector<at::Tensor> tensor_of(void* data, size_t bytes) {
 
 extern "C" {
 
-// Listens at the bound socket `listener`, unless that is -1. Its owner is then the store.
+// Listens at the bound socket `listener`, unless that is -1. The store then owns it.
 int gsplit_c10d_store(const char* host, uint16_t port, int listener, int64_t timeout, Store** store, char* error) {
   return guarded(error, [&] {
-    // What fails is said once, by who called.
+    // Errors are reported once, by the caller.
     if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
     c10d::TCPStoreOptions options;
     options.port = port;
@@ -54,12 +54,12 @@ int gsplit_c10d_store(const char* host, uint16_t port, int listener, int64_t tim
 
 void gsplit_c10d_free_store(Store* store) { delete store; }
 
-// The sum under `key` once `amount` is added.
+// Adds `amount` to the number under `key` and stores the sum.
 int gsplit_c10d_add(const Store* store, const char* key, int64_t amount, int64_t* sum, char* error) {
   return guarded(error, [&] { *sum = (*store)->add(key, amount); });
 }
 
-// Gives `key` the value unless it has one; `bytes` of what it has then are in `value`, which has `room`.
+// Sets `key` to the value unless it has one; copies the first `bytes` of its value then to `value`, which has `room`.
 int gsplit_c10d_offer(const Store* store, const char* key, uint8_t* value, size_t* bytes, size_t room, char* error) {
   return guarded(error, [&] {
     const auto found = (*store)->compareSet(key, Bytes(), Bytes(value, value + *bytes));
@@ -68,7 +68,7 @@ int gsplit_c10d_offer(const Store* store, const char* key, uint8_t* value, size_
   });
 }
 
-// Over the address `host`, else by the interface that `interface` names, else as torch chooses.
+// Uses the address `host`, else the interface `interface`, else torch's choice.
 int gsplit_c10d_group(
     const Store* store, const char* name, int rank, int size, int64_t timeout, const char* host, const char* interface, Group** group,
     char* error) {
@@ -86,7 +86,7 @@ int gsplit_c10d_group(
 
 void gsplit_c10d_free_group(Group* group) { delete group; }
 
-// The memory stays as it is until the work is freed.
+// The caller must not change the memory until the work is freed.
 int gsplit_c10d_send(const Group* group, int to, int tag, const uint8_t* data, size_t bytes, Work** work, char* error) {
   return guarded(error, [&] {
     auto message = tensor_of(const_cast<uint8_t*>(data), bytes);
@@ -94,7 +94,7 @@ int gsplit_c10d_send(const Group* group, int to, int tag, const uint8_t* data, s
   });
 }
 
-// The memory is the work's until it is freed.
+// The work owns the memory until it is freed.
 int gsplit_c10d_receive(const Group* group, int from, int tag, uint8_t* data, size_t bytes, Work** work, char* error) {
   return guarded(error, [&] {
     auto message = tensor_of(data, bytes);
@@ -111,7 +111,7 @@ int gsplit_c10d_abort(const Work* work, char* error) {
   return guarded(error, [&] { (*work)->abort(); });
 }
 
-// Once this returns nobody reads or writes its memory.
+// After this returns, Gloo neither reads nor writes its memory.
 void gsplit_c10d_free_work(Work* work) { delete work; }
 
 }  // extern "C"

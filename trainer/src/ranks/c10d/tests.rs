@@ -1,4 +1,4 @@
-//! Ranks that torch joins, all in one process: each has its end of the store and its own connections.
+//! Tests of ranks that torch joins, all in one process: each has its end of the store and its own connections.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Results of `body` on each of `size` ranks, which are in so many groups.
+/// Results of `body` on each of `size` ranks in `groups` groups.
 fn on_ranks<R: Send>(
     (size, groups): (usize, usize),
     timeout: Duration,
@@ -115,7 +115,7 @@ fn who_does_not_come_in_time_is_named() {
     let patience = Duration::from_secs(3);
     let errors = on_ranks((3, 1), patience, |_, [comm, _]| match Messages::rank(&comm) {
         2 => {
-            // The store is there for a moment longer.
+            // The store stays open for a moment longer.
             thread::sleep(patience + Duration::from_millis(400));
             comm.barrier().unwrap_err()
         }
@@ -134,7 +134,7 @@ fn a_failure_is_told_to_those_who_wait_on_all_threads() {
             sampling.barrier().unwrap();
             if Messages::rank(&sampling) == 1 {
                 thread::sleep(Duration::from_millis(100));
-                // Without a word: what the others see when a process ends.
+                // Returns without a reason, like a process that ends.
                 let reason = reason?;
                 return thread::scope(|scope| {
                     let waits = scope.spawn(|| sampling.barrier());
@@ -167,7 +167,7 @@ fn a_time_in_which_one_rank_works_alone_has_no_limit() {
     });
 }
 
-/// Refusals of those that start so: rank, ranks, groups, run; at a port of their own.
+/// Errors of ranks that start with these values of rank, ranks, groups and run, at a port of their own.
 fn refusals(starts: &[(usize, usize, usize, &str)], timeout: Duration) -> Vec<Option<String>> {
     let port = free_port();
     let start = |(rank, size, groups, run): (usize, usize, usize, &str)| {
@@ -272,7 +272,7 @@ fn a_rank_that_stops_while_gloo_connects_is_named_by_all() {
 fn a_rank_that_dies_while_they_meet_does_not_cost_the_timeout() {
     let (port, started) = (free_port(), Instant::now());
     let line = thread::scope(|scope| {
-        // It comes, gives a sign of life, and no more.
+        // It comes, gives one sign of life, and then none.
         scope.spawn(move || {
             let store = raw::Store::open("127.0.0.1", port, None, PATIENCE).unwrap();
             for key in ["came/1", "alive/1", "came"] {
@@ -298,7 +298,7 @@ fn a_port_that_is_taken_is_named() {
     };
     let first = at(0);
     assert!(first.contains(&format!("cannot listen at 127.0.0.1:{port}: the port is taken")), "{first}");
-    // Who listens there says nothing.
+    // The process that listens there does not answer.
     let second = at(1);
     assert!(second.contains("rank 1: rank 0 did not answer at"), "{second}");
 }

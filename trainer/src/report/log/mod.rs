@@ -1,7 +1,7 @@
-//! A run's logs: JSON lines and TensorBoard's event files. One record an epoch and, where they are wanted, one every
-//! so many mini-batches (`steps`).
+//! A run's logs: JSON lines and TensorBoard's event files. One record per epoch and, if requested, one per
+//! `--log-every` mini-batches (`steps`).
 //!
-//! A resumed run starts the JSON lines anew with the epochs that its checkpoint holds, so that they always show one whole run,
+//! A resumed run rewrites the JSON lines from the epochs in its checkpoint, so that they always show one whole run,
 //! whatever a killed run had written (`text`). TensorBoard reads every event file of a folder: see `tensorboard`.
 
 use crate::report::EpochReport;
@@ -22,19 +22,19 @@ pub use text::is_json_log;
 pub struct Logs {
     text: Option<TextLog>,
     events: Option<EventFile>,
-    /// Events of mini-batches, which have an axis of their own.
+    /// Events of mini-batches, which have a separate axis.
     step_events: Option<EventFile>,
 }
 
 impl Logs {
-    /// Opens the logs that `options` name, and writes down `history`, the epochs that a resumed run found done, after `steps`
+    /// Opens the logs that `options` name, and writes `history`, the epochs done before a resume, which took `steps`
     /// mini-batches.
     pub fn start(options: &RunOptions, history: &[EpochReport], steps: u64) -> Result<Self> {
         let text = options.log.as_deref().map(|path| TextLog::create(path, history)).transpose()?;
         let (mut events, mut step_events) = (None, None);
         if let Some(folder) = &options.tensorboard {
             let below = folder.join("steps");
-            // What an earlier run left there is void, even if this one adds nothing.
+            // Older records in that folder become void, even if this run adds none.
             if options.log_every > 0 || below.is_dir() {
                 step_events = Some(EventFile::create(&below, steps + 1)?.0);
             }

@@ -1,9 +1,8 @@
-//! Records of mini-batches: one every so many, over the mini-batches since the last record.
+//! Records of mini-batches: one per [`StepLog::every`] mini-batches, over the mini-batches since the last record.
 //!
-//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as
-//! one that was never interrupted. The mini-batches after the last record of an epoch have none: the epoch's own record
-//! covers them.
-//! Cost: one sum over all ranks for each record.
+//! Mini-batches are counted over the whole run, from 1, so that a resumed run has its records at the same numbers as an
+//! uninterrupted one. The mini-batches after the last record of an epoch have none: the epoch's own record covers them.
+//! Cost: one sum over all ranks per record.
 
 use std::time::Instant;
 
@@ -21,9 +20,9 @@ pub struct StepRecord {
     pub step: u64,
     /// From 1.
     pub epoch: u32,
-    /// Mini-batches that this is the mean or sum of.
+    /// Number of mini-batches in this record.
     pub steps: u32,
-    /// Mean loss of their labelled seeds (of their pairs, where links are learnt), with dropout, before each update.
+    /// Mean loss of their labelled seeds (or pairs, for links), with dropout, before each update.
     pub loss: f64,
     /// Mean of their gradients' norms, before clipping.
     pub gradient_norm: f64,
@@ -31,7 +30,7 @@ pub struct StepRecord {
     pub learning_rate: f64,
     /// Scale of the next loss, where gradients are f16.
     pub loss_scale: Option<f64>,
-    /// Mini-batches that changed nothing, because a gradient in f16 was not finite.
+    /// Mini-batches without an update, because a gradient in f16 was not finite.
     pub skipped: u64,
     /// Seconds of the mean rank by activity.
     #[serde(flatten)]
@@ -44,16 +43,16 @@ pub struct StepRecord {
     /// Memory after the last of them, on a GPU.
     #[serde(flatten)]
     pub memory: Option<GpuMemory>,
-    /// Edges a second of wall time.
+    /// Edges per second of wall time.
     pub edges_per_s: f64,
-    /// Feature rows loaded, of wall time.
+    /// Feature rows loaded per second of wall time.
     pub rows_per_s: f64,
 }
 
-/// Interval of the records of mini-batches, and their target.
+/// Interval and destination of the records of mini-batches.
 #[derive(Clone, Copy)]
 pub struct StepLog<'a> {
-    /// Mini-batches from record to record; 0 for no records.
+    /// Mini-batches between records; 0 for no records.
     pub every: u32,
     /// Takes a record, on rank 0.
     pub write: &'a (dyn Fn(&StepRecord) -> Result<()> + Sync),
@@ -63,7 +62,7 @@ pub struct StepLog<'a> {
 pub struct Window<'a> {
     log: StepLog<'a>,
     epoch: u32,
-    /// Mini-batches of the run before the next.
+    /// Mini-batches of the run before the next one.
     done: u64,
     totals: StepReport,
     steps: u32,
@@ -71,12 +70,12 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// At the beginning of `epoch`, before which the run had `done` mini-batches.
+    /// Starts at the beginning of `epoch`, after `done` mini-batches of the run.
     pub fn begin(log: StepLog<'a>, epoch: u32, done: u64) -> Self {
         Self { log, epoch, done, totals: StepReport::default(), steps: 0, since: Instant::now() }
     }
 
-    /// Takes in the next mini-batch, and writes a record if it is time to. Collective.
+    /// Adds the next mini-batch, and writes a record if one is due. Collective.
     pub fn add(&mut self, report: &StepReport, comm: &dyn Communicator) -> Result<()> {
         if self.log.every == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! TensorBoard's event files: scalars, whose step is the epoch in the folder itself and the mini-batch in its folder `steps`,
-//! which TensorBoard shows as a run of its own.
+//! TensorBoard's event files: scalars, whose step is the epoch in the folder itself and the mini-batch in the subfolder
+//! `steps`, which TensorBoard shows as a separate run.
 //!
 //! A file is a sequence of TFRecords, each one `Event` of tensorflow/core/util/event.proto, encoded by hand:
 //!
@@ -8,13 +8,13 @@
 //! masked crc  ((c >> 15) | (c << 17)) + 0xa282ead8 of c, the CRC-32C of the bytes
 //! Event       1 wall_time double · 2 step int64 · 3 file_version string · 5 summary Summary · 7 session_log SessionLog
 //! Summary     1 value, repeated: 1 tag string · 2 simple_value float
-//! SessionLog  1 status enum, 1 = START: what other files of the folder hold from this step on is void
+//! SessionLog  1 status enum, 1 = START: records in other files of the folder from this step on are void
 //! ```
 //!
-//! A fresh run voids all that is in the folder; a resumed one voids what a killed run logged after its last checkpoint, and
-//! adds to the rest. Where the folder has no event file yet, the epochs before the resume are written too.
+//! A fresh run voids everything in the folder; a resumed one voids records that a killed run logged after its last
+//! checkpoint, and adds to the rest. If the folder has no event file yet, the epochs before the resume are written too.
 //!
-//! Why mini-batches do not lie beside epochs: what is void is told by the step alone, which would then mean two things.
+//! Mini-batches have their own folder because the step, which then has one meaning, decides which records are void.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,10 +30,10 @@ use crate::report::EpochReport;
 /// Part of an event file's name by which TensorBoard finds it.
 const MARK: &str = "tfevents";
 
-/// Ends the names of ours.
+/// End of our file names.
 const OURS: &str = ".gsplit";
 
-/// An event file in `folder` that another program wrote: a fresh run would void what it holds.
+/// An event file in `folder` that another program wrote: a fresh run would void its records.
 pub fn foreign_events(folder: &Path) -> Option<PathBuf> {
     event_files(folder).ok()?.into_iter().find(|path| !path.as_os_str().as_encoded_bytes().ends_with(OURS.as_bytes()))
 }
@@ -52,13 +52,13 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Starts a file in `folder`, where all that other files have from step `first` on is void; says too whether there are no
-    /// others, for which it has to begin with step 1.
+    /// Creates a file in `folder` that voids records of other files from step `first` on; also returns true if there
+    /// are no other files, so that it has to begin with step 1.
     pub fn create(folder: &Path, first: u64) -> Result<(Self, bool)> {
         let io = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
         make_folder(folder)?;
         let others = !event_files(folder).map_err(io(folder))?.is_empty();
-        // TensorBoard reads the files of a folder in the order of their names: the time comes first, to the nanosecond.
+        // TensorBoard reads files in the order of their names, so they begin with the time, to the nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, nanos, process) = (now.as_secs(), now.subsec_nanos(), std::process::id());
         let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}{OURS}"));
@@ -69,7 +69,7 @@ impl EventFile {
         match begun {
             Ok(()) => Ok((events, !others)),
             Err(error) => {
-                // Without its beginning it says nothing, and what cannot be removed either says nothing wrong.
+                // A file without its beginning is useless; if it cannot be removed it does no harm.
                 let _ = std::fs::remove_file(&events.path);
                 Err(error)
             }
@@ -107,7 +107,7 @@ impl EventFile {
         event.push(tag(2, VARINT));
         varint(&mut event, step);
         bytes(&mut event, field, content);
-        // One call: who reads meanwhile sees whole records.
+        // One call, so that concurrent readers see whole records.
         Ok(self.file.write_all(&record(&event)).map_err(gsplit_store::Error::io(&self.path))?)
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn masked_crc(data: &[u8]) -> u32 {
     crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli), bit by bit: a run logs some hundred bytes an epoch.
+/// CRC-32C (Castagnoli), bit by bit: a run logs only some hundred bytes per epoch.
 pub(super) fn crc32c(data: &[u8]) -> u32 {
     const REVERSED_POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32, _| (crc >> 1) ^ (REVERSED_POLYNOMIAL & 0u32.wrapping_sub(crc & 1));

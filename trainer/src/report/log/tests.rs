@@ -1,4 +1,4 @@
-//! Logs are read back by readers of the tests' own.
+//! Logs are read back by independent readers of the tests.
 
 use std::path::Path;
 
@@ -156,7 +156,7 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(found[1][1], Event::Start(3));
     assert_eq!(found[1].len(), 3);
 
-    // Resumed with a folder that knows nothing of the run yet.
+    // Resumed with a folder that has no records of the run yet.
     let options = RunOptions { tensorboard: Some(folder.path().join("other")), ..Default::default() };
     drop(Logs::start(&options, &history[..2], 20).unwrap());
     let found = events(&folder.path().join("other"));
@@ -189,11 +189,11 @@ fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
     drop(whole);
     assert_eq!(after_two.lines().count(), 6);
 
-    // A resume without --log-every keeps what the log has.
+    // A resume without --log-every keeps the records in the log.
     drop(Logs::start(&RunOptions { log_every: 0, ..options.clone() }, &[report(1), report(2)], 20).unwrap());
     assert_eq!(read(), after_two);
 
-    // Another run's epoch, though of the same number: its mini-batches are not ours.
+    // An epoch of another run, although of the same number: its mini-batches do not belong to this run.
     let other = EpochReport { loss: 7.0, ..report(1) };
     drop(Logs::start(&options, &[other], 10).unwrap());
     assert_eq!(read().lines().count(), 1);
@@ -210,7 +210,7 @@ fn event_files_of_mini_batches_have_steps_of_their_own() {
     [5, 10].iter().for_each(|&step| first.write_step(&steps(step)).unwrap());
     first.write(&report(1)).unwrap();
     drop(Logs::start(&options, &[report(1)], 10).unwrap());
-    // A later run that has no such records, from the start: what lies there is void.
+    // A later run without such records, from the start: the old ones become void.
     drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[], 0).unwrap());
     let found = events(&tb.join("steps"));
     let starts: Vec<&Event> = found.iter().map(|events| &events[1]).collect();

@@ -1,8 +1,8 @@
-//! Log of JSON lines, one for each record.
+//! Log of JSON lines, one per record.
 //!
-//! A log that is continued is written anew: the epochs that the checkpoint holds, and before each of them the records
-//! of its mini-batches, if the old file has them before the very same epoch. Records of a killed run after the
-//! checkpoint go, and so do those of another run.
+//! A log that is continued is rewritten: the epochs of the checkpoint, and before each of them the records of its
+//! mini-batches, if the old file has them before the very same epoch. Records of a killed run after the checkpoint and
+//! records of other runs are removed.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::Result;
 use crate::report::EpochReport;
 
-/// Whether a log of JSON lines that begins with `line` is one of ours.
+/// True if a log of JSON lines that begins with `line` was written by gsplit.
 pub fn is_json_log(line: &str) -> bool {
     [r#"{"epoch":"#, r#"{"step":"#].iter().any(|start| line.starts_with(start)) && line.contains(r#""gradient_norm":"#)
 }
@@ -32,16 +32,16 @@ pub struct TextLog {
 }
 
 impl TextLog {
-    /// Starts the file at `path` with `history`, the epochs that a resumed run found done.
+    /// Creates the file at `path` with `history`, the epochs done before a resume.
     pub fn create(path: &Path, history: &[EpochReport]) -> Result<Self> {
         let epochs: Vec<String> = history.iter().map(json).collect();
         let before = match epochs.is_empty() {
             true => String::new(),
-            // What is no text is no log of ours.
+            // A file that is not text is not one of our logs.
             false => gsplit_store::read_text(path).unwrap_or_default(),
         };
         let text = whole(&before, &epochs);
-        // The older log is there until its successor is.
+        // The older log stays until its successor is complete.
         let staging = Staging::begin(Target::file(path), true)?;
         let mut file = File::create(staging.file()).map_err(gsplit_store::Error::io(path))?;
         file.write_all(text.as_bytes()).map_err(gsplit_store::Error::io(path))?;
@@ -49,19 +49,19 @@ impl TextLog {
         Ok(Self { path: path.to_path_buf(), file })
     }
 
-    /// Appends a record, or nothing.
+    /// Appends a record, or nothing if that fails.
     pub fn write(&mut self, record: &impl Serialize) -> Result<()> {
         let line = json(record) + "\n";
         let before = self.file.stream_position().map_err(gsplit_store::Error::io(&self.path))?;
         let written = self.file.write_all(line.as_bytes()).inspect_err(|_| {
-            // A disk that is full may have taken a part.
+            // A full disk may have written a part.
             let _ = self.file.set_len(before);
         });
         Ok(written.map_err(gsplit_store::Error::io(&self.path))?)
     }
 }
 
-/// The lines `epochs`, each after the records of mini-batches that are right before it in the log `before`.
+/// The lines `epochs`, each after the records of mini-batches right before it in the log `before`.
 fn whole(before: &str, epochs: &[String]) -> String {
     let (mut old, mut lines) = (before.lines().collect::<Vec<_>>(), Vec::new());
     for epoch in epochs {

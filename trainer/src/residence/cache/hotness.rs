@@ -1,11 +1,11 @@
-//! Feature rows by how often they are loaded.
+//! Ranks feature rows by how often they are loaded.
 //!
 //! Returns: vertices, hottest first, and the name of the ranking. Idea: a presample of the dataset has counted the
-//! mini-batches that load each row (GNNLab, Yang et al., EuroSys 2022; GSplit ranks its caches so too). Of several
-//! presamples the one that is named is used, else the one that was drawn most as this run draws. Without one, and where links are
-//! learnt, whose mini-batches no presample draws, a row is ranked by its vertex's out-degree (PaGraph). Equally hot
+//! mini-batches that load each row (GNNLab, Yang et al., EuroSys 2022; GSplit also ranks its caches this way). Of
+//! several presamples the named one is used, or else the one drawn most like this run. Without one, and for link
+//! prediction, whose mini-batches no presample draws, a row is ranked by its vertex's out-degree (PaGraph). Equally hot
 //! rows come in the order of their numbers.
-//! Cost: a selection, and a sort of the selected rows; a pass over the edges without a presample.
+//! Cost: a selection, and a sort of the selected rows; without a presample a pass over the edges.
 
 use std::cmp::Reverse;
 
@@ -15,10 +15,10 @@ use crate::Result;
 use crate::config::TrainConfig;
 use crate::job::Job;
 
-/// The `count` hottest rows, all of them if there are no more, and what they are ranked by.
+/// The `count` hottest rows, or all if there are no more, and the name of their ranking.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
     Ok(match presample_like(job.dataset, job.config, job.options.presample.as_deref(), progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),
@@ -29,11 +29,11 @@ pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(
     })
 }
 
-/// The presample that is `named`; else the one that was drawn as `config` draws, or comes nearest, among those of its task: of the same
-/// fanouts, batch size and seed, and the most epochs. One that cannot be used is told.
+/// The presample that is `named`; otherwise the one for this task drawn most like `config`: with the same fanouts,
+/// batch size and seed, and the most epochs. A note is printed for a presample that cannot be used.
 ///
 /// # Errors
-/// What keeps the one that is `named` from being used.
+/// The reason why the `named` presample cannot be used.
 pub fn presample_like(
     dataset: &Dataset,
     config: &TrainConfig,
@@ -48,7 +48,7 @@ pub fn presample_like(
             progress.note(&format!("warning: rows are ranked without presample {key}: {error}"));
         })
     };
-    // What a group loads rows for is its share.
+    // A group loads rows for its share of the batch.
     let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
     let rank = |presample: &Presample| {
         let drawn = &presample.meta().config;
@@ -57,6 +57,6 @@ pub fn presample_like(
         let counted = (drawn.seed == config.seed, drawn.epochs);
         is_of_task.then(|| (alike, counted, Reverse(presample.key().to_string())))
     };
-    // One that is damaged was named above.
+    // A damaged presample was reported above.
     Ok(choose(dataset, "presample", None, open, rank).unwrap_or_default())
 }

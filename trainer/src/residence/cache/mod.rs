@@ -1,33 +1,33 @@
 //! Feature rows that the GPUs of a run keep in their memory, and the caches that each rank reads.
 //!
-//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it reads besides; and a
+//! Returns: a list of vertices for each rank, best candidate first; the ranks whose caches it also reads; and a
 //! description of both for the user. Input: the user's choice of placement ([`RowPlacement`]), and the room on each
 //! GPU.
 //!
 //! ```text
 //! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
-//! partitioned  of its own part, those that the map's cache order has first   GSplit; Intel's hybrid partitioning
-//! peer         the hottest rows, dealt in turn to the GPUs that reach       Quiver (Tan et al., 2023)
+//! partitioned  of its own part, the first in the map's cache order       GSplit; Intel's hybrid partitioning
+//! peer         the hottest rows, dealt in turn to the GPUs that reach    Quiver (Tan et al., 2023)
 //!              each other, and once more to each group of others
-//! KEY          what `gsplit place` stored, cut to the room there is
+//! KEY          the rows that `gsplit place` stored, cut to the room available
 //! ```
 //!
-//! The host has all rows: those in no reachable cache are read from there. A rank reads the caches of other threads or
-//! processes of its host where these hold rows that it loads: always with `peer` and KEY; with `partitioned` where a
-//! rank loads rows of other parts. The ranks first find which of them reads which cache ([`reach`]), so that all decide
+//! The host has all rows: rows in no reachable cache are read from there. A rank reads the caches of other threads or
+//! processes of its host if these hold rows that it loads: always with `peer` and KEY; with `partitioned` if a rank
+//! loads rows of other parts. The ranks first find out which of them reads which cache ([`reach`]), so that all decide
 //! alike. With several groups of ranks (`--groups`) each group keeps the rows of all parts, and those of all devices of
-//! a KEY; `peer` knows no groups.
+//! a KEY; `peer` ignores groups.
 //!
-//! Ranks on the host keep nothing, since all rows are there. The hits that they would have are counted
+//! Ranks on the host keep nothing, since all rows are there. Their hypothetical hits are counted
 //! (`simulated.rs`), as if each had a GPU with the room of `--cache`, and all ranks of a host read each other's.
 //!
 //! Without `--placement` and `--cache` GPUs keep rows as suits the parallelism ([`RowPlacement::usual`]).
 //!
-//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) beside
-//! the graph, divided among the ranks of that GPU, or used by all of them together where they keep the same rows
-//! (`replicated`). Rows take the bytes that they take in the dataset.
+//! Room: `--cache`, for each rank. Without it, the memory that a dry run leaves on its GPU ([`crate::dry_run`]) next to
+//! the graph, divided among the ranks of that GPU, or used by all of them together if they keep the same rows
+//! (`replicated`). Rows take as many bytes as in the dataset.
 //!
-//! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
+//! Cost: a pass over the vertices, or over the edges if these have to be counted; 4 bytes per cached row.
 
 pub mod hotness;
 mod peers;
@@ -55,13 +55,13 @@ pub use simulated::SimulatedCache;
 /// Feature rows that the GPUs of a run keep, or would keep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheSummary {
-    /// Whether ranks are on the host: then nothing is kept, and where rows would be found is counted alone.
+    /// Whether ranks are on the host: then no rows are kept, and hits are only counted.
     pub counted: bool,
-    /// As `--placement` has it.
+    /// Placement, as for `--placement`.
     pub placement: String,
     /// Ranking of the rows.
     pub ranked_by: String,
-    /// Rows that the GPU of each rank keeps for it.
+    /// Number of rows that the GPU of each rank keeps for it.
     pub rows: Vec<usize>,
     /// Bytes of a row.
     pub row_bytes: u64,
@@ -69,31 +69,31 @@ pub struct CacheSummary {
 
 /// The vertices whose rows each rank keeps.
 enum Lists {
-    /// So many of each part's, by the map's cache order.
+    /// The map's cache order, and the number of rows that each rank keeps of its part.
     OfParts(Box<PartitionMap>, Vec<usize>),
-    /// So many of these, the hottest first.
+    /// The hottest vertices in order, and the number of rows that each rank keeps.
     Hottest(Vec<u32>, Vec<usize>),
-    /// These.
+    /// A list per rank.
     Each(Vec<Vec<u32>>),
 }
 
-/// Rows in each GPU's memory.
+/// Rows that each GPU keeps.
 pub struct Caches {
     placement: RowPlacement,
     ranked_by: String,
     counted: bool,
     row_bytes: u64,
     lists: Lists,
-    /// For each rank, the ranks whose caches it reads, in the order in which it looks there.
+    /// For each rank, the ranks whose caches it reads, in the order in which it searches them.
     peers: Vec<Vec<usize>>,
 }
 
 impl Caches {
-    /// Rows that the options of `job` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank
-    /// of this process has where the options do not say. Collective where ranks are processes, and the same on each of them.
+    /// Rows for ranks at `places` according to the options of `job`; `None` if GPUs keep nothing. `left` are the free bytes of each
+    /// rank of this process, used if the options do not say. If ranks are processes, it is collective and returns the same on each.
     ///
     /// # Errors
-    /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
+    /// [`Error::Option`] for options that contradict each other, or room for no row; errors of stored artifacts.
     pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
         let options = job.options;
         let Some(placement) = wanted(job, places)? else { return Ok(None) };
@@ -155,12 +155,12 @@ impl Caches {
         }
     }
 
-    /// The ranks whose caches `rank` reads where its own has not the row, in that order.
+    /// The ranks whose caches `rank` reads if its own lacks the row, in that order.
     pub fn peers(&self, rank: usize) -> &[usize] {
         &self.peers[rank]
     }
 
-    /// The vertices whose rows every rank of this process that loads them finds on GPUs, in ascending order.
+    /// The vertices whose rows are found on GPUs by every rank of this process that loads them, in ascending order.
     pub fn found_by_all(&self, job: &Job<'_>) -> Vec<u32> {
         let (rows, owners) = (job.features.num_rows(), job.frontiers.loaded().map());
         let of = |rank: usize| {
@@ -179,21 +179,21 @@ impl Caches {
         self.peers.iter().any(|peers| !peers.is_empty())
     }
 
-    /// Checksum that tells whether the ranks kept the same rows in another run.
+    /// Checksum that shows whether the ranks kept the same rows in another run.
     pub fn checksum(&self) -> Checksum {
         let ranks = 0..self.peers.len();
         let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
         Checksum::combine(&lists)
     }
 
-    /// Digest that tells whether another process has the same list of `rank`.
+    /// Digest that shows whether another process has the same list for `rank`.
     pub fn digest(&self, rank: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.of(rank), self.row_bytes).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// For the summary of the run.
+    /// The caches in the summary of the run.
     pub fn summary(&self) -> CacheSummary {
         CacheSummary {
             counted: self.counted,
@@ -204,12 +204,12 @@ impl Caches {
         }
     }
 
-    /// Whether each rank keeps all rows of a table of so many.
+    /// Whether each rank keeps all of a table's `rows` rows.
     pub fn are_all(&self, rows: usize) -> bool {
         (0..self.peers.len()).all(|rank| self.of(rank).len() >= rows)
     }
 
-    /// A line for people, of the rows of a table of `all`.
+    /// A line about the caches for the user; `all` is the number of rows of the table.
     pub fn told(&self, all: usize) -> String {
         let CacheSummary { counted, placement, ranked_by, rows, row_bytes } = self.summary();
         let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
@@ -223,20 +223,20 @@ impl Caches {
     }
 }
 
-/// Whether the user has said nothing of the rows that GPUs keep.
+/// Whether the user gave no options about the rows that GPUs keep.
 pub fn is_by_default(options: &RunOptions) -> bool {
     options.cache.is_none() && options.placement.is_none()
 }
 
-/// How rows are to be placed, where GPUs are to keep any, or what they would find is to be counted.
+/// The placement of rows; `None` if GPUs keep none and no hits are counted.
 ///
 /// # Errors
-/// [`Error::Option`] for what does not fit together.
+/// [`Error::Option`] for options that contradict each other.
 pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
     let (config, options, parallelism) = (job.config, job.options, job.config.parallelism);
     let on_host = places.iter().any(|place| place.gpu().is_none());
     if is_by_default(options) {
-        // Draws by locality are not to depend on how much memory is free.
+        // Draws by locality must not depend on how much memory is free.
         let keeps = !on_host && !parallelism.slices_columns() && !parallelism.cooperates() && !config.draws_locally();
         return Ok((keeps && job.dataset.shard().is_none()).then(|| RowPlacement::usual(config)));
     }
@@ -244,7 +244,7 @@ pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
     let problem = if parallelism.slices_columns() || parallelism.cooperates() {
         format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
     } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {
-        format!("{flag}: on --device cpu rows are counted for caches of a size: give one with --cache SIZE")
+        format!("{flag}: on --device cpu cache hits are counted for a given size: pass --cache SIZE")
     } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if options.placement == Some(RowPlacement::Host) {
@@ -255,8 +255,8 @@ pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
     Err(Error::Option(problem))
 }
 
-/// The bytes that each rank has where those which share a GPU keep the same rows: what they have together, of which `left` says the
-/// share of each.
+/// The bytes available to each rank if ranks that share a GPU keep the same rows: the sum of their shares, which are
+/// given in `left`.
 fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
     let gpus = sharing(places);
     let of = |(place, bytes): (&Place, &u64)| {
@@ -266,13 +266,13 @@ fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
     places.iter().zip(left).map(of).collect()
 }
 
-/// The rows that each of `ranks` has room for, where `left` says their bytes.
+/// The number of rows that each of `ranks` has room for; `left` are the free bytes of each.
 fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
     match options.cache {
         Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
-            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, as 4GiB or 20% (of all rows), or leave it out"
+            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, e.g. 4GiB or 20% (of all rows), or leave it out"
         ))),
         Some(bytes) => Ok(vec![rows(bytes); ranks]),
         None => {
@@ -282,19 +282,19 @@ fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Res
     }
 }
 
-/// Bytes of a row in memory, its scale included.
+/// Bytes of a row in memory, including its scale.
 pub fn row_bytes(features: &FeatureTable) -> u64 {
     let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
     (features.dim() * features.dtype().bytes() + scale).max(1) as u64
 }
 
-/// Rows of each rank's part that the cache order has first.
+/// The first rows of each rank's part in the map's cache order.
 fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
     let map = match job.artifacts.partition() {
         Some(map) => map.clone(),
         None => partition::find(job.dataset, job.config)?,
     };
-    // Its numbers are not checked when it is opened.
+    // The order is not checked when the map is opened.
     map.check_cache_order()?;
     let by = format!("the cache order of partition {}", map.key());
     Ok((Lists::OfParts(Box::new(map), room), by))
@@ -323,7 +323,7 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
         && checksum != map.checksum()
     {
         return Err(Error::Option(format!(
-            "--placement {key} is of the parts of {placed}, this run's are of {}: train with --partition {placed}, or place anew",
+            "--placement {key} was made for partition {placed}, this run uses {}: train with --partition {placed}, or place again",
             map.key()
         )));
     }
@@ -345,7 +345,7 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
     Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
-/// Each rank's sight of the GPU of each other. Collective in `comm`, where ranks are processes.
+/// The sight of each rank of the GPU of each other. Collective in `comm`, if ranks are processes.
 fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
     let ranks = places.len();
     match comm.map(|comm| (comm, places[comm.rank()].gpu())) {
@@ -355,7 +355,7 @@ fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<S
     }
 }
 
-/// Whether the GPU of `reader` can read that of `owner`; makes it so.
+/// Whether the GPU of `reader` can read the memory of the GPU of `owner`; enables it if so.
 fn reaches(reader: &Place, owner: &Place) -> Result<bool> {
     match (reader.gpu(), owner.gpu()) {
         (Some(reader), Some(owner)) => Ok(reader.reaches(owner)?),

@@ -1,15 +1,15 @@
 //! Peers: the ranks that read each other's caches, and how rows are dealt to them.
 //!
-//! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each other's, with the vertices that each
-//! keeps. Input: which GPU reads the memory of which. Idea: GPUs without a link between them cannot share one copy of a row, so
-//! each group has its own (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks: as links go on real
-//! boards, all to all or within halves, these are the largest there are. Cost: the pairs of ranks.
+//! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each other's, with the vertices
+//! that each keeps. Input: which GPU reads the memory of which. Idea: GPUs without a link between them cannot share one
+//! copy of a row, so each group has its own (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks:
+//! with the links of real boards, all to all or within halves, these are the largest possible. Cost: the pairs of ranks.
 
 use gsplit_store::{Progress, deal_rows};
 
 use super::reach::Sight;
 
-/// For each rank, the others whose caches it reads: those after it first, so that not all ask the same one.
+/// For each rank, the others whose caches it reads: ranks after it come first, to spread the load.
 pub fn peers(sights: &[Vec<Sight>], progress: &dyn Progress) -> Vec<Vec<usize>> {
     let ranks = sights.len();
     let of_rank = |reader: usize| {
@@ -29,19 +29,19 @@ pub fn peers(sights: &[Vec<Sight>], progress: &dyn Progress) -> Vec<Vec<usize>> 
         if !apart.is_empty() {
             let apart = apart.join(", ");
             progress.note(&format!(
-                "the GPU of rank {reader} cannot read what ranks {apart} keep{why}: rows that only these keep it reads from \
-                 host memory"
+                "the GPU of rank {reader} cannot read the rows that ranks {apart} keep{why}: it reads rows that only these keep \
+                 from host memory"
             ));
         }
         reached
     };
     if sights.iter().flatten().any(|sight| *sight == Sight::OtherHost) {
-        progress.note("GPUs read no other host's: rows that only these keep are read from host memory");
+        progress.note("GPUs cannot read other hosts' caches: rows only kept there come from host memory");
     }
     (0..ranks).map(of_rank).collect()
 }
 
-/// Groups of ranks of which each reads the caches of all others, every rank in one.
+/// Groups of ranks in which each reads the caches of all others; every rank is in one group.
 pub fn cliques(peers: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let both = |a: usize, b: usize| peers[a].contains(&b) && peers[b].contains(&a);
     let mut cliques: Vec<Vec<usize>> = Vec::new();
@@ -54,7 +54,7 @@ pub fn cliques(peers: &[Vec<usize>]) -> Vec<Vec<usize>> {
     cliques
 }
 
-/// Deals vertices to the ranks of each clique; the list of each rank.
+/// Deals vertices to the ranks of each clique; returns the list of each rank.
 pub fn deal_to_cliques(vertices: &[u32], cliques: &[Vec<usize>], room: &[usize]) -> Vec<Vec<u32>> {
     let mut lists = vec![Vec::new(); room.len()];
     for clique in cliques {
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(cliques(&found), [[0, 1], [2, 3]]);
         let dealt = deal_to_cliques(&[5, 3, 9, 1, 7], &cliques(&found), &[1, 2, 3, 0]);
         assert_eq!(dealt, [vec![5], vec![3, 9], vec![5, 3, 9], vec![]]);
-        // A chain, of which one end is alone.
+        // A chain, one end of which is left over.
         assert_eq!(cliques(&[vec![1], vec![2, 0], vec![1]]), [vec![0, 1], vec![2]]);
         let told = notes.lines();
         assert_eq!(told.len(), 4);
@@ -105,6 +105,6 @@ mod tests {
         };
         let sights: Vec<Vec<Sight>> = (0..4).map(|r| (0..4).map(|o| sight(r, o)).collect()).collect();
         assert_eq!(peers(&sights, &notes), [[1], [0], [3], [2]]);
-        assert_eq!(notes.lines(), ["GPUs read no other host's: rows that only these keep are read from host memory"]);
+        assert_eq!(notes.lines(), ["GPUs cannot read other hosts' caches: rows only kept there come from host memory"]);
     }
 }

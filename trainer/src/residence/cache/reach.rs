@@ -1,11 +1,11 @@
-//! Reach of GPUs: which one reads the memory of which.
+//! Reach of GPUs: which GPU can read the memory of which.
 //!
-//! Returns: what each rank sees of each other; the same on every rank. Idea: where ranks are threads the driver is
-//! asked. Where they are processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its
-//! host and compares them, and all tell all what they found. Why not ask the driver there, too: it does not know GPUs
-//! that `CUDA_VISIBLE_DEVICES` hides from the process, whose memory can be opened all the same; and it does not say
+//! Returns: the sight of each rank of each other; the same on every rank. Idea: if ranks are threads the driver is
+//! asked. If they are processes it is tried: each exports a few bytes (CUDA IPC), opens those of the others on its
+//! host and compares them, and all exchange their results. Why not ask the driver there, too: it does not know GPUs
+//! that `CUDA_VISIBLE_DEVICES` hides from the process, whose memory can still be opened; and it does not report
 //! that two containers, or two instances of one GPU, cannot open each other's.
-//! Cost: two messages to all, and a copy of some bytes from each.
+//! Cost: two messages to all, and a copy of a few bytes from each.
 
 use gsplit_kernels::{Communicator, DeviceBuffer, Gpu, GpuError, IpcHandle, all_gather_v};
 use serde::{Deserialize, Serialize};
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use crate::ranks::hosts;
 use crate::{Error, Result};
 
-/// A rank's sight of the memory of another's GPU.
+/// Whether a rank can read the memory of another rank's GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sight {
-    /// It reads it.
+    /// It can.
     Reached,
-    /// It does not, for this reason, if one is known.
+    /// It cannot, for this reason, if known.
     Apart(String),
-    /// It is in another machine.
+    /// The GPU is in another machine.
     OtherHost,
 }
 
-/// Sights of `ranks` that are threads, as `reaches` says of a reader and an owner.
+/// Sights of `ranks` ranks that are threads, from `reaches(reader, owner)`.
 pub fn of_threads(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>) -> Vec<Vec<Sight>> {
     let sight = |reader: usize, owner: usize| match reaches(reader, owner) {
         Ok(true) => Sight::Reached,
@@ -34,14 +34,14 @@ pub fn of_threads(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>) 
     (0..ranks).map(|reader| (0..ranks).map(|owner| sight(reader, owner)).collect()).collect()
 }
 
-/// A rank's host, by a name that no other has, and by what others there open its bytes, or why they cannot.
+/// A rank's host, by a unique name, and the handle with which other ranks there open its bytes, or why they cannot.
 #[derive(Serialize, Deserialize)]
 struct Shown {
     host: Vec<u8>,
     handle: Result<Vec<u8>, String>,
 }
 
-/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: of all of their own host. Collective.
+/// Sights that the ranks of `comm`, which are processes, would have with a GPU each: all GPUs of their host. Collective.
 ///
 /// # Errors
 /// Errors of the communicator.
@@ -54,10 +54,10 @@ fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
     hosts.iter().map(|own| hosts.iter().map(|other| sight(own, other)).collect()).collect()
 }
 
-/// Sights of the ranks of `comm`, which are processes; this one's GPU is `gpu`. Collective.
+/// Sights of the ranks of `comm`, which are processes; `gpu` is this rank's GPU. Collective.
 ///
 /// # Errors
-/// Errors of the communicator. What a GPU refuses is why another is not reached.
+/// Errors of the communicator. An error of a GPU is a reason for [`Sight::Apart`].
 pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>>> {
     let probe = Probe::new(gpu);
     let handle = probe.as_ref().map(|probe| bytemuck::bytes_of(&probe.handle).to_vec()).map_err(ToString::to_string);
@@ -70,24 +70,24 @@ pub fn of_processes(comm: &dyn Communicator, gpu: &Gpu) -> Result<Vec<Vec<Sight>
         Err(why) => Sight::Apart(why.clone()),
     };
     let sights: Vec<Sight> = all.iter().enumerate().map(sight).collect();
-    // Who tells what it has found has closed what it opened.
+    // A rank that has sent its results has closed the memory that it opened.
     let sights = gathered(comm, &sights)?;
     probe.iter().for_each(|probe| probe.bytes.reclaim());
     Ok(sights)
 }
 
-/// Sight of a rank on `gpu` of the bytes that it can open by `handle`.
+/// Tests whether `gpu` can read the bytes that `handle` refers to.
 fn seen(gpu: &Gpu, handle: &[u8]) -> Sight {
     let Ok(handle) = bytemuck::try_pod_read_unaligned::<IpcHandle>(handle) else { return Sight::Apart(String::new()) };
     let bytes = DeviceBuffer::<IpcHandle>::imported(gpu, &handle, 1).and_then(|opened| opened.to_vec());
     match bytes {
         Ok(bytes) if bytes == [handle] => Sight::Reached,
-        Ok(_) => Sight::Apart("what is copied from there is not what is there".into()),
+        Ok(_) => Sight::Apart("a copy of its memory differs from the original".into()),
         Err(error) => Sight::Apart(error.to_string()),
     }
 }
 
-/// Bytes that other processes can open, which are those of their own handle.
+/// Bytes that other processes can open; they contain their own handle.
 struct Probe {
     bytes: DeviceBuffer<IpcHandle>,
     handle: IpcHandle,
@@ -103,13 +103,12 @@ impl Probe {
     }
 }
 
-/// Messages of all ranks, which may be of different length. Collective.
+/// Gathers a message from each rank; lengths may differ. Collective.
 ///
 /// # Errors
-/// Errors of the communicator; [`Error::Option`] for what this program does not understand.
+/// Errors of the communicator; [`Error::Option`] for messages that cannot be parsed.
 pub fn gathered<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicator, said: &T) -> Result<Vec<T>> {
-    let unlike =
-        |_| Error::Option("the ranks' gsplits do not understand each other: start the same version on all".into());
+    let unlike = |_| Error::Option("the ranks run different versions of gsplit: start the same version on all".into());
     let all = all_gather_v(comm, &serde_json::to_vec(said).map_err(unlike)?)?;
     all.iter().map(|said| serde_json::from_slice(said).map_err(unlike)).collect()
 }
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_reads_whose_is_tried_and_all_ranks_are_told() {
-        // In emulation a GPU opens what another has, and not its own.
+        // In emulation a GPU can open another GPU's memory, but not its own.
         let [shared, other] = [0, 1].map(emulated);
         let gpus = [&shared, &other, &shared];
         let found: Vec<_> = thread::scope(|scope| {

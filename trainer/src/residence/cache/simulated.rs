@@ -1,12 +1,12 @@
-//! Cache hits that ranks on the host would have if they were GPUs with caches: nothing is copied, loads are counted alone.
+//! Counts the cache hits that ranks on the host would have if they were GPUs with caches; nothing is copied.
 //!
-//! Cost: two bits a vertex for each rank; a look at both for each loaded row.
+//! Cost: two bits per vertex and rank; a lookup of both for each loaded row.
 
 use gsplit_kernels::{CacheHits, VertexSet};
 
 use super::Caches;
 
-/// Rows that a rank would find in its own cache, and in those that it reads.
+/// Rows that a rank would find in its own cache, and in its peers' caches.
 #[derive(Clone, Debug)]
 pub struct SimulatedCache {
     own: VertexSet,
@@ -14,14 +14,14 @@ pub struct SimulatedCache {
 }
 
 impl SimulatedCache {
-    /// For `rank`, of a graph of so many vertices.
+    /// Creates the counter for `rank`, of a graph of `num_vertices` vertices.
     pub fn new(caches: &Caches, rank: usize, num_vertices: usize) -> Self {
         let of_peers = caches.peers(rank).iter().flat_map(|&peer| caches.of(peer).iter().copied());
         let own = caches.of(rank).iter().copied();
         Self { own: VertexSet::new(num_vertices, own), peers: VertexSet::new(num_vertices, of_peers) }
     }
 
-    /// Hits among the rows of `vertices`.
+    /// Number of hits among the rows of `vertices`.
     pub fn hits(&self, vertices: &[u32]) -> CacheHits {
         vertices.iter().fold(CacheHits::default(), |CacheHits { own, peer }, &v| {
             match (self.own.contains(v), self.peers.contains(v)) {

@@ -1,8 +1,8 @@
 //! Rows that a GPU gathers, from a table that it reads and from caches.
 //!
-//! Idea: the kernel that gathers them turns stored values into the type of the place's rows, so values of 2 bytes move in 2
-//! bytes; rows that are normalised or dropped are f32 until then. Where the GPU keeps all rows, and they take no more bytes there than once
-//! they are gathered, a layer that sums them over edges reads them in place.
+//! Idea: the kernel that gathers them converts stored values to the type of the place's rows, so values of 2 bytes move
+//! in 2 bytes; rows that are normalised or dropped are f32 until then. If the GPU keeps all rows, and they take no more
+//! bytes there than once they are gathered, a layer that sums them over edges reads them in place.
 
 use std::marker::PhantomData;
 
@@ -17,15 +17,15 @@ use crate::autograd::adopt_on_device;
 use crate::model::Input;
 use crate::operator::{KeptRows, Place, Row, filled_of};
 
-/// Rows that were gathered on a GPU, in memory of its stream, not yet torch's.
+/// Rows that were gathered on a GPU, in memory of its stream, not yet a tensor.
 pub trait Gathered: Send {
-    /// Gives them to another stream ([`DeviceBuffer::give_to`]).
+    /// Moves them to another stream ([`DeviceBuffer::give_to`]).
     fn give_to(&self, gpu: &Gpu);
-    /// Tensor of the rows, `[rows, dim]`, on the same memory of the GPU, which torch calls `device`. They were given to the stream of torch,
-    /// or were gathered there.
+    /// Wraps the rows in a tensor `[rows, dim]` on the same memory of the GPU that torch calls `device`. They must have
+    /// been moved to torch's stream, or gathered on it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where they become rows of another type.
+    /// [`Error::OutOfMemory`] if they have to be converted to another type.
     fn tensor(self: Box<Self>, device: Device, dim: usize) -> Result<Tensor>;
 }
 
@@ -40,7 +40,7 @@ impl<O: Row> Gathered for DeviceBuffer<O> {
     }
 }
 
-/// Rows in f32 that are to be of another type, once torch can do that.
+/// Rows in f32 that become rows of another type once they are a tensor.
 pub(super) struct Unrounded {
     pub rows: DeviceBuffer<f32>,
     pub kind: Kind,
@@ -65,7 +65,7 @@ pub(super) trait AnyRows: Send + Sync {
     fn kept(&self, gpu: &Gpu, place: &Place, vertices: DeviceSlice<'_, u32>) -> Result<Option<Box<dyn KeptRows + '_>>>;
 }
 
-/// Rows of `table` that are read as `O`, on the stream of `gpu`, which torch calls `device`.
+/// Rows of `table`, read as `O`, on the stream of `gpu`, which torch calls `device`.
 struct Kept<'a, T, O> {
     gpu: Gpu,
     device: Device,
@@ -102,7 +102,7 @@ impl<T: DeviceValue, O: Row> KeptRows for Kept<'_, T, O> {
     }
 }
 
-/// Rows that are stored as `T` and wanted as `O`.
+/// Rows that are stored as `T` and read as `O`.
 pub(super) struct DeviceRows<'a, T: DeviceValue, O> {
     table: DeviceTable<'a, T>,
     cache: Option<DeviceCache<'a, T>>,
@@ -124,7 +124,7 @@ impl<'a, T: DeviceValue, O: Row> DeviceRows<'a, T, O> {
         Ok(())
     }
 
-    /// Rows as `input` changes them.
+    /// Gathers rows and applies `input`.
     fn changed(
         &self,
         gpu: &Gpu,

@@ -1,14 +1,14 @@
 //! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host the rows that other ranks loaded.
 //!
-//! On the host nothing is copied where no other rank needs the rows: the bottom layer reads them where they are stored.
-//! They are copied only for a mini-batch that is prepared ahead, while another is computed, where rows are changed
-//! before use, and where they are read from a file.
+//! On the host nothing is copied if no other rank needs the rows: the bottom layer reads them where they are stored.
+//! They are copied only for a mini-batch that is prepared ahead, while another is computed, if rows are transformed
+//! before use, and if they are read from a file.
 //!
-//! A GPU that keeps all rows leaves them where they are for a layer that sums them. Another that reaches the rows gathers them by the
-//! vertices in its memory, changes them as the model asks, and counts which were in caches.
-//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and torch's tensor
-//! is that memory; so it is with rows that the host gathers ahead, which are copied on a stream of their own. Memory of torch's own cannot be
-//! written by another stream than its own without waiting for all of its work.
+//! A GPU that keeps all rows leaves them in place for a layer that sums them. Any other GPU that can read the rows gathers them by
+//! the vertices in its memory, transforms them as the model requires, and counts which were in caches.
+//! If it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, which then
+//! becomes torch's tensor; so do rows that the host gathers ahead, which are copied on a separate stream. Memory of torch's own
+//! cannot be written by another stream than its own without waiting for all of its work.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::{FeatureTable, RowsRead};
@@ -26,19 +26,19 @@ pub struct Loaded<'a> {
     pub sampled: Sampled<'a>,
     /// Feature rows of the bottom layer.
     pub input_rows: InputRows<'a>,
-    /// Input rows that were in caches, where there are any.
+    /// Input rows that were in caches, if there are any.
     pub hits: Option<DeviceHits>,
-    /// Input rows that would have been, where ranks on the host count that.
+    /// Input rows that would have been in caches, if ranks on the host count them.
     pub counted: CacheHits,
-    /// Input rows that were read from the table's file, and those kept of it.
+    /// Input rows that were read from the table's file, and rows found in memory instead.
     pub reads: RowsRead,
     /// Table of the rows that are not in `input_rows`.
     pub features: &'a FeatureTable,
-    /// The stream that copies the input rows, where that is another than the sampler's.
+    /// The stream that copies the input rows, if it is not the sampler's.
     pub side: Option<Gpu>,
 }
 
-/// Feature rows of a mini-batch, of the type of the place's rows.
+/// Feature rows of a mini-batch, in the type of the place's rows.
 #[derive(Default)]
 pub enum InputRows<'a> {
     /// The bottom layer reads them where they are stored.
@@ -48,16 +48,16 @@ pub enum InputRows<'a> {
     Kept(Box<dyn KeptRows + 'a>),
     /// Rows that the bottom layer reads, `[read, width]`.
     Read(Tensor),
-    /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL, which
-    /// the thread that computes has alone.
+    /// Rows of [`Sampled::input`], `[input, width]`, at the place that computes. Not exchanged yet: rows go over NCCL,
+    /// which only the computing thread uses.
     Here(Tensor),
-    /// Rows as in `Here`, on the GPU that computes, not yet torch's.
+    /// Like `Here`, on the GPU that computes, not yet a tensor.
     Gathered(Box<dyn Gathered>),
 }
 
 impl InputRows<'_> {
-    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` where they stay where they are. Collective on a
-    /// GPU where ranks exchange them.
+    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` if they stay where they are.
+    /// Collective on a GPU if ranks exchange them.
     pub fn take_tensor(
         &mut self,
         place: &Place,
@@ -80,16 +80,16 @@ impl InputRows<'_> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Mini-batch `sampled` without its input rows, which stay in `features`.
+    /// The mini-batch `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
         let (input_rows, counted, reads) = Default::default();
         Self { sampled, input_rows, hits: None, counted, reads, features, side: None }
     }
 }
 
-/// Reads the input rows of `sampled`, in the type of the place's rows, and makes `input` of them, unless the bottom layer reads
-/// them itself: on the host if they are not loaded `ahead`, on a GPU that keeps them if it `sums` them. Collective where ranks exchange
-/// them on the host.
+/// Reads the input rows of `sampled`, in the type of the place's rows, transformed by `input`. Skipped if the bottom
+/// layer reads them itself: on the host if they are not loaded `ahead`, on a GPU that keeps them if it `sums` them.
+/// Collective if ranks exchange them on the host.
 pub fn load<'a>(
     source: &'a FeatureSource<'a>,
     sampled: Sampled<'a>,
@@ -102,7 +102,7 @@ pub fn load<'a>(
     let features = source.table();
     let Some(computing) = source.gathering() else {
         let (vertices, mut side) = (sampled.input.on_host()?, None);
-        // Forgets the reads of an evaluation.
+        // Discards the reads of an evaluation.
         source.take_reads();
         let counted = source.count(vertices);
         let input_rows = match source.place() {

@@ -1,11 +1,11 @@
-//! Rows of which a GPU reads some, of a table that it does not read: the host gathers the others.
+//! Rows of a table of which a GPU can read only some: the host gathers the others.
 //!
-//! Returns: rows of given vertices in memory of a GPU, of the type that is made of them. Input: stores of rows that the GPU reads, which are
+//! Returns: rows of given vertices in memory of a GPU, in the requested type. Input: stores of rows that the GPU reads, which are
 //! in its memory, in that of others, or pinned in the host's; and a function that gathers rows on the host.
-//! Idea: vertices are dealt to the first store that has their rows, and to the host. The GPU gathers from the stores while
-//! the host gathers, one behind the other; the host's rows are copied behind them; then one more gather on the GPU puts all in the order
-//! of the vertices. Rows are changed on the GPU, in f32, wherever they come from.
-//! Cost: 4 bytes of the host a vertex; the bytes of the rows over the bus, for those of the host; two passes over all in the GPU's memory.
+//! Idea: vertices are dealt to the first store that has their rows, and to the host. The GPU gathers from one store after the other
+//! while the host gathers; the host's rows are copied behind them; then one more gather on the GPU puts all in the order
+//! of the vertices. Rows are transformed on the GPU, in f32, wherever they come from.
+//! Cost: 4 bytes of host memory per vertex; the bytes of the host's rows over the bus; two passes over all rows in the GPU's memory.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::autograd::values_of;
 use crate::model::Input;
 use crate::operator::{Row, with_row};
 
-/// Place of a row that is in no store.
+/// Position of a row that is in no store.
 const NOWHERE: u32 = u32::MAX;
 
-/// Gathers rows of some vertices on the host, unchanged, as the kind that is given.
+/// Gathers rows of some vertices on the host, unchanged, in the given kind.
 pub(super) type OnHost<'r> = dyn Fn(&[u32], Kind) -> Result<Tensor> + 'r;
 
 /// Interface of [`MixedRows`] for any type of stored values.
 pub(super) trait AnyMixed: Send + Sync {
-    /// The rows of `vertices`, as `input` changes them, to become rows of `kind`, in memory of the stream of `gpu`; and how many were in
-    /// pinned memory.
+    /// The rows of `vertices`, transformed by `input`, to become rows of `kind`, in memory of the stream of `gpu`; and
+    /// the number of rows that were in pinned memory.
     fn gather(
         &self,
         gpu: &Gpu,
@@ -38,7 +38,7 @@ pub(super) trait AnyMixed: Send + Sync {
     ) -> Result<(Box<dyn Gathered>, u64)>;
 }
 
-/// Rows that a GPU reads, and their vertices.
+/// Rows that a GPU can read, and their vertices.
 pub(super) enum ReachedRows<'a, T: DeviceValue> {
     /// In the memory of a GPU.
     Gpu(Arc<RowStore<'a, T>>),
@@ -68,12 +68,12 @@ impl<'a, T: DeviceValue> ReachedRows<'a, T> {
 pub(super) struct MixedRows<'a, T: DeviceValue> {
     dim: usize,
     stores: Vec<ReachedRows<'a, T>>,
-    /// For each vertex the place of its row, if all stores stood one behind the other.
+    /// For each vertex the position of its row in the concatenation of all stores.
     places: Vec<u32>,
 }
 
 impl<'a, T: DeviceValue> MixedRows<'a, T> {
-    /// For a table of rows of `dim` values, one for each of `num_vertices`, of which the first of `stores` that has one is asked.
+    /// Creates the rows of a table with `num_vertices` rows of `dim` values; a row comes from the first of `stores` that has it.
     pub fn new(dim: usize, num_vertices: usize, stores: Vec<ReachedRows<'a, T>>) -> Self {
         let mut places = vec![NOWHERE; num_vertices];
         for (&v, place) in stores.iter().flat_map(|store| store.vertices()).zip(0u32..) {
@@ -84,11 +84,11 @@ impl<'a, T: DeviceValue> MixedRows<'a, T> {
         Self { dim, stores, places }
     }
 
-    /// The rows in memory of the stream of `gpu`, as `on_host` and the stores have them; and how many were in pinned memory.
+    /// The untransformed rows from the stores and `on_host`, in memory of the stream of `gpu`; and how many were pinned.
     fn raw<P: Row>(&self, gpu: &Gpu, vertices: &[u32], on_host: &OnHost<'_>) -> Result<(DeviceBuffer<P>, u64)> {
         let rows = |store: &ReachedRows<'a, T>| store.vertices().len();
         let ends: Vec<u32> = self.stores.iter().scan(0, |end, store| Some(end_of(end, rows(store)))).collect();
-        // For each store the rows to take there, and at last the vertices for the host.
+        // For each store the rows to take from it, and last the vertices for the host.
         let mut lists: Vec<Vec<u32>> = vec![Vec::new(); ends.len() + 1];
         let dealt: Vec<(usize, u32)> = vertices.iter().map(|&v| self.deal(v, &ends, &mut lists)).collect();
         let starts: Vec<u32> = lists.iter().scan(0, |start, list| Some(start_of(start, list.len()))).collect();
@@ -120,7 +120,7 @@ impl<'a, T: DeviceValue> MixedRows<'a, T> {
         Ok((out, pinned))
     }
 
-    /// Gives `v` to the list of the store whose places end behind its own, or to the host's; the list, and its position in it.
+    /// Adds `v` to the list of the store that holds its position, or to the host's; returns the list and the index in it.
     fn deal(&self, v: u32, ends: &[u32], lists: &mut [Vec<u32>]) -> (usize, u32) {
         let place = self.places.get(v as usize).copied().unwrap_or(NOWHERE);
         let list = if place == NOWHERE { ends.len() } else { ends.partition_point(|&end| end <= place) };

@@ -1,9 +1,9 @@
 //! Feature rows of one rank.
 //!
 //! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
-//! Idea: on the host rows are gathered in place. A GPU reads a pinned table over the bus, and finds rows that [`Caches`] names in its own
-//! memory or in that of other GPUs. Of a table in a file, mapped or read, the host gathers the rows that no GPU keeps, and rounds them, and
-//! they are copied: where mini-batches are made ahead, on a stream of their own.
+//! Idea: on the host rows are gathered in place. A GPU reads a pinned table over the bus, and finds rows of the
+//! [`Caches`] in its own memory or in that of other GPUs. For a table in a file, mapped or read, the host gathers the
+//! rows that no GPU keeps, rounds them, and copies them: on a separate stream, if mini-batches are made ahead.
 //! Cost: the bytes of the rows.
 //!
 //! ```text
@@ -49,26 +49,26 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
-    /// Rows that the GPU reads, where the host gathers the others.
+    /// Rows that the GPU can read, if the host gathers the others.
     mixed: Option<Box<dyn AnyMixed + 'a>>,
     simulated: Option<SimulatedCache>,
-    /// The stream on which rows come ahead of time that the host gathers.
+    /// The stream that copies rows which the host gathers ahead of time.
     side: OnceLock<Gpu>,
-    /// Rows that were read from the table's file, and those kept of it, since they were last asked for.
+    /// Rows read from the table's file, and rows found in memory instead, since the last query.
     reads: Mutex<RowsRead>,
 }
 
 impl<'a> FeatureSource<'a> {
-    /// Source of the rows of `table`, for a rank at `place`, gathered by the host.
+    /// Creates a source of the rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
         let (side, reads) = Default::default();
         Self { table, place: place.clone(), rows: None, mixed: None, simulated: None, side, reads }
     }
 
-    /// Source of the rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
+    /// Creates a source of the rows of `table`, pinned as `pinned`, for `rank` at `place`, a GPU.
     ///
     /// # Errors
-    /// [`Error::Gpu`] where the GPU has not the memory.
+    /// [`Error::Gpu`] if the GPU lacks the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let Some(gpu) = place.gpu() else { return Ok(Self::new(table, place)) };
         let (rows, mixed) = (pinned.rows(rank, gpu, place.row_kind())?, pinned.mixed(rank, gpu)?);
@@ -90,40 +90,40 @@ impl<'a> FeatureSource<'a> {
         self.table
     }
 
-    /// Whether operators can read them where they are stored.
+    /// Whether operators can read the rows where they are stored.
     pub fn is_read_in_place(&self) -> bool {
         matches!(self.place, Place::Host(_)) && self.table.read_by().is_none()
     }
 
-    /// Rows that were read from the table's file and rows that were kept of it, since this was last called.
+    /// Rows read from the table's file, and rows found in memory instead, since the last call.
     pub fn take_reads(&self) -> RowsRead {
         std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The GPU that gathers rows itself ([`FeatureSource::rows_on_gpu`]), if one does.
+    /// The GPU, if it gathers rows itself ([`FeatureSource::rows_on_gpu`]).
     pub fn gathering(&self) -> Option<&Gpu> {
         self.place.gpu().filter(|_| self.rows.is_some())
     }
 
-    /// Rows of `vertices`, which are on the GPU, as `input` changes them, gathered on the stream of `gpu`, which is that of torch. The
-    /// host does not wait.
+    /// Rows of `vertices`, which are on the GPU, transformed by `input`, gathered on the stream of `gpu`, which must be
+    /// torch's. The host does not wait.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) where the host has to gather; errors of the GPU.
+    /// [`Error::Option`](crate::Error::Option) if the host has to gather; errors of the GPU.
     pub fn rows_on_gpu(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
         self.on_gpu()?.tensor(gpu, self.place.device(), vertices, input)
     }
 
-    /// The same on any stream, in memory of that stream.
+    /// Like [`FeatureSource::rows_on_gpu`] on any stream, in memory of that stream.
     ///
     /// # Errors
-    /// As [`FeatureSource::rows_on_gpu`].
+    /// Errors of [`FeatureSource::rows_on_gpu`].
     pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
         self.on_gpu()?.ahead(gpu, vertices, input)
     }
 
-    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` where it does not keep all
-    /// rows, or they take more bytes than gathered ones.
+    /// Rows of `vertices` where the GPU keeps them, found on the stream of `gpu` in memory of that stream; `None` if it
+    /// does not keep all rows, or they take more bytes than gathered ones.
     ///
     /// # Errors
     /// Errors of the GPU.
@@ -136,12 +136,12 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_deref().ok_or_else(unreached)
     }
 
-    /// Number of the rows of `vertices` that would be in caches, where that is counted on the host.
+    /// Number of the rows of `vertices` that would be in caches, if the host counts them.
     pub fn count(&self, vertices: &[u32]) -> CacheHits {
         self.simulated.as_ref().map_or_else(CacheHits::default, |simulated| simulated.hits(vertices))
     }
 
-    /// Number of the rows of `vertices`, which are on the GPU, that are in caches, counted on the stream of `gpu`; `None` without any.
+    /// Number of cached rows of `vertices`, which are on the GPU, counted on the stream of `gpu`; `None` without caches.
     ///
     /// # Errors
     /// Errors of the GPU.
@@ -149,11 +149,11 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// Rows of `vertices`, as `input` changes them, `[vertices, width]`, of the type of the place's rows. On the host they have room
-    /// for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
+    /// Rows of `vertices`, transformed by `input`, `[vertices, width]`, in the type of the place's rows. On the host
+    /// they have room for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
     ///
     /// # Errors
-    /// [`Error::Kernel`] if the table has not all vertices, errors of the GPU.
+    /// [`Error::Kernel`] if the table lacks a vertex, errors of the GPU.
     pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_on_gpu(gpu, gpu.upload(vertices)?.slice(), input);
@@ -167,10 +167,10 @@ impl<'a> FeatureSource<'a> {
         }
     }
 
-    /// The same, gathered by the host and copied on a stream of its own, in memory of that stream; and the stream.
+    /// Like [`FeatureSource::rows`], gathered by the host and copied on a separate stream, which is also returned.
     ///
     /// # Errors
-    /// As [`FeatureSource::rows`].
+    /// Errors of [`FeatureSource::rows`].
     pub fn rows_brought(&self, gpu: &Gpu, vertices: &[u32], input: &Input) -> Result<(Box<dyn Gathered>, Gpu)> {
         let side = match self.side.get() {
             Some(side) => side,
@@ -210,7 +210,7 @@ impl<'a> FeatureSource<'a> {
         *self.reads.lock().unwrap_or_else(PoisonError::into_inner) += reads;
     }
 
-    /// The rows that `read` writes for `vertices`, as `kind`, with room for as many more behind them.
+    /// The rows that `read` writes for `vertices`, converted to `kind`, with room for `room` rows behind them.
     fn read(
         &self,
         vertices: &[u32],

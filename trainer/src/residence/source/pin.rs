@@ -1,4 +1,4 @@
-//! The feature rows of all ranks of this process: pinned where GPUs read them, with what GPUs keep of them.
+//! The feature rows of all ranks of this process: pinned if GPUs read them, with the copies that GPUs keep.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -12,7 +12,7 @@ use crate::job::options::RunOptions;
 use crate::operator::Place;
 use crate::residence::cache::Caches;
 
-/// Storage of the host that holds the feature rows, and who reads those there that no GPU keeps.
+/// Storage of the host that holds the feature rows, and the reader of rows that no GPU keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostStorage {
@@ -27,7 +27,7 @@ pub enum HostStorage {
 }
 
 impl HostStorage {
-    /// Storage of `table`, which `pinned` is where GPUs keep rows or read them.
+    /// Storage of `table`; `pinned` is given if GPUs keep or read its rows.
     pub fn of(table: &FeatureTable, pinned: Option<&PinnedRows<'_>>) -> Self {
         match pinned {
             Some(pinned) if pinned.is_pinned() => Self::Pinned,
@@ -44,16 +44,16 @@ impl Display for HostStorage {
             Self::Pinned => "read by GPUs from pinned host memory",
             Self::Memory => "gathered by the host from its memory",
             Self::Mapped => "gathered by the host from the mapped file",
-            Self::Disk => "read from disk by the host, but for those in its memory",
+            Self::Disk => "read from disk by the host, except those in its memory",
         })
     }
 }
 
-/// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, with what `caches` has of it for the
-/// ranks of this process. Tells `progress` where rows are then. Collective where ranks are processes that read each other's caches.
+/// Pins `table` so that GPUs read it themselves, if ranks compute on GPUs and the driver can pin it, and fills the `caches` of the
+/// ranks of this process. Reports to `progress` where rows are. Collective if ranks are processes that read each other's caches.
 ///
 /// # Errors
-/// Errors of the driver where rows are to be kept.
+/// Errors of the driver if rows are to be kept.
 pub fn pin<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
@@ -92,15 +92,15 @@ pub fn pin<'a>(
     Ok(pinned)
 }
 
-/// `table`, or those of its rows that stay in memory, pinned for GPUs.
+/// Pins `table`, or those of its rows that stay in memory, for GPUs.
 fn pinned<'a>(table: &'a FeatureTable, gpu: &Gpu) -> Result<PinnedRows<'a>> {
     PinnedRows::new(table, gpu)?.map_or_else(|| PinnedRows::of_file(table, Some(gpu)), Ok)
 }
 
-/// The rows of `table`, which `pinned` is, for each rank of this process.
+/// A source of the rows of `table`, pinned as `pinned`, for each rank of this process.
 ///
 /// # Errors
-/// As [`FeatureSource::pinned`].
+/// Errors of [`FeatureSource::pinned`].
 pub fn sources<'a>(
     table: &'a FeatureTable,
     pinned: Option<&'a PinnedRows<'_>>,

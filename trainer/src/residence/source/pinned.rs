@@ -1,10 +1,10 @@
 //! A table of feature rows that GPUs read, and the copies of some rows that they keep.
 //!
-//! Idea: the table is pinned once for all GPUs, if it lies in memory in one piece; else those rows of it that stay in memory. What GPUs keep
-//! of a file is read from there many rows at a time. Ranks that share a GPU share what they both keep.
-//! Ranks that are processes tell each other the handles of what they keep ([`PinnedRows::share`]), and at the end wait until all
-//! have closed it ([`PinnedRows::part`]).
-//! Cost: a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
+//! Idea: the table is pinned once for all GPUs, if it is in memory in one piece; otherwise those rows of it that stay
+//! in memory. Rows of a file that GPUs keep are read many at a time. Ranks that share a GPU share the rows that they
+//! both keep. Ranks that are processes exchange handles of the rows that they keep ([`PinnedRows::share`]), and at the
+//! end wait until all have closed them ([`PinnedRows::part`]).
+//! Cost: one number per vertex on each GPU that finds rows in caches. The GPUs fill their caches in parallel.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,14 +21,14 @@ use crate::operator::with_row;
 use crate::residence::cache::{Caches, gathered};
 use crate::{Error, Result};
 
-/// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
+/// A table of rows that the GPUs of a run can read, and the copies of some that they keep.
 pub struct PinnedRows<'a>(Box<dyn AnyTable<'a> + 'a>);
 
 impl<'a> PinnedRows<'a> {
-    /// Pins `table` for all GPUs, if it lies in memory in one piece.
+    /// Pins `table` for all GPUs, if it is in memory in one piece.
     ///
     /// # Errors
-    /// What the driver says, if it cannot pin that much.
+    /// Errors of the driver, if it cannot pin that much.
     pub fn new(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         match table.dtype() {
             FeatureDtype::F32 => Self::of::<f32>(table, gpu),
@@ -38,10 +38,10 @@ impl<'a> PinnedRows<'a> {
         }
     }
 
-    /// A table in a file, of whose rows GPUs keep some. Those that stay in memory are pinned for all GPUs, where one is given.
+    /// Wraps a table in a file, of which GPUs keep some rows. With a `gpu`, rows that stay in memory are pinned for all GPUs.
     ///
     /// # Errors
-    /// As [`PinnedRows::new`].
+    /// Errors of [`PinnedRows::new`].
     pub fn of_file(table: &'a FeatureTable, gpu: Option<&Gpu>) -> Result<Self> {
         match table.dtype() {
             FeatureDtype::F32 => Self::kept::<f32>(table, gpu),
@@ -64,43 +64,43 @@ impl<'a> PinnedRows<'a> {
         Ok(Some(Self(Box::new(PinnedTable { table, pinned, kept: None, caches: None, stores: Vec::new() }))))
     }
 
-    /// Whether GPUs read all rows of the host.
+    /// Whether GPUs read all of the host's rows.
     pub fn is_pinned(&self) -> bool {
         self.0.is_pinned()
     }
 
-    /// Copies what `caches` has for each of `ranks` to its GPU. Waits until all are there.
+    /// Copies the rows of `caches` for each of `ranks` to its GPU. Waits until all are there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where a GPU has not the memory.
+    /// [`Error::OutOfMemory`] if a GPU lacks the memory.
     pub fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         self.0.fill(caches, ranks)
     }
 
-    /// Copies what `caches` has for `rank`, which this process is, to its `gpu`, and opens what those ranks of `comm` keep that it
-    /// reads. Collective.
+    /// Copies the rows of `caches` for `rank`, this process, to its `gpu`, and opens the rows that it reads of other
+    /// ranks of `comm`. Collective.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Option`] where a rank keeps other rows than this one takes it to.
+    /// [`Error::OutOfMemory`]; [`Error::Option`] if a rank keeps other rows than this one expects.
     pub fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
         self.0.share(caches, (rank, gpu), comm)
     }
 
-    /// Closes what others keep, and frees what this process keeps once all have closed it. Without it that stays until the process
-    /// ends. Collective, after [`PinnedRows::share`].
+    /// Closes the rows of other processes, and frees this process's once all have closed them. Otherwise they stay
+    /// until the process ends. Collective, after [`PinnedRows::share`].
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub fn part(mut self, comm: &dyn Communicator) -> Result<()> {
         self.0.part(comm)
     }
 
-    /// Rows for `rank`, of the type `kind`, on its `gpu`; `None` where the host gathers those that no GPU keeps.
+    /// Rows for `rank`, in the type `kind`, on its `gpu`; `None` if the host gathers the rows that no GPU keeps.
     pub(super) fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Option<Box<dyn AnyRows + '_>>> {
         self.0.rows(rank, gpu, kind)
     }
 
-    /// Rows that `gpu` finds for `rank`, where the host gathers the others.
+    /// Rows that `gpu` can read for `rank`, if the host gathers the others.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -109,7 +109,7 @@ impl<'a> PinnedRows<'a> {
     }
 }
 
-/// Message of a process to the others about the rows that it keeps.
+/// Message from a process to the others about the rows that it keeps.
 #[derive(Serialize, Deserialize)]
 struct SharedRows {
     handles: Vec<u8>,
@@ -133,18 +133,18 @@ struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
     /// Memory of values and scales, pinned once, and the values in it.
     pinned: Option<(MappedHost<'a, u8>, &'a [T])>,
-    /// Rows that stay in memory of a table that is not pinned, and their vertices.
+    /// Rows that stay in memory of a table that is not pinned as a whole, and their vertices.
     kept: Option<(&'a [u32], MappedHost<'a, T>)>,
     caches: Option<&'a Caches>,
-    /// Rows that each rank keeps, where this process has or reads them; ranks that share a GPU and keep the same rows share them too.
+    /// Rows that each rank keeps, if this process has or reads them; ranks with the same rows on one GPU share a store.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
 impl<'a, T: DeviceValue> PinnedTable<'a, T> {
-    /// Rows that `rank` keeps on `gpu`, perhaps for other processes too.
+    /// Copies the rows that `rank` keeps to `gpu`; with `exported`, other processes can open them.
     fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
         let (table, list) = (self.table, caches.of(rank));
-        // Many rows of a file are read at a time, without page faults.
+        // Rows of a file are read many at a time, without page faults.
         let file = match table.read_by() {
             None if table.is_in_memory() => None,
             None => table.on_disk(&[], &Reading::default()).ok(),
@@ -170,12 +170,12 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
         store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
     }
 
-    /// Values of a row, and whether rows have scales.
+    /// Width of a row, and whether rows have scales.
     fn layout(&self) -> (usize, bool) {
         (self.table.dim(), self.table.dtype() == FeatureDtype::I8)
     }
 
-    /// Rows that `rank` finds on GPUs, its own first.
+    /// Stores in which `rank` finds rows on GPUs, its own first.
     fn found(&self, rank: usize) -> Option<Vec<&Arc<RowStore<'a, T>>>> {
         let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
         let peers = self.caches?.peers(rank).iter().filter_map(|&peer| store(peer));
@@ -187,7 +187,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         let this = &*self;
         let store = |&each: &(usize, &Gpu)| this.store(caches, each, false).map(|store| (each.0, store));
-        // The first rank that keeps the same on the same GPU.
+        // The first rank that keeps the same rows on the same GPU.
         let same = |&(rank, gpu): &(usize, &Gpu), &(other, on_gpu): &(usize, &Gpu)| {
             gpu.is_same_device(on_gpu) && caches.of(rank) == caches.of(other)
         };
@@ -221,7 +221,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         self.stores[rank] = Some(Arc::new(own));
         for &peer in caches.peers(rank) {
             let unlike = || {
-                let problem = format!("rank {peer} keeps other rows than rank {rank} takes it to");
+                let problem = format!("rank {peer} keeps other rows than rank {rank} expects");
                 Error::Option(format!("{problem}: start all with the same options, on the same dataset"))
             };
             let handles = bytemuck::try_pod_read_unaligned::<RowHandles>(&kept[peer].handles).map_err(|_| unlike())?;

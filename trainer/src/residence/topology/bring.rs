@@ -1,4 +1,4 @@
-//! Copies of the graph to the memory that GPUs read: the choice, the room that it takes, and the copies.
+//! Copies the graph to memory that GPUs read: chooses the storage, checks the room, and makes the copies.
 
 use bytemuck::Pod;
 use gsplit_kernels::{DeviceSubgraph, Gpu, GpuError, Graph, MappedHost};
@@ -12,24 +12,24 @@ use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
-/// Task of bringing the graph to GPUs.
+/// Inputs for bringing the graph to GPUs.
 pub(super) struct Source<'s, 'a> {
     pub job: &'s Job<'a>,
     /// Places of the ranks of this process.
     pub places: &'s [Place],
-    /// The first of them.
+    /// The first of these ranks.
     pub first: usize,
     pub room: &'s DeviceRoom,
     pub progress: &'s dyn Progress,
 }
 
-/// Bytes of the graph of `job` and every vertex's owner.
+/// Bytes of the graph of `job` and of every vertex's owner.
 pub fn graph_bytes(job: &Job<'_>) -> u64 {
     job.graph.num_bytes() + owner_bytes(job)
 }
 
-/// Bytes that the budget of memory counts for these, and the least of them that have to be in memory. An `indptr` that was copied is part
-/// of the program, and mapped edges may be read as they are drawn; the copy that links are learnt from has to be there whole.
+/// Bytes that the memory budget counts for the graph and owners, and the part of them that must be in memory. A copied `indptr` belongs
+/// to the program, and mapped edges may be read as they are drawn; the copy from which links are learnt must be in memory whole.
 pub fn held_bytes(job: &Job<'_>) -> [u64; 2] {
     let (copied, owners) = (job.graph.is_reading_ahead(), owner_bytes(job));
     let indptr = if copied { 0 } else { size_of_val(job.graph.indptr) as u64 };
@@ -50,31 +50,31 @@ impl<'a> Source<'_, 'a> {
         self.found(TopologyStorage::Host, PinnedGraph::default(), Vec::new())
     }
 
-    /// With no subgraphs.
+    /// A topology without subgraphs.
     fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<GpuArrays>) -> Topology<'a> {
         let ranks = self.places.len();
         let subgraphs = (0..ranks).map(|_| None).collect();
         Topology { place, pinned, gpus, subgraphs, first: self.first, bytes: vec![0; ranks] }
     }
 
-    /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
+    /// Whether degrees of vertices whose in-edges are elsewhere, or ids of edges, are needed.
     fn reads_indptr(&self) -> bool {
         let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
         of_sources || self.job.options.layer.is_some() || self.job.config.task.is_link()
     }
 
-    /// Bytes of a rank's room that are not the cache's, in a place that asks for so many bytes of each GPU.
+    /// Whether `bytes` fit in a rank's room, next to the cache.
     fn fits(&self, index: usize, bytes: u64) -> bool {
         bytes <= self.room.of(index).saturating_sub(self.job.options.cache.unwrap_or(0))
     }
 
-    /// How many ranks share the GPU of the rank at `index`.
+    /// Number of ranks that share the GPU of the rank at `index`.
     fn sharing(&self, index: usize) -> u64 {
         let is_here = |(gpu, _): &&(&Gpu, u64)| self.places[index].gpu().is_some_and(|own| own.is_same_device(gpu));
         sharing(self.places).iter().find(is_here).map_or(1, |(_, ranks)| *ranks)
     }
 
-    /// The first place that is possible.
+    /// Uses the first storage that is possible.
     pub fn best(&self) -> Result<Topology<'a>> {
         let (first, in_memory) = match self.job.frontiers.map_of_all() {
             None => {
@@ -116,7 +116,7 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
-    /// For each GPU, with copies of owners, and of others as asked for.
+    /// The arrays of each GPU, with copies of owners, and of `indptr` and `indices` if true.
     fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<GpuArrays>> {
         let Graph { indptr: starts, indices: sources, .. } = self.graph();
         let copies = |(gpu, _): (&Gpu, u64)| {
@@ -132,14 +132,14 @@ impl<'a> Source<'_, 'a> {
         sharing(self.places).into_iter().map(copies).collect()
     }
 
-    /// A copy on each GPU.
+    /// Copies the graph to each GPU.
     fn on_gpus(&self) -> Result<Topology<'a>> {
         let mut found = self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
         found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
         Ok(found)
     }
 
-    /// Bytes of a rank's GPU beside its subgraph.
+    /// Bytes of a rank's GPU in addition to its subgraph.
     fn beside(&self, index: usize) -> u64 {
         let indptr = if self.reads_indptr() { size_of_val(self.graph().indptr) as u64 } else { 0 };
         (owner_bytes(self.job) + indptr) / self.sharing(index)
@@ -150,7 +150,7 @@ impl<'a> Source<'_, 'a> {
         (self.first + index) % self.job.config.ranks_of_group()
     }
 
-    /// Bytes that each rank takes for the in-edges of its own vertices.
+    /// Bytes that each rank needs for the in-edges of its own vertices.
     fn part_bytes(&self) -> Vec<u64> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
@@ -166,14 +166,14 @@ impl<'a> Source<'_, 'a> {
         (0..self.places.len()).map(of).collect()
     }
 
-    /// Each rank's own vertices on its GPU, and nothing of the others.
+    /// Copies only the in-edges of each rank's own vertices to its GPU.
     fn of_parts(&self) -> Result<Topology<'a>> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
         let (mut indptr, mut uploaded) = (None, 0);
         match first.map(|gpu| self.pin(gpu, graph.indptr)) {
             Some(Err(error)) => {
-                // Room for it was not looked for yet.
+                // Room for it has not been checked yet.
                 uploaded = size_of_val(graph.indptr) as u64;
                 let parts = self.part_bytes();
                 if !self.fits_each(|index| parts[index] + uploaded / self.sharing(index)) {
@@ -212,7 +212,7 @@ impl<'a> Source<'_, 'a> {
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 
-    /// Pinned where they lie, else in a copy, if at least as much memory is left.
+    /// Pins `values` in place, or else a copy, if at least as much memory is left.
     fn pin<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
         Ok(gpu.map_host_or_copy(values, Memory::of_this_machine().available() / 2)?)
     }

@@ -1,22 +1,22 @@
-//! Topology: the graph where GPUs that sample read it.
+//! Topology: the graph in the memory from which sampling GPUs read it.
 //!
-//! Returns: for each rank, what its GPU reads: the graph, and under a partition map every vertex's owner. Input: the graph in host
-//! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](DeviceRoom)).
+//! Returns: for each rank, the arrays that its GPU reads: the graph, and under a partition map every vertex's owner. Input:
+//! the graph in host memory or a mapped file, the ranks' places, and the available room ([`DeviceRoom`](DeviceRoom)).
 //!
 //! ```text
 //! device   a copy in the memory of each GPU, for all ranks that share it
-//! part     under split, where a rank samples its own vertices alone: their in-edges in its GPU's memory
+//! part     under split, where a rank samples only its own vertices: their in-edges in its GPU's memory
 //! pinned   all of it in host memory, pinned once for all and read over the bus
 //! host     the host samples
 //! ```
 //!
-//! By itself a run takes the first that is possible of part (split) or device (else), pinned and host. One choice for all ranks
-//! of a process. Beside a part, `indptr` stays in pinned host memory, where layers that ask for the degrees of other
-//! ranks' vertices (GCN) or draws that ask for the ids of edges (links) do not read it at every vertex; for these it is copied to the
-//! GPU. Most drivers pin no mapped file; then what is pinned is a copy in memory, if at least as much is left.
-//! Where nothing can be pinned the host samples.
-//! Cost: 8 bytes a vertex, 4 an edge, of the vertices that lie there; a quarter of a byte for every other vertex of the graph beside a
-//! part; under a partition map 2 bytes for every vertex.
+//! A run uses by default the first that is possible of part (split) or device (otherwise), pinned and host. All ranks of a
+//! process use the same. With a part, `indptr` stays in pinned host memory, unless layers need the degrees of other ranks'
+//! vertices (GCN) or draws need the ids of edges (links), which read it at every vertex; for these it is copied to the GPU.
+//! Most drivers cannot pin mapped files; then a copy in memory is pinned, if at least as much memory is left. If nothing
+//! can be pinned the host samples.
+//! Cost: 8 bytes per vertex and 4 per edge, for the vertices stored there; with a part, a quarter of a byte for every other
+//! vertex of the graph; under a partition map 2 bytes for every vertex.
 
 mod bring;
 mod room;
@@ -35,18 +35,18 @@ use bring::Source;
 pub use bring::{graph_bytes, held_bytes};
 pub use room::DeviceRoom;
 
-/// The graph where the ranks' GPUs read it.
+/// The graph in the memory from which the ranks' GPUs read it.
 pub struct Topology<'a> {
     place: TopologyStorage,
     /// Host memory that all GPUs read.
     pinned: PinnedGraph<'a>,
-    /// Arrays that the ranks that share a GPU share on it.
+    /// Arrays on each GPU, shared by the ranks that share the GPU.
     gpus: Vec<GpuArrays>,
-    /// In-edges that each rank of this process has on its GPU of its own; none where it reads all elsewhere.
+    /// In-edges that each rank of this process has on its GPU; `None` if it reads all from elsewhere.
     subgraphs: Vec<Option<DeviceSubgraph>>,
     /// The first rank of this process.
     first: usize,
-    /// Bytes of its GPU that each rank of this process takes.
+    /// Bytes of its GPU that each rank of this process uses.
     bytes: Vec<u64>,
 }
 
@@ -75,10 +75,10 @@ struct GpuArrays {
 }
 
 impl<'a> Topology<'a> {
-    /// Brings the graph of `job` to where the GPUs of `places`, those of all ranks, are to read it, and notes where that is.
+    /// Brings the graph of `job` to where the GPUs of `places`, those of all ranks, read it, and notes where that is.
     ///
     /// # Errors
-    /// [`Error::Option`] where `--topology` asks for what is not possible.
+    /// [`Error::Option`] if the storage that `--topology` asks for is not possible.
     pub fn new(job: &Job<'a>, places: &[Place], room: &DeviceRoom, progress: &dyn Progress) -> Result<Self> {
         let (asked, here) = (job.options.topology, job.options.ranks_here(places.len()));
         let source = Source { job, places: &places[here.clone()], first: here.start, room, progress };
@@ -93,7 +93,7 @@ impl<'a> Topology<'a> {
         if let (Some(option), true) =
             (job.config.drawn_by_host(), !matches!(asked, TopologyStorage::Auto | TopologyStorage::Host))
         {
-            let problem = format!("the host alone draws with {option}: pass --topology host, or leave {option} out");
+            let problem = format!("only the host draws with {option}: pass --topology host, or leave {option} out");
             return Err(Error::Option(format!("--topology {asked}: {problem}")));
         }
         let found = match asked {
@@ -101,7 +101,7 @@ impl<'a> Topology<'a> {
             TopologyStorage::Auto if job.config.drawn_by_host().is_some() => source.on_host(),
             TopologyStorage::Auto => source.best()?,
             TopologyStorage::Part if job.frontiers.map_of_all().is_none() => {
-                let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \
+                let problem = "--topology part is for --parallelism split, where a rank samples only its own vertices: \
                                pass another place, or `auto`";
                 return Err(Error::Option(problem.into()));
             }
@@ -123,17 +123,17 @@ impl<'a> Topology<'a> {
         Ok(found)
     }
 
-    /// Its place.
+    /// Storage of the graph.
     pub fn place(&self) -> TopologyStorage {
         self.place
     }
 
-    /// Bytes that each rank of this process has left of `room`.
+    /// Bytes of `room` that each rank of this process has left.
     pub fn left_of(&self, room: &DeviceRoom) -> Vec<u64> {
         self.bytes.iter().enumerate().map(|(index, bytes)| room.of(index).saturating_sub(*bytes)).collect()
     }
 
-    /// Sampler for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
+    /// Sampler for `rank` at `place`: its GPU, on a separate stream if mini-batches are prepared ahead, or the host.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -158,7 +158,7 @@ impl<'a> Topology<'a> {
         Ok(Some(OnDevice { graph, owners }))
     }
 
-    /// One line for people; none where the host samples.
+    /// A line for the user; `None` if the host samples.
     fn told(&self, source: &Source<'_, 'a>) -> Option<String> {
         let most = shown(self.bytes.iter().copied().max().unwrap_or(0));
         let whole = shown(graph_bytes(source.job));
@@ -175,7 +175,7 @@ impl<'a> Topology<'a> {
     }
 }
 
-/// An array as a GPU sees it, in its own memory or in the host's.
+/// An array as a GPU sees it, in its own memory or else in the host's.
 fn seen<'s, T: bytemuck::Pod>(
     own: Option<&'s DeviceBuffer<T>>,
     pinned: Option<&'s MappedHost<'_, T>>,

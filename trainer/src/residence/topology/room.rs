@@ -1,16 +1,16 @@
 //! Room on GPUs.
 
-/// Bytes of their GPUs' memory that the ranks of this process have for the graph and for feature rows; a dry run finds them
+/// Bytes of GPU memory that the ranks of this process can use for the graph and for feature rows; a dry run finds them
 /// ([`DeviceRoom::find`]).
 pub struct DeviceRoom(pub(crate) Vec<u64>);
 
 impl DeviceRoom {
-    /// Bytes of the rank at place `index` of this process's.
+    /// Bytes for the rank at `index` among those of this process.
     pub fn of(&self, index: usize) -> u64 {
         self.0.get(index).or(self.0.first()).copied().unwrap_or(0)
     }
 
-    /// A room of so many bytes for each of the ranks.
+    /// A room of `bytes` bytes for each of `ranks` ranks.
     #[cfg(test)]
     pub fn given(bytes: u64, ranks: usize) -> Self {
         Self(vec![bytes; ranks])

@@ -1,6 +1,6 @@
 //! The loss of a mini-batch of edges, on one rank.
 //!
-//! Rows of the pairs' ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through an
+//! Rows of the pairs' ends come like those of any layer: from this rank itself, or, under a partition map, from their owners by an
 //! [`Exchange`] above the last layer. Pairs are drawn in [`HostPairs`].
 
 use std::ops::Range;
@@ -17,25 +17,25 @@ use crate::operator::{from_rows, to_rows};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 
-/// Pairs that a mini-batch of edges is to learn.
+/// Pairs that a mini-batch of edges learns.
 pub struct LinkBatch {
-    /// Rows that are read: of the ends of this rank's pairs, and under a partition map of what others ask for.
+    /// Number of rows that are read: for this rank's pairs, and under a partition map for other ranks' requests.
     read: usize,
-    /// Sources and targets of this rank's pairs, as positions among these: an edge, then its negatives, and so on.
+    /// Sources and targets of this rank's pairs, as positions among these rows: an edge, then its negatives, and so on.
     pairs: [Vec<u32>; 2],
-    /// Number of the first pair in the global mini-batch.
+    /// Index of the first pair in the global mini-batch.
     first: usize,
-    /// Negatives of each edge.
+    /// Number of negatives of each edge.
     negatives: usize,
     /// Brings the rows of ends that others own.
     exchange: Exchange,
-    /// Pairs of the global mini-batch.
+    /// Number of pairs of the global mini-batch.
     total: usize,
 }
 
 impl LinkBatch {
-    /// The share of this rank in the mini-batch of the edges `batch` (positions in the training graph), of which its group has those
-    /// `of_group`, with `negatives` each, and the vertices that it has to compute. Collective under a partition map.
+    /// This rank's share of the mini-batch of `edges` (positions in the training graph), of which its group has the
+    /// range `of_group`, with `negatives` each, and the seeds that it has to compute. Collective under a partition map.
     pub fn new(
         split: &LinkSplit,
         (edges, of_group): (&[u32], Range<usize>),
@@ -52,13 +52,13 @@ impl LinkBatch {
         Ok((seeds, Self { read, pairs, first, negatives, exchange, total }))
     }
 
-    /// Pairs of the global mini-batch, edges and others.
+    /// Number of pairs of the global mini-batch, edges and negatives.
     pub fn num_pairs(&self) -> usize {
         self.total
     }
 
-    /// Loss of `rows`, f32 `[seeds, dim]`, scored by that of `model`, and gradient of `scale` times the loss; the scorer's own
-    /// parameters get theirs. Collective under a partition map.
+    /// Loss of `rows`, f32 `[seeds, dim]`, scored by the pair scorer of `model`, and gradient of `scale` times the
+    /// loss; the gradients of the scorer's parameters are added to them. Collective under a partition map.
     pub fn loss(
         &self,
         model: &Model,

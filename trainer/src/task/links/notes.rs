@@ -1,4 +1,4 @@
-//! Notes on what a graph lacks for the links that are to be learnt.
+//! Notes on deficiencies of a graph for link prediction.
 
 use gsplit_kernels::Graph;
 use gsplit_kernels::schedule::HeldOutLinks;
@@ -12,7 +12,7 @@ pub fn notes(dataset: &Dataset, split: &LinkSplit, graph: &Graph<'_>, config: &T
     [flatters(dataset, split, config), one_way(split, graph)].into_iter().flatten().collect()
 }
 
-/// Features of the structure that tell of the links to be predicted.
+/// Warns if features made from the structure reveal held-out links.
 fn flatters(dataset: &Dataset, split: &LinkSplit, config: &TaskConfig) -> Option<String> {
     let generated = dataset.manifest().features.as_ref()?.generated.as_ref()?;
     let wanted = HeldOutLinks { share: config.valid_edges + config.test_edges, seed: config.edge_seed };
@@ -28,7 +28,7 @@ fn flatters(dataset: &Dataset, split: &LinkSplit, config: &TaskConfig) -> Option
     })
 }
 
-/// Sources that no edge leads to.
+/// Warns if no edge leads to any source.
 fn one_way(split: &LinkSplit, graph: &Graph<'_>) -> Option<String> {
     let kinds = split.kinds();
     (kinds.are_two() && graph.indptr[kinds.sources().end as usize] == 0).then(|| {

@@ -1,14 +1,14 @@
-//! Missing, old and broken libraries are told in a line, and nothing panics.
+//! Missing, old and broken libraries are reported in one line, without a panic.
 
 use super::{LIBRARIES, alone};
 use crate::cuda::module::MODULES;
 use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu, GpuError, IpcHandle, Kernel, Shape, compile};
 use crate::scan;
 
-/// A kernel that fails: it reads where nothing is.
+/// A kernel that fails: it reads at an invalid address.
 fn wreck(gpu: &Gpu) {
     let kernel = Kernel { module: &scan::cuda::MODULE, name: "scan_of_sums" };
-    // Addresses below a page are nobody's.
+    // Addresses below a page are never allocated.
     gpu.launch(kernel, Shape { blocks: 1, threads: 256, shared: 0 }, &[64u64.into(), 5u64.into()]).unwrap();
 }
 
@@ -74,13 +74,13 @@ fn a_gpu_without_memory_pools_is_refused() {
 
 #[test]
 fn after_a_failed_kernel_all_calls_fail_and_nothing_panics() {
-    // Nothing happens before somebody waits for it.
+    // Nothing happens before the host waits for it.
     if !alone("failures::after_a_failed_kernel_all_calls_fail_and_nothing_panics", &[("FAKE_CUDA_HASTE", "")]) {
         return;
     }
     let gpu = Gpu::open(0).unwrap();
     let side = gpu.side_stream().unwrap();
-    // More than lands in pinned memory.
+    // More than fits into the pinned memory for copies to the host.
     let values = vec![7u32; 20_000];
     let (mut kept, pinned) = (gpu.upload(&values).unwrap(), gpu.map_host(&values).unwrap());
     gpu.synchronise().unwrap();
@@ -111,7 +111,7 @@ fn after_a_failed_kernel_all_calls_fail_and_nothing_panics() {
     }
 }
 
-/// Every call that opening a GPU and using it makes is refused once: what was taken until then is given back (or the fake ends the
+/// Makes each call of opening and using a GPU fail once: everything allocated until then is freed (or the fake ends the
 /// process), and the GPU can be opened again.
 #[test]
 fn whichever_call_fails_everything_is_given_back() {
@@ -162,7 +162,7 @@ fn whichever_call_fails_everything_is_given_back() {
         if alone("failures::whichever_call_fails_everything_is_given_back", &[("FAKE_CUDA_REFUSE", call)]) {
             let refused = use_it();
             let name = std::env::var("FAKE_CUDA_REFUSE").unwrap();
-            // Where less memory is left a second try may find enough.
+            // With less memory left a second attempt may find enough.
             let recovers = ["cuMemAllocAsync:1", "cuMemAlloc:1"].contains(&name.as_str());
             assert_eq!(refused.is_ok(), recovers, "{name}: {refused:?}");
             return assert_eq!(use_it(), Ok(()), "{name}");
@@ -173,7 +173,7 @@ fn whichever_call_fails_everything_is_given_back() {
     }
 }
 
-/// The cubin of every kernel has the arguments that the host's has, which the tests compare with what is launched.
+/// The cubin of every kernel has the same arguments as the host's build, which the tests compare with the launches.
 #[test]
 fn every_kernel_is_in_its_cubin_with_the_same_arguments() {
     if !alone("failures::every_kernel_is_in_its_cubin_with_the_same_arguments", &[]) {

@@ -1,4 +1,4 @@
-//! Tests of GPU code on fakes: a test starts its own program again, with them, and passes if that does.
+//! Tests of GPU code on fakes: a test starts its own program again, with the fakes, and passes if that does.
 
 mod failures;
 mod order;
@@ -11,8 +11,8 @@ use gsplit_gpu_sim::{LIBRARIES, give_fake_cuda};
 /// The test that a process was started for.
 const ALONE: &str = "GSPLIT_TEST_ALONE";
 
-/// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass `tests` tests or more. Without NVRTC it
-/// says so and does nothing.
+/// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass at least `tests` tests.
+/// Without NVRTC it prints so and does nothing.
 fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     if let Err(missing) = give_fake_cuda(&mut program) {
@@ -29,8 +29,8 @@ fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     );
 }
 
-/// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise such a process is started,
-/// with `variables`, and passes.
+/// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise starts such a
+/// process, with `variables`, which must pass.
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     let test = format!("cuda::tests::fake::{test}");
     match std::env::var(ALONE) {
@@ -43,7 +43,7 @@ fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     }
 }
 
-/// Tests that take long because of their kernels, which others launch too.
+/// Tests that take long because of kernels that other tests launch too.
 const LONG: [&str; 9] = [
     "attention_over_rounded_rows",
     "counts_and_hubs_of_a_tier",
@@ -56,7 +56,7 @@ const LONG: [&str; 9] = [
     "sums_of_rounded_rows",
 ];
 
-/// Tests that between them call all of the driver that kernels' launches do.
+/// Tests that together make all calls of the driver that launches of kernels make.
 const REPRESENTATIVES: [&str; 9] = [
     "activation::cuda",
     "comm::tests::gpus",
@@ -69,7 +69,7 @@ const REPRESENTATIVES: [&str; 9] = [
     "split::cuda",
 ];
 
-/// The tests whose names contain one of `names`, of which there are `least`, on the fake driver.
+/// Runs the tests whose names contain one of `names`, at least `least` of them, on the fake driver.
 fn tests_pass_by_the_driver(names: &[&str], least: usize) {
     // Only a real driver opens memory of another process.
     let others = ["cuda::tests::fake", "cuda::compile", "real_gpus", "another_process_reads"];

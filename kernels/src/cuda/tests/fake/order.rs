@@ -1,5 +1,4 @@
-//! Calls that the host makes too early, or memory that it gives back too early, do no harm; memory that is needed is
-//! found.
+//! Calls that the host makes too early, or memory that it frees too early, do no harm; needed memory is found.
 
 use gsplit_gpu_sim::happened;
 
@@ -32,9 +31,9 @@ fn memory_that_is_kept_for_later_is_found_when_it_is_needed() {
     let error = gpu.alloc::<u8>(30 * MIB).unwrap_err();
     assert_eq!(error, GpuError::OutOfMemory { ordinal: 0, needed_mib: 30, free_mib: 20 });
     drop(large);
-    // What this stream has yet to free is waited for.
+    // The allocation waits for memory that this stream has yet to free.
     drop(gpu.alloc::<u8>(90 * MIB).unwrap());
-    // What processes share does not come from the pool, which gives it back.
+    // Memory shared between processes does not come from the pool, which gives its memory back.
     let shared = DeviceBuffer::<u8>::exported(&gpu, 90 * MIB).unwrap();
     let error = DeviceBuffer::<u8>::exported(&gpu, 11 * MIB).unwrap_err();
     assert_eq!(error, GpuError::OutOfMemory { ordinal: 0, needed_mib: 11, free_mib: 10 });
@@ -42,7 +41,7 @@ fn memory_that_is_kept_for_later_is_found_when_it_is_needed() {
     assert_eq!(gpu.memory().unwrap().0, 100 << 20);
 }
 
-/// torch asks for room, from any stream, whenever it is about to take memory.
+/// torch asks for room, on any stream, whenever it is about to take memory.
 #[test]
 fn memory_that_is_kept_for_later_is_given_up_where_less_is_free() {
     let name = "order::memory_that_is_kept_for_later_is_given_up_where_less_is_free";
@@ -59,13 +58,13 @@ fn memory_that_is_kept_for_later_is_given_up_where_less_is_free() {
     drop(side.alloc::<u8>(50 * MIB).unwrap());
     make_room(0).unwrap();
     assert_eq!(gpu.memory().unwrap().0, 96 << 20);
-    // What is about to be freed is not kept yet.
+    // Memory that is about to be freed is not cached yet.
     drop(side.alloc::<u8>(94 * MIB).unwrap());
     make_room(0).unwrap();
     assert_eq!(gpu.memory().unwrap().0, 96 << 20);
 }
 
-/// The sampler's stream frees what it made while the model's has no room.
+/// The sampler's stream frees its memory while the model's stream has no room.
 #[test]
 fn memory_that_another_stream_is_about_to_free_is_waited_for() {
     let name = "order::memory_that_another_stream_is_about_to_free_is_waited_for";
@@ -124,14 +123,14 @@ fn memory_is_pinned_once_and_where_drivers_cannot_pin_it_for_reading() {
         let values = [1u32, 2, 3, 4];
         let pinned = gpu.map_host(&values[1..]).unwrap();
         assert_eq!(pinned.slice().to_vec(&gpu).unwrap(), [2, 3, 4]);
-        // Pages are pinned: those of neighbours are one.
+        // Whole pages are pinned: neighbouring values share one.
         for again in [&values[..], &values[..1]] {
             let twice = gpu.map_host(again).unwrap_err().to_string();
             assert!(twice.ends_with("memory range is already mapped"), "{twice}");
         }
         drop(pinned);
         assert_eq!(gpu.map_host(&values).unwrap().slice().to_vec(&gpu).unwrap(), values);
-        // A program's constants must not be written.
+        // A program's constants are read-only.
         static CONSTANT: [u64; 512] = [9; 512];
         let pins_all = std::env::var("FAKE_CUDA_READ_ONLY").as_deref() != Ok("0");
         assert_eq!(gpu.map_host(&CONSTANT).is_ok(), pins_all);
@@ -158,7 +157,7 @@ fn much_memory_is_registered_piece_by_piece() {
     assert_eq!(happened("registering"), 4);
 }
 
-/// More than is under way at a time, and little after it.
+/// More than may be under way at a time, and then a small copy.
 #[test]
 fn uploads_are_from_pinned_memory() {
     if !alone("order::uploads_are_from_pinned_memory", &[("FAKE_CUDA_ASKS", "40")]) {
@@ -181,7 +180,7 @@ fn threads(work: impl FnOnce()) -> u64 {
     happened("threads") - before
 }
 
-/// A kernel that reads over the bus leaves multiprocessors to the null stream's.
+/// A kernel that reads over the bus leaves multiprocessors to the null stream's kernels.
 #[test]
 fn kernels_that_wait_for_the_host_are_small() {
     if !alone("order::kernels_that_wait_for_the_host_are_small", &[]) {
@@ -206,7 +205,7 @@ fn kernels_that_wait_for_the_host_are_small() {
         let layer = sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
         assert_eq!(layer.num_edges(), vertices as usize * drawn);
     }
-    // A vertex's edges on the GPU, where only who asks for their ids reads the host: it has all of the GPU.
+    // A vertex's edges on the GPU: only kernels that need the edges' ids read the host, the others have all of the GPU.
     let on_host = Graph::new(&indptr, &indices).unwrap();
     let every: Vec<u64> = ids.chunks(64).map(|word| u64::MAX >> (64 - word.len())).collect();
     let subgraph = DeviceSubgraph::new(&gpu, &on_host, &every).unwrap();
@@ -240,13 +239,13 @@ fn kernels_that_wait_for_the_host_are_small() {
         launched
     };
     assert_eq!(gather(&gpu, None), 64 * 256);
-    // Rows of a cache have all of the GPU, the others do not.
+    // Kernels that read rows of a cache have all of the GPU, the others do not.
     assert_eq!(gather(&gpu, Some(&ids[..4_000])), all + 64 * 256);
     assert_eq!(gather(&gpu, Some(&ids)), all);
-    // Nothing runs beside the null stream.
+    // Nothing runs next to the null stream.
     assert_eq!([None, Some(&ids[..4_000])].map(|cached| gather(&computing, cached)), [all; 2]);
     assert_eq!(happened("crowded"), 0);
-    // One that takes all of the GPU is counted.
+    // A kernel that takes all of the GPU is counted.
     let kernel = Kernel { module: &crate::shuffle::cuda::MODULE, name: "shuffle_select" };
     let (none, selected) = (0u64.into(), gpu.alloc::<u32>(1).unwrap());
     let arguments = [sources.slice().into(), none, on_gpu.slice().into(), none, (&selected).into()];
@@ -280,7 +279,7 @@ fn a_stream_waits_for_what_it_was_told_to_wait_for() {
     }
 }
 
-/// The same tests when streams are fast, by chance, instead of slow.
+/// Runs the same tests with streams that run ahead by chance, instead of late.
 #[test]
 fn what_runs_on_gpus_runs_when_streams_go_on_by_themselves() {
     let tests = [

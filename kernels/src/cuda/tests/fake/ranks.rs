@@ -1,4 +1,4 @@
-//! Ranks with a GPU each, which NCCL joins: threads of a process of their own.
+//! Ranks with a GPU each, joined by NCCL: threads of a process of their own.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use crate::cuda::{Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
 use crate::scan::cuda::sum_before;
 
-/// Long for what takes a moment, and short for a test.
+/// Long compared with work that takes a moment, and short for a test.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// GPU `ordinal`, and a rank's end of the ranks of `host`.
+/// GPU `ordinal`, and a rank's end of the group of `host`.
 fn join(ordinal: usize, host: Threads) -> Result<(Gpu, Nccl), CommError> {
     let gpu = Gpu::open(ordinal).unwrap().side_stream().unwrap();
     let comm = Nccl::join(&gpu, Box::new(host))?;
     Ok((gpu, comm))
 }
 
-/// Runs `rank` on each of `size` ranks, with ends of so many groups of them, in a process where CUDA has as many GPUs.
+/// Runs `rank` on each of `size` ranks, with ends of `groups` groups of them, in a process where CUDA has `size` GPUs.
 fn on_ranks(test: &str, size: usize, groups: usize, rank: impl Fn(usize, Vec<Threads>) + Sync) {
     let devices = size.to_string();
     if !alone(test, &[("FAKE_CUDA_DEVICES", &devices)]) {
@@ -66,7 +66,7 @@ fn a_rank_that_fails_ends_the_others_with_its_reason() {
     });
 }
 
-/// The other waits for its own GPU: only the thread that watches can end that.
+/// The other rank waits for its own GPU: only the watching thread can end that.
 #[test]
 fn a_rank_that_announces_and_sends_nothing_is_not_waited_for() {
     on_ranks("ranks::a_rank_that_announces_and_sends_nothing_is_not_waited_for", 2, 1, |rank, mut ends| {
@@ -83,7 +83,7 @@ fn a_rank_that_announces_and_sends_nothing_is_not_waited_for() {
         } else {
             let one = 1u64.to_le_bytes();
             comm.exchange("device_all_to_all", &|_| &one, &|_| one.len(), &mut |_, _| {}).unwrap();
-            // The time of the other is over first.
+            // The other rank times out first.
             thread::sleep(PATIENCE / 2);
             let line = comm.barrier().unwrap_err().to_string();
             assert!(line.contains("waited 3 s in "), "{line}");
@@ -92,7 +92,7 @@ fn a_rank_that_announces_and_sends_nothing_is_not_waited_for() {
     });
 }
 
-/// Bytes of one rank for each rank, by `comm`.
+/// Exchanges bytes of each rank with all, by `comm`.
 fn exchange(comm: &dyn Communicator, gpu: &Gpu) {
     let (rank, size) = (comm.rank() as u8, comm.size());
     let (send, mut recv) = (gpu.upload(&vec![rank; size]).unwrap(), gpu.zeros::<u8>(size).unwrap());
@@ -100,8 +100,8 @@ fn exchange(comm: &dyn Communicator, gpu: &Gpu) {
     assert!(recv.to_vec().unwrap().into_iter().eq(0..size as u8));
 }
 
-/// While mini-batches are made ahead, each rank may come to their ids before or after the rows of the one that is computed, and
-/// launch a kernel for the first time in between.
+/// While mini-batches are prepared ahead, each rank may exchange their ids before or after the rows of the one that is
+/// computed, and launch a kernel for the first time in between.
 #[test]
 fn ids_and_rows_cross_in_any_order() {
     on_ranks("ranks::ids_and_rows_cross_in_any_order", 2, 2, |rank, mut ends| {
@@ -144,7 +144,7 @@ fn two_communicators_in_different_orders_wait_for_each_other_for_ever() {
             (end, stream, sent, received)
         };
         let (mut ends, peer) = ([join(0), join(1)], 1 - rank);
-        // How many of both, begun in this order, are done in time.
+        // Number of both groups, begun in this order, that are done in time.
         let mut done_of = |order: [usize; 2], time: Duration| {
             let is_done = |(end, ..): &(NcclEnd, Gpu, _, _)| end.is_done().unwrap();
             for at in order {

@@ -1,18 +1,18 @@
-//! The rows of a compressed layout: which edges are whose, handed out as tables that any thread expands.
+//! The rows of a compressed layout, which assign edges to vertices. They are handed out as tables that any thread expands.
 
 use std::io::Read;
 
 use crate::Result;
 use crate::read::arrays::numbers::Numbers;
 
-/// Rows of a compressed piece at most: many rows may be empty.
+/// Maximum number of rows per compressed piece: many rows may be empty.
 const ROWS_PER_PIECE: usize = 1 << 16;
 
-/// The rows of a compressed layout, walked over once.
+/// The rows of a compressed layout, read once in order.
 pub(super) struct Rows {
     indptr: Numbers,
     reader: Option<Box<dyn Read + Send>>,
-    /// Ends of the rows from `row` on, as far as they are read.
+    /// Ends of the rows from `row` on that have been read.
     ends: std::collections::VecDeque<u64>,
     row: u64,
     num_rows: u64,
@@ -21,28 +21,28 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// `num_rows` rows, whose ends are in `indptr` behind a zero.
+    /// Creates `num_rows` rows, whose ends follow a zero in `indptr`.
     pub(super) fn new(indptr: Numbers, num_rows: u64) -> Self {
         let left = num_rows + 1;
         Self { indptr, reader: None, ends: Default::default(), row: 0, num_rows, left }
     }
 
-    /// The same rows from the first on.
+    /// Starts again at the first row.
     pub(super) fn again(&self) -> Self {
         Self::new(self.indptr.clone(), self.num_rows)
     }
 
-    /// Bytes of their ends.
+    /// Bytes of all ends of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.num_rows * self.indptr.dtype().bytes() as u64
     }
 
-    /// Bytes of the ends of the rows that are handed out.
+    /// Bytes of the ends of the rows that have been handed out.
     pub(super) fn bytes_done(&self) -> u64 {
         self.row * self.indptr.dtype().bytes() as u64
     }
 
-    /// The end of the current row, `None` behind the last one.
+    /// The end of the current row, or `None` after the last row.
     fn end(&mut self) -> Result<Option<u64>> {
         if self.ends.is_empty() && self.left > 0 {
             let at_start = self.reader.is_none();
@@ -65,8 +65,8 @@ impl Rows {
         Ok(self.ends.front().copied())
     }
 
-    /// Writes the table of the rows of the next `most` edges at most, from edge `from` of `num_edges` on, and returns where
-    /// they end: the first row, how many rows follow, and the edge that each ends at, cut at the last edge of the piece.
+    /// Writes the table of the rows of at most `most` edges, starting at edge `from` of `num_edges`, and returns the edge after them.
+    /// The table holds the first row and, for each row from there, the edge at which it ends, cut at the last edge of the piece.
     pub(super) fn table(&mut self, from: u64, most: u64, num_edges: u64, table: &mut Vec<u8>) -> Result<u64> {
         let mut edge = from;
         while edge == from {
@@ -100,7 +100,7 @@ impl Rows {
     }
 }
 
-/// Appends the row of every edge from edge `start` on, after the table of [`Rows::table`].
+/// Appends the row of every edge from edge `start` on, according to a table of [`Rows::table`].
 pub(super) fn expand(table: &[u8], start: u64, rows: &mut Vec<u64>) {
     let numbers = table.as_chunks::<8>().0;
     let Some((&first_row, ends)) = numbers.split_first() else { return };

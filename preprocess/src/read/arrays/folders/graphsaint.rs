@@ -1,4 +1,4 @@
-//! GraphSAINT's folders (Zeng et al., ICLR 2020), as of Flickr, Reddit, Yelp and Amazon.
+//! GraphSAINT's folders (Zeng et al., ICLR 2020), e.g. of Flickr, Reddit, Yelp and Amazon.
 //!
 //! ```text
 //! DIR/adj_full.npz    adjacency matrix (n, n) of scipy.sparse.save_npz: entry (u, v) is an edge u -> v
@@ -6,11 +6,11 @@
 //! DIR/class_map.json  {"VERTEX": CLASS, ...}, or {"VERTEX": [0, 1, ...], ...} for several labels a vertex
 //! DIR/role.json       {"tr": [VERTEX, ...], "va": [...], "te": [...]}
 //! ```
-//! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds those edges of `adj_full` that join
+//! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds the edges of `adj_full` between
 //! training vertices. A vertex without an entry in `class_map.json` is unlabelled, or has none of several labels.
 //!
-//! `class_map.json` lists vertices in any order, so its column is put together in memory while it is handed over: 4 bytes a
-//! vertex, or a bit for each label.
+//! `class_map.json` lists vertices in any order, so its column is assembled in memory when it is read: 4 bytes per vertex,
+//! or a bit for each label.
 
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -30,7 +30,7 @@ use crate::read::options::WantedColumns;
 use crate::read::raw::{Column, Ids, Raw};
 use crate::{Error, Result};
 
-/// Labels of a vertex at most.
+/// Maximum number of labels per vertex.
 const MAX_LABELS: usize = 1 << 16;
 /// Rows handed over at a time.
 const ROWS: usize = 1 << 12;
@@ -40,12 +40,12 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     path.join("adj_full.npz").is_file()
 }
 
-/// Opens the folder at `path`. There are no edge columns to keep.
+/// Opens the folder at `path`, which cannot have edge columns.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory) -> Result<Raw> {
     let adjacency = path.join("adj_full.npz");
     let edges = scipy_edges(&mut Npz::open(&adjacency)?, &adjacency)?;
     wanted.check(path, edges.columns())?;
-    // A coordinate matrix would state a number of vertices that no array bears out.
+    // A coordinate matrix would claim a number of vertices that no array confirms.
     let Some(num_vertices) = edges.num_vertices().filter(|_| edges.is_compressed()) else {
         return Err(Error::input(adjacency, "expected a matrix as csr: save matrix.tocsr()"));
     };
@@ -86,7 +86,7 @@ fn read_role(path: &Path) -> Result<[Vec<u64>; 3]> {
 fn json_error(path: &Path, error: &serde_json::Error) -> Error {
     match error.io_error_kind() {
         Some(kind) => Error::io(path)(kind.into()),
-        None => Error::input(path, format!("{error}: expected JSON as GraphSAINT writes it")),
+        None => Error::input(path, format!("{error}: expected JSON in GraphSAINT's form")),
     }
 }
 
@@ -94,13 +94,13 @@ fn json_error(path: &Path, error: &serde_json::Error) -> Error {
 struct ClassMap {
     path: PathBuf,
     num_vertices: u64,
-    /// Labels of a vertex; `None` for one class each.
+    /// Number of labels per vertex; `None` for one class each.
     labels: Option<usize>,
     budget: Memory,
 }
 
 impl ClassMap {
-    /// Looks at the first entry.
+    /// Determines the form from the first entry.
     fn open(path: &Path, num_vertices: u64, budget: Memory) -> Result<Self> {
         let mut head = Vec::new();
         let file = open_file(path).map_err(Error::io(path))?;
@@ -110,7 +110,7 @@ impl ClassMap {
             Some((b'[', list)) => {
                 let end = list.iter().position(|&byte| byte == b']');
                 let commas = end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
-                let too_many = || Error::input(path, format!("expected at most {MAX_LABELS} labels a vertex"));
+                let too_many = || Error::input(path, format!("expected at most {MAX_LABELS} labels per vertex"));
                 Some(commas.ok_or_else(too_many)? + 1)
             }
             _ => None,
@@ -177,7 +177,7 @@ impl Column for ClassMap {
     }
 }
 
-/// Entries of the map, one a vertex.
+/// Entries of the map, one per vertex.
 enum Entries {
     Classes(Vec<i32>),
     Bits { width: usize, bits: Vec<u8> },

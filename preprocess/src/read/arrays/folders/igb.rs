@@ -6,12 +6,12 @@
 //! DIR[/processed]/paper/node_label_19.npy               (n,) f32, NaN or -1 for unlabelled
 //! DIR[/processed]/paper/node_label_2K.npy               the same with 2983 classes
 //! ```
-//! `node_label_19` holds the labels, `node_label_2K` becomes the node column `label_2K`; where it is alone it holds the
-//! labels. `paper_id_index_mapping.npy` is ignored.
+//! `node_label_19` holds the labels, and `node_label_2K` becomes the node column `label_2K`, or the labels if there is
+//! no `node_label_19`. `paper_id_index_mapping.npy` is ignored.
 //!
-//! The files of IGB-large and IGB-full in `paper/` have no `.npy` header: they are raw little-endian f32, the labels one a
-//! vertex and the features 1024, which the length of the file must bear out. Where features and labels are both there, they
-//! say the same number of vertices.
+//! The files of IGB-large and IGB-full in `paper/` have no `.npy` header: they are raw little-endian f32, one label or
+//! 1024 features per vertex, which the length of the file must match. If there are both features and labels, they must
+//! have the same number of vertices.
 //!
 //! IGB ships no splits: its loader takes the first 60 % of the vertices for training, 20 % for validation, the rest for test.
 
@@ -28,7 +28,7 @@ use crate::read::options::WantedColumns;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
-/// Features of a vertex, in files that do not say it.
+/// Features per vertex, in files without a header.
 const WIDTH: u64 = 1024;
 
 /// Whether `path` is a folder with IGB's citations.
@@ -36,7 +36,7 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     edges_in(&root(path)).is_file()
 }
 
-/// Opens the folder at `path`. There are no edge columns to keep.
+/// Opens the folder at `path`, which cannot have edge columns.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);
@@ -60,7 +60,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> 
     }
     let num_vertices = agreed_rows(None, [&features, &labels, &more_labels].into_iter().flatten())?;
     progress.note(&format!(
-        "{}: IGB has no files of splits; --random-split draws some (its loader takes 0.6,0.2,0.2)",
+        "{}: IGB has no split files; --random-split draws some (its loader takes 0.6,0.2,0.2)",
         path.display()
     ));
     Ok(with_columns(edges, num_vertices, files, [features, labels, more_labels]))

@@ -6,7 +6,7 @@
 //! DIR[/processed]/paper/node_label.npy                  (n,) float, NaN for unlabelled
 //! DIR[/processed]/paper/node_year.npy                   (n,) integers: becomes the node column `year`
 //! ```
-//! `split_dict.pt` is a pickle of PyTorch and not read. Authors and institutions are other types of vertices and not read.
+//! `split_dict.pt` is a pickle of PyTorch and is not read. Authors and institutions are other vertex types, not read either.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     edges_in(&root(path)).is_file()
 }
 
-/// Opens the folder at `path`. There are no edge columns to keep.
+/// Opens the folder at `path`, which cannot have edge columns.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);

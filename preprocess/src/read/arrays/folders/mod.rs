@@ -1,4 +1,4 @@
-//! Folders of datasets as their authors hand them out: files have fixed names, so each reader knows what it opens.
+//! Dataset folders as their authors publish them: files have fixed names, so each reader knows the content.
 
 pub mod graphsaint;
 pub mod igb;

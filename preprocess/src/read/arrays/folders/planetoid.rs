@@ -1,14 +1,14 @@
-//! Planetoid's files (Yang et al., ICML 2016), as of Cora, CiteSeer and PubMed: pickles that are read without running them.
+//! Planetoid's files (Yang et al., ICML 2016), e.g. of Cora, CiteSeer and PubMed: pickles, read without executing them.
 //!
 //! ```text
 //! DIR/ind.NAME.graph        {vertex: [neighbour, ...], ...}
-//! DIR/ind.NAME.allx, .tx    features (CSR) of the vertices from 0 on, and of those that test.index lists
+//! DIR/ind.NAME.allx, .tx    features (CSR) of the vertices from 0 on, and of the vertices in test.index
 //! DIR/ind.NAME.ally, .ty    their classes, one-hot
 //! DIR/ind.NAME.y            as many rows as there are training vertices, from 0 on; the next 500 are for validation
-//! DIR/ind.NAME.test.index   a vertex a line
+//! DIR/ind.NAME.test.index   one vertex per line
 //! ```
-//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of `allx`, and is not read. Graph
-//! and classes are held in memory, as their pickles are.
+//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of `allx`, and is not read.
+//! The graph and the classes are held in memory, as their pickles are.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ use crate::read::text::field::vertex;
 use crate::read::text::{lines, read_pieces};
 use crate::{Error, Result};
 
-/// Vertices for validation.
+/// Number of vertices for validation.
 const VALID: u64 = 500;
 
 /// Whether `path` is a folder with `ind.NAME.graph`.
@@ -42,7 +42,7 @@ fn name_in(path: &Path) -> Option<PathBuf> {
     Some(paths.find(|path| path.file_name().is_some_and(|name| is_graph(name.as_encoded_bytes())))?.with_extension(""))
 }
 
-/// Opens the folder at `path`. There are no edge columns to keep.
+/// Opens the folder at `path`, which cannot have edge columns.
 pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
     let file = |end: &str| with_extension(&name, end);
@@ -51,18 +51,18 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     let (all, tested) = (matrix(&file("allx"), memory)?, matrix(&file("tx"), memory)?);
     let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
     let test = test_index(&file("test.index"), found, progress)?;
-    // The order of the rows, the classes, and the values that these are read from.
+    // The order of the rows, the classes, and the values from which they are read.
     memory.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
     if found != test.len() as u64 || all.width() != tested.width() {
         let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
-        let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: expected as many");
+        let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: they must match");
         return Err(Error::input(file("tx"), problem));
     }
     let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
     let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
     let num_vertices = largest.map_or(0, |&largest| largest + 1);
     check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
-    // CiteSeer has 15 of 3327.
+    // CiteSeer has 15 vertices without features among 3327.
     if num_vertices > 2 * order.len() as u64 {
         let problem =
             format!("{num_vertices} vertices, {} of them with features: expected half of them at least", order.len());
@@ -77,7 +77,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &d
     labels.extend(classes(&file("ty"), memory)?);
     if labels.len() != rows {
         let problem =
-            format!("{} classes with those of ty, for {rows} rows of features: expected as many", labels.len());
+            format!("{} classes with those of ty, for {rows} rows of features: expected one each", labels.len());
         return Err(Error::input(file("ally"), problem));
     }
     labels.resize(order.len(), -1);
@@ -98,7 +98,7 @@ fn graph(path: &Path, budget: Memory) -> Result<Listed> {
     let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
     let root = pickled.root();
     let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
-    // A list may be meant many times, by its number: in a file of Planetoid's each stands for itself, a byte a neighbour at least.
+    // Lists may be referenced several times by their number, but in Planetoid's files each is written once: at least a byte per neighbour.
     let neighbours: u64 = lists.iter().map(|(_, list)| list.num_entries() as u64).sum();
     if neighbours > pickled.len() {
         let problem =
@@ -134,7 +134,7 @@ fn matrix(path: &Path, budget: Memory) -> Result<SparseColumn> {
     SparseColumn::new(of("indptr")?, of("indices")?, of("data")?, &shape)
 }
 
-/// The class of every row of the one-hot array at `path`; -1 where none is 1.
+/// The class of every row of the one-hot array at `path`; -1 for a row of zeros.
 fn classes(path: &Path, budget: Memory) -> Result<Vec<i64>> {
     let pickled = Pickled::open(path, budget)?;
     let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
@@ -144,7 +144,7 @@ fn classes(path: &Path, budget: Memory) -> Result<Vec<i64>> {
     Ok(values.chunks_exact(width.max(1)).map(class).collect())
 }
 
-/// The vertices that the file at `path` lists, one a line, and no more than a piece above `most`.
+/// The vertices in the file at `path`, one per line. Fails at the first piece that exceeds `most`.
 fn test_index(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
     let parse = |piece: &Piece| {
         let fields =
@@ -157,14 +157,14 @@ fn test_index(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64
     read_pieces(path, progress, parse, |vertices| {
         all.extend(vertices);
         match all.len() as u64 > most {
-            true => Err(Error::input(path, format!("more lines than the {most} rows of tx: expected as many"))),
+            true => Err(Error::input(path, format!("more lines than the {most} rows of tx: expected one each"))),
             false => Ok(()),
         }
     })?;
     Ok(all)
 }
 
-/// Rows of one matrix after the other, and then rows of zeros.
+/// Rows of the two matrices in sequence, followed by rows of zeros.
 struct Stacked {
     parts: [SparseColumn; 2],
     zeros: usize,
@@ -251,7 +251,7 @@ mod tests {
                 assert!(message.contains("ind.cora.") && !message.contains('\u{0}'), "{message}");
             }
         }
-        // A program that is no array.
+        // A pickle of a call, not of an array.
         let folder = tempfile::tempdir().unwrap();
         copied(&folder);
         std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();

@@ -1,7 +1,7 @@
 //! Members of `.npz` archives.
 //!
-//! `np.savez` writes members that are stored, `np.savez_compressed` deflated ones; stored data is not aligned either.
-//! Both become [`Numbers`], which are streamed. What a header claims about sizes costs no memory.
+//! `np.savez` stores members, `np.savez_compressed` deflates them; even stored data is not aligned. Both become
+//! [`Numbers`], which are streamed. Sizes claimed by a header allocate no memory.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -28,7 +28,7 @@ impl Npz {
         Ok(Self { path: path.to_path_buf(), archive })
     }
 
-    /// The array called `name` as one that is read later, if there is one.
+    /// The array called `name`, if there is one. Its numbers are read later.
     pub fn numbers(&mut self, name: &str) -> Result<Option<Numbers>> {
         if !self.contains(name) {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Npz {
         Numbers::in_archive(&self.path, name, packed).map(Some)
     }
 
-    /// Place of the member called `file`.
+    /// Position of the member called `file` in the archive.
     pub fn packed(&mut self, file: &str) -> Result<Packed> {
         let member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
         let name = file.strip_suffix(".npy").unwrap_or(file);
@@ -74,12 +74,12 @@ impl Npz {
         names.filter_map(|name| name.strip_suffix(".npy").map(str::to_string)).collect()
     }
 
-    /// The first member whose name ends so.
+    /// The first member whose name ends with `end`.
     pub fn ending(&self, end: &str) -> Option<String> {
         self.archive.file_names().flatten().find(|name| name.ends_with(end)).map(|name| name.into_owned())
     }
 
-    /// The first bytes of the member called `file`, if there is one, as text.
+    /// The first bytes of the member called `file` as text, if there is one.
     pub fn text(&mut self, file: &str) -> Result<Option<String>> {
         if !self.has(file) {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Npz {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// The text in the array called `name`, of one string: what `scipy.sparse.save_npz` calls the format.
+    /// The text in the array called `name`, which holds one string, e.g. the format that `scipy.sparse.save_npz` writes.
     pub fn string(&mut self, name: &str) -> Result<Option<String>> {
         if !self.contains(name) {
             return Ok(None);

@@ -1,11 +1,11 @@
-//! A graph in one `.npz` archive: arrays known by their names, or a sparse matrix of SciPy.
+//! A graph in one `.npz` archive: arrays recognised by their names, or a sparse matrix of SciPy.
 //!
 //! Members are named as [`catalog`](super::catalog) lists; others are ignored. An archive with the members `indptr`,
 //! `indices`, `data`, `shape` and `format`, or `row`, `col`, `data`, `shape` and `format`, is an adjacency matrix of
 //! `scipy.sparse.save_npz`: entry (u, v) is an edge u -> v, `format` is `csr`, `csc` or `coo`, the matrix is square, and
 //! `data` becomes the edge column `weight` unless every value is one.
 //!
-//! Members are stored or deflated. Each is inflated as it is read, and its CRC compared at its end.
+//! Members are stored or deflated. Each is inflated as it is read, and its CRC compared at the end.
 
 use std::path::Path;
 
@@ -50,19 +50,19 @@ pub fn scipy_edges(archive: &mut Npz, path: &Path) -> Result<ArrayEdges> {
         "csc" => Some(false),
         "coo" => None,
         other => {
-            let problem = format!("format: a sparse matrix as {other:?}, expected csr, csc or coo");
+            let problem = format!("format: a sparse matrix of format {other:?}, expected csr, csc or coo");
             return Err(Error::input(path, format!("{problem}: save matrix.tocsr()")));
         }
     };
     let mut open = |name: &str| {
         let missing =
-            || Error::input(path, format!("has no member {name}, expected it in a sparse matrix as {format}"));
+            || Error::input(path, format!("has no member {name}, expected it in a sparse matrix of format {format}"));
         archive.numbers(name)?.ok_or_else(missing)
     };
     let shape = open("shape")?;
     let num_vertices = match few(&shape)?[..] {
         [rows, columns] if rows == columns => rows,
-        ref other => return Err(shape.error(format!("a matrix of {other:?}, expected as many rows as columns"))),
+        ref other => return Err(shape.error(format!("a matrix of {other:?}, expected a square one"))),
     };
     let edges = match by_source {
         Some(by_source) => ArrayEdges::compressed(open("indptr")?, open("indices")?, by_source)?,
@@ -135,7 +135,7 @@ mod tests {
                 let mut bytes = good.clone();
                 bytes[at] ^= 0x11;
                 std::fs::write(&path, &bytes).unwrap();
-                // Times, sizes said twice and the like may change; numbers may not, and nothing may panic.
+                // Timestamps, repeated sizes and the like may change; numbers may not, and nothing may panic.
                 if let Ok(found) = read(&path).and_then(|raw| read_edges(&*raw.edges)) {
                     let same_numbers = found.0 == expected.0 && (found.1.is_empty() || found.1 == expected.1);
                     assert!(same_numbers, "{name}, byte {at}");

@@ -1,12 +1,12 @@
-//! Types of the numbers in arrays, and loops that turn their bytes into ids and values.
+//! Types of the numbers in arrays, and loops that convert their bytes to ids and values.
 //!
-//! Every loop is over one type, without a branch an element: what is not an id shows in a sign collected on the way.
+//! Every loop is over one type, without a branch per element: negative ids are detected by a sign collected on the way.
 
 use half::f16;
 
 use crate::edges::ValueType;
 
-/// Bytes that are not what they should be: which number, and what is wrong with it.
+/// An invalid number: its position, and the problem.
 pub type BadNumber = (u64, String);
 
 macro_rules! dtypes {
@@ -33,7 +33,7 @@ macro_rules! dtypes {
                 match descr { $($descr => Some(Self::$kind),)* "|b1" => Some(Self::U1), _ => None }
             }
 
-            /// Appends the integers in `bytes` to `ids`; fails at a negative one, and for floats.
+            /// Appends the integers in `bytes` to `ids`. Fails for negative integers and for floats.
             pub fn ids(self, bytes: &[u8], ids: &mut Vec<u64>) -> Result<(), BadNumber> {
                 let before = ids.len();
                 let signs = match self {
@@ -47,7 +47,7 @@ macro_rules! dtypes {
                 self.no_negative(signs, &ids[before..])
             }
 
-            /// Appends the first and the second of every two integers in `bytes`; fails as [`ids`](Self::ids) does.
+            /// Appends the first and the second integer of every two in `bytes`. Fails like [`ids`](Self::ids).
             pub fn pairs(self, bytes: &[u8], first: &mut Vec<u64>, second: &mut Vec<u64>) -> Result<(), BadNumber> {
                 let before = first.len();
                 let signs = match self {
@@ -88,7 +88,7 @@ dtypes! {
     F8 f64, "<f8";
 }
 
-/// A number as an id. The sign of every number is or-ed into `signs`.
+/// Converts a number to an id. The sign of every number is or-ed into `signs`.
 trait IdBits: Sized {
     type Bytes;
     fn id(bytes: Self::Bytes, signs: &mut i64) -> u64;
@@ -143,12 +143,12 @@ impl Dtype {
         })
     }
 
-    /// Whether it holds integers.
+    /// Whether the type is an integer.
     pub fn is_integer(self) -> bool {
         !matches!(self, Self::F2 | Self::F4 | Self::F8)
     }
 
-    /// Fails at the first of `ids` that was negative, if `signs` tells of one, and for floats.
+    /// Fails for floats, and, if `signs` has a negative sign, at the first of `ids` that was negative.
     fn no_negative(self, signs: i64, ids: &[u64]) -> Result<(), BadNumber> {
         if !self.is_integer() {
             return Err((0, format!("type {}: expected integer ids; save it again as int64", self.descr())));
@@ -162,7 +162,7 @@ impl Dtype {
         }
     }
 
-    /// The type that values of edges are kept as: floats as they are, half precision as single, integers as 64 bits.
+    /// The type in which values of edges are kept: single and double precision unchanged, half as single, integers as 64 bits.
     pub fn value_type(self) -> ValueType {
         match self {
             Self::F2 | Self::F4 => ValueType::F32,
@@ -171,7 +171,7 @@ impl Dtype {
         }
     }
 
-    /// Appends the numbers in `bytes` to `values`, as [`value_type`](Self::value_type) little-endian.
+    /// Appends the numbers in `bytes` to `values`, little-endian, in the type [`value_type`](Self::value_type).
     pub fn values(self, bytes: &[u8], values: &mut Vec<u8>) -> Result<(), BadNumber> {
         match self {
             Self::F4 | Self::F8 | Self::I8 => values.extend_from_slice(bytes),
@@ -199,7 +199,7 @@ impl Dtype {
     }
 }
 
-/// The numbers of `N` bytes each as 64-bit integers.
+/// Converts numbers of `N` bytes each to 64-bit integers.
 fn widened<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> i64) -> impl Iterator<Item = u8> {
     bytes.as_chunks::<N>().0.iter().flat_map(move |&bytes| number(bytes).to_le_bytes())
 }

@@ -1,24 +1,24 @@
-//! The functions that pickled arrays are made of.
+//! The functions that construct pickled arrays.
 //!
 //! `torch._utils._rebuild_tensor_v2(storage, first, size, stride, requires_grad, hooks)` is a view of a storage, which
-//! `("storage", type, key, device, length)` stands for. NumPy's `_reconstruct(ndarray, (0,), b"b")` is an empty array, filled by the state
-//! `(1, shape, dtype, column_major, bytes)`; `_frombuffer(bytes, dtype, shape, order)` is a whole one. `dtype("i8", ...)` gets its byte
-//! order by the state `(3, "<", ...)`.
+//! is given by `("storage", type, key, device, length)`. NumPy's `_reconstruct(ndarray, (0,), b"b")` is an empty array,
+//! filled by the state `(1, shape, dtype, column_major, bytes)`; `_frombuffer(bytes, dtype, shape, order)` is a
+//! complete one. `dtype("i8", ...)` gets its byte order from the state `(3, "<", ...)`.
 
 use super::machine::{Heap, Node, RawBytes};
 use crate::read::arrays::numbers::Span;
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const MAX_DIMENSIONS: usize = 32;
-/// Longest name of a dtype.
+/// Maximum length of the name of a dtype.
 const MAX_DTYPE: usize = 8;
 
-/// A function or type that is known.
+/// A known function or type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Global {
     /// `torch._utils._rebuild_tensor_v2`.
     Tensor,
-    /// `torch.LongStorage` and such, by NumPy's name of its elements.
+    /// `torch.LongStorage` and similar, with NumPy's name of the element type.
     Storage(&'static str),
     /// `collections.OrderedDict`.
     OrderedDict,
@@ -32,47 +32,47 @@ pub enum Global {
     Dtype,
     /// `_codecs.encode`.
     Encode,
-    /// SciPy's `csr_matrix`, which is a dict of its arrays.
+    /// SciPy's `csr_matrix`, whose state is a dict of its arrays.
     Csr,
     /// `collections.defaultdict`.
     DefaultDict,
-    /// A class of PyG that a `Data` is made of: a dict of its attributes.
+    /// A class that occurs in PyG's `Data`: a dict of its attributes.
     Data,
-    /// `list`, which makes the values that a defaultdict lacks.
+    /// `list`, the default factory of a defaultdict.
     List,
 }
 
-/// An array: its shape, and where its bytes are.
+/// An array: its shape, and the position of its bytes.
 #[derive(Clone, Debug)]
 pub struct Array {
     /// NumPy's name of the elements' type.
     pub descr: String,
     /// Length of each dimension.
     pub shape: Vec<u64>,
-    /// Whether the first index runs fastest.
+    /// Whether the first index varies fastest.
     pub column_major: bool,
     /// The elements.
     pub bytes: Bytes,
 }
 
-/// Place of an array's elements.
+/// Position of an array's elements.
 #[derive(Clone, Debug)]
 pub enum Bytes {
     /// In the pickle.
     InPickle(Span),
-    /// In the storage `key`, from its element `first` on.
+    /// In the storage `key`, from element `first` on.
     Storage { key: u32, first: u64 },
 }
 
 impl Array {
-    /// How many elements there are: no more than fit 64 bits, in bytes too.
+    /// Number of elements. It fits in 64 bits, and so does the number of bytes.
     pub fn num_elements(&self) -> u64 {
         self.shape.iter().product()
     }
 }
 
 impl Global {
-    /// The one that `module` calls `name`.
+    /// The global that `module` calls `name`.
     pub fn named(module: &str, name: &str) -> Result<Self, String> {
         const STORAGES: [(&str, &str); 9] = [
             ("LongStorage", "<i8"),
@@ -103,7 +103,7 @@ impl Global {
             ("collections", "defaultdict") => Ok(Self::DefaultDict),
             ("__builtin__" | "builtins", "list") => Ok(Self::List),
             _ => Err(format!(
-                "{}.{}, which this reader does not run: it knows arrays of NumPy and torch in dicts and lists alone",
+                "{}.{}, which this reader does not run: it knows only arrays of NumPy and torch, in dicts and lists",
                 module.escape_debug(),
                 name.escape_debug()
             )),
@@ -111,9 +111,9 @@ impl Global {
     }
 }
 
-/// The storage that the persistent id `id` stands for.
+/// The storage that the persistent id `id` refers to.
 pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
-    let problem = || "a reference to something else than a storage of numbers".to_string();
+    let problem = || "a reference to something other than a storage of numbers".to_string();
     let [tag, kind, key, _device, len, ..] = heap.tuple(id).ok_or_else(problem)? else { return Err(problem()) };
     let (Some("storage"), Node::Global(Global::Storage(descr)), Some(_)) =
         (heap.text(*tag), heap.node(*kind), heap.text(*key))
@@ -124,7 +124,7 @@ pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     Ok(Node::Storage { key: *key, descr, len })
 }
 
-/// Result of `function` for `arguments`.
+/// Result of calling `function` with `arguments`.
 pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> {
     let Node::Global(function) = heap.node(function) else {
         return Err(format!("a call of {}", heap.node(function).what()));
@@ -144,7 +144,7 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
             in_pickle(heap, [*bytes, *dtype, *shape], column_major).map(Node::Array)
         }
         (Global::Dtype, [descr, ..]) => {
-            // Messages have one line, whatever it is called.
+            // Escaped, so that messages keep to one line.
             let name = heap.text(*descr).filter(|name| name.len() <= MAX_DTYPE);
             Ok(Node::Dtype(name.ok_or("a dtype without a name of NumPy")?.escape_debug().to_string()))
         }
@@ -161,7 +161,7 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
     }
 }
 
-/// An object of `class` before it gets its state.
+/// An object of `class` before its state is set.
 pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     match (heap.node(class), heap.tuple(arguments)) {
         (Node::Global(Global::Csr | Global::Data), Some([])) => Ok(Node::Unfilled),
@@ -169,7 +169,7 @@ pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     }
 }
 
-/// Result of giving `object` its `state`.
+/// Result of setting the `state` of `object`.
 pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
     if let (Node::Unfilled, Node::Dict(pairs)) = (heap.node(object), heap.node(state)) {
         return Ok(Node::Dict(pairs.clone()));
@@ -186,18 +186,18 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
             let name = name.trim_start_matches(['<', '>', '|', '=']);
             Ok(Node::Dtype(format!("{}{name}", if order == "=" { "<" } else { order })))
         }
-        (object, _) => Err(format!("a state of {}, which this reader does not know", object.what())),
+        (object, _) => Err(format!("a state of {}, which is not supported", object.what())),
     }
 }
 
-/// Lengths of the dimensions, if their product times 8 is a number of bytes.
+/// Lengths of the dimensions. Fails if their product times 8 exceeds a possible number of bytes.
 fn lengths(heap: &Heap, shape: u32) -> Result<Vec<u64>, String> {
     let lengths = heap.tuple(shape).filter(|shape| shape.len() <= MAX_DIMENSIONS);
     let lengths = lengths.and_then(|shape| {
         shape.iter().map(|&length| heap.int(length).and_then(|length| u64::try_from(length).ok())).collect()
     });
     let lengths: Vec<u64> = lengths.ok_or("an array without a shape")?;
-    // Zeros hide no overflow: lengths are at most what a file can hold.
+    // A length of 0 must not hide an overflow: a file bounds every length.
     let product = lengths.iter().try_fold(8u64, |product, &length| product.checked_mul(length.max(1)));
     match product.is_some_and(|bytes| bytes < 1 << 60) {
         true => Ok(lengths),
@@ -225,7 +225,7 @@ fn in_pickle(heap: &Heap, [bytes, dtype, shape]: [u32; 3], column_major: bool) -
     Ok(Array { descr: whole_name(descr), shape, column_major, bytes: Bytes::InPickle(span) })
 }
 
-/// NumPy's name with its byte order, which one-byte types have none of.
+/// NumPy's name with its byte order, which is `|` for one-byte types.
 fn whole_name(descr: &str) -> String {
     match descr {
         "b1" | "i1" | "u1" => format!("|{descr}"),
@@ -240,13 +240,13 @@ fn tensor(heap: &Heap, [storage, first, size, stride]: [u32; 4]) -> Result<Node,
     let first = heap.int(first).and_then(|first| u64::try_from(first).ok()).ok_or("a tensor without an offset")?;
     let (shape, stride) = (lengths(heap, size)?, lengths(heap, stride)?);
     if shape.len() != stride.len() {
-        return Err("a tensor whose strides are not those of its shape".into());
+        return Err("a tensor whose strides do not match its shape".into());
     }
     let elements: u64 = shape.iter().product();
     if first.checked_add(elements).is_none_or(|end| end > *len) {
         return Err(format!("a tensor of shape {shape:?} from element {first} of {len}: truncated or damaged"));
     }
-    // Strides of dimensions of one element say nothing.
+    // The stride of a dimension of length 1 has no meaning.
     let dense = |dimensions: &mut dyn Iterator<Item = (&u64, &u64)>| {
         let mut expected = 1;
         let mut of_elements = dimensions.filter(|(length, _)| **length > 1);

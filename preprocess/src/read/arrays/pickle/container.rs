@@ -1,4 +1,4 @@
-//! The files that pickles lie in.
+//! The files that contain pickles.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read};
@@ -13,10 +13,10 @@ use crate::read::arrays::numbers::{Packed, Packing};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
-/// How a file of `torch.save` before 1.6 starts: the pickle of its magic number.
+/// First bytes of a file of `torch.save` before 1.6: the pickle of its magic number.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-/// Elements outside of the pickle: where they lie, from which byte on.
+/// Positions of the elements that are stored outside of the pickle, each with its first byte.
 #[derive(Default)]
 pub struct Storages(HashMap<String, (Packed, u64)>);
 
@@ -29,7 +29,7 @@ impl Storages {
     }
 }
 
-/// Opens the file at `path`, whichever it is.
+/// Opens the file at `path`, in any of the three formats.
 pub fn open(path: &Path, budget: Memory) -> Result<Pickled> {
     let mut head = [0; 15];
     let mut file = open_file(path).map_err(Error::io(path))?;
@@ -83,7 +83,7 @@ fn legacy(path: &Path, file: Packed, budget: Memory) -> Result<Pickled> {
     let [_magic, protocol, _machine, root, keys] =
         [next(&mut heap)?, next(&mut heap)?, next(&mut heap)?, next(&mut heap)?, next(&mut heap)?];
     if heap.int(protocol) != Some(1001) {
-        return Err(problem("a version of torch.save that is not known".into()));
+        return Err(problem("an unknown version of torch.save".into()));
     }
     let Node::List(keys) = heap.node(keys) else { return Err(problem("no list of storages".into())) };
     let sizes: HashMap<&str, u64> = heap.storages().map(|(key, descr)| (key, element_bytes(descr))).collect();
@@ -93,7 +93,7 @@ fn legacy(path: &Path, file: Packed, budget: Memory) -> Result<Pickled> {
     for &key in keys {
         let ended = || problem("the elements of a storage end early: truncated or damaged".into());
         let key = heap.text(key).ok_or_else(ended)?;
-        // Storages that no array refers to have no known size, and torch writes none.
+        // Torch does not write storages that no array refers to, so their size may stay unknown.
         let size = *sizes.get(key).ok_or_else(ended)?;
         let mut len = [0; 8];
         reader.read_exact_at(&mut len, at).map_err(|_| ended())?;

@@ -1,7 +1,7 @@
-//! The interpreter: instructions of pickle protocols 2 to 5 that build plain values, and calls that `build` knows.
+//! The interpreter of pickle protocols 2 to 5: instructions that build plain values, and calls that `build` knows.
 //!
-//! Every value is a node of a [`Heap`] and refers to others by their numbers, as the stack and the memo do. Payloads are read past,
-//! but for short text.
+//! Every value is a node of a [`Heap`] and refers to others by their numbers, as the stack and the memo do. Payloads
+//! are skipped, except short text.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -9,15 +9,15 @@ use std::io::Read;
 use super::build::{self, Array, Global};
 use crate::memory::Memory;
 
-/// Most values.
+/// Maximum number of values.
 pub const MAX_NODES: usize = 1 << 20;
-/// Most entries of lists, tuples, dicts, the stack and the memo together.
+/// Maximum number of entries of lists, tuples, dicts, the stack and the memo together.
 pub const MAX_ENTRIES: usize = 1 << 24;
-/// Most bytes of text in all.
+/// Maximum number of bytes of text in total.
 pub const MAX_TEXT: usize = 1 << 24;
-/// Values between two looks at the budget.
+/// Number of values between two checks of the budget.
 const LOOK_EVERY: u64 = 1 << 16;
-/// Longest text that is held.
+/// Maximum length of text that is held.
 const HELD_TEXT: u64 = 1 << 10;
 
 /// A value.
@@ -33,16 +33,16 @@ pub enum Node {
     Tuple(Vec<u32>),
     Dict(Vec<(u32, u32)>),
     Global(Global),
-    /// `numpy.dtype`, by NumPy's name, as `<i8`.
+    /// `numpy.dtype`, by NumPy's name, e.g. `<i8`.
     Dtype(String),
-    /// Elements outside of the pickle, of a type and so many of them.
+    /// Elements stored outside of the pickle: `len` elements of type `descr`.
     Storage {
         /// The value that is its name in the file.
         key: u32,
         descr: &'static str,
         len: u64,
     },
-    /// An array that is not filled yet.
+    /// An object whose state is not set yet.
     Unfilled,
     Array(Array),
 }
@@ -50,15 +50,15 @@ pub enum Node {
 /// Bytes of the pickle.
 #[derive(Clone, Debug)]
 pub struct RawBytes {
-    /// First byte.
+    /// Position of the first byte.
     pub start: u64,
-    /// Characters, where they are text in UTF-8; else bytes.
+    /// Number of characters for UTF-8 text; otherwise number of bytes.
     pub chars: u64,
-    /// Whether they are text in UTF-8.
+    /// Whether the bytes are UTF-8 text.
     pub utf8: bool,
-    /// Whether `_codecs.encode` made bytes of the text: each character is one.
+    /// Whether `_codecs.encode` converted the text to bytes: each character is one byte.
     pub latin1: bool,
-    /// The text itself, where it is short.
+    /// The text itself, if it is short.
     pub text: Option<String>,
 }
 
@@ -90,17 +90,17 @@ pub struct Heap {
     entries: usize,
     text: usize,
     budget: Memory,
-    /// Bytes that may be held until the budget is asked again.
+    /// Bytes that may still be allocated before the budget is checked again.
     granted: u64,
 }
 
 impl Heap {
-    /// An empty one, within `budget`.
+    /// An empty heap, within `budget`.
     pub fn within(budget: Memory) -> Self {
         Self { nodes: Vec::new(), entries: 0, text: 0, budget, granted: 0 }
     }
 
-    /// Takes room for `bytes`, twice: what grows is copied.
+    /// Reserves `bytes` in the budget, twice, because growing vectors are copied.
     fn hold(&mut self, bytes: usize) -> Result<(), String> {
         let bytes = bytes as u64;
         if bytes > self.granted {
@@ -116,12 +116,12 @@ impl Heap {
         Ok(())
     }
 
-    /// The value `at`, which is one that the heap gave out.
+    /// The value `at`, a number returned by this heap.
     pub fn node(&self, at: u32) -> &Node {
         self.nodes.get(at as usize).unwrap_or(&Node::None)
     }
 
-    /// The short text that the value `at` is.
+    /// The value `at`, if it is short text.
     pub fn text(&self, at: u32) -> Option<&str> {
         match self.node(at) {
             Node::Raw(raw) => raw.text.as_deref(),
@@ -129,7 +129,7 @@ impl Heap {
         }
     }
 
-    /// The integer that the value `at` is.
+    /// The value `at`, if it is an integer.
     pub fn int(&self, at: u32) -> Option<i64> {
         match self.node(at) {
             Node::Int(int) => Some(*int),
@@ -137,7 +137,7 @@ impl Heap {
         }
     }
 
-    /// The entries of the tuple that the value `at` is.
+    /// The entries of the value `at`, if it is a tuple.
     pub fn tuple(&self, at: u32) -> Option<&[u32]> {
         match self.node(at) {
             Node::Tuple(entries) => Some(entries),
@@ -145,7 +145,7 @@ impl Heap {
         }
     }
 
-    /// Key and type of every storage that was referred to.
+    /// Key and type of every referenced storage.
     pub fn storages(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.nodes.iter().filter_map(|node| match node {
             Node::Storage { key, descr, .. } => Some((self.text(*key)?, *descr)),
@@ -153,7 +153,7 @@ impl Heap {
         })
     }
 
-    /// Makes the value `at` another.
+    /// Replaces the value `at` by `node`.
     pub fn set(&mut self, at: u32, node: Node) {
         if let Some(place) = self.nodes.get_mut(at as usize) {
             *place = node;
@@ -169,7 +169,7 @@ impl Heap {
         Ok(self.nodes.len() as u32 - 1)
     }
 
-    /// Counts `entries` before they are made.
+    /// Counts `entries` before they are allocated.
     fn count(&mut self, entries: usize) -> Result<(), String> {
         self.entries += entries;
         match self.entries > MAX_ENTRIES {
@@ -179,7 +179,7 @@ impl Heap {
     }
 }
 
-/// Bytes of a file, one pickle after the other.
+/// Reads the bytes of a file of consecutive pickles.
 pub struct PickleInput<R> {
     reader: R,
     /// Bytes read.
@@ -187,7 +187,7 @@ pub struct PickleInput<R> {
 }
 
 impl<R: Read> PickleInput<R> {
-    /// From the start of `reader`.
+    /// Reads from the start of `reader`.
     pub fn new(reader: R) -> Self {
         Self { reader, at: 0 }
     }
@@ -199,14 +199,14 @@ impl<R: Read> PickleInput<R> {
         Ok(bytes)
     }
 
-    /// The next length, in `N` bytes.
+    /// Reads a length of `N` bytes.
     fn length<const N: usize>(&mut self) -> Result<u64, String> {
         let mut whole = [0; 8];
         whole[..N].copy_from_slice(&self.bytes::<N>()?);
         Ok(u64::from_le_bytes(whole))
     }
 
-    /// A line of a name.
+    /// Reads a name up to the end of its line.
     fn line(&mut self) -> Result<String, String> {
         let mut line = Vec::new();
         loop {
@@ -218,7 +218,7 @@ impl<R: Read> PickleInput<R> {
         }
     }
 
-    /// Reads past `len` bytes, of which the text is held if they are few.
+    /// Skips `len` bytes; short text is held.
     fn raw(&mut self, len: u64, utf8: bool, heap: &mut Heap) -> Result<RawBytes, String> {
         let mut raw = RawBytes { start: self.at, chars: 0, utf8, latin1: false, text: None };
         if len <= HELD_TEXT {
@@ -265,7 +265,7 @@ fn ended(error: &std::io::Error) -> String {
     }
 }
 
-/// Runs the next pickle of `input` to its end. Returns the value that it makes.
+/// Runs the next pickle of `input` to its end. Returns the resulting value.
 pub fn run<R: Read>(input: &mut PickleInput<R>, heap: &mut Heap) -> Result<u32, String> {
     let mut run = Machine { input, heap, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     loop {
@@ -283,7 +283,7 @@ struct Machine<'a, R> {
     input: &'a mut PickleInput<R>,
     heap: &'a mut Heap,
     stack: Vec<u32>,
-    /// Heights of the stack.
+    /// Heights of the stack at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, u32>,
 }
@@ -296,7 +296,7 @@ impl<R: Read> Machine<'_, R> {
                 [2..=5] => {}
                 [protocol] => return Err(format!("pickle protocol {protocol}: expected 2 to 5")),
             },
-            // A frame says how much to read at once.
+            // The size of a frame only advises how much to read at once.
             0x95 => drop(self.input.bytes::<8>()?),
             b'.' => return Ok(true),
             b'(' => {
@@ -406,7 +406,7 @@ impl<R: Read> Machine<'_, R> {
             }
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
-                // The shape of an array.
+                // Reserves entries for the shape of an array.
                 self.heap.count(build::MAX_DIMENSIONS)?;
                 let made = build::call(self.heap, function, arguments)?;
                 self.push(made)?;
@@ -420,7 +420,7 @@ impl<R: Read> Machine<'_, R> {
                 self.heap.set(object, made);
             }
             code => {
-                return Err(format!("the instruction 0x{code:02x}, which this reader of arrays does not know"));
+                return Err(format!("the instruction 0x{code:02x}, which is not supported"));
             }
         }
         Ok(false)
@@ -431,7 +431,7 @@ impl<R: Read> Machine<'_, R> {
         self.refer(at)
     }
 
-    /// Pushes a list or tuple of what was on the stack.
+    /// Pushes a list or tuple made of values from the stack.
     fn push_counted(&mut self, node: Node) -> Result<(), String> {
         if let Node::List(entries) | Node::Tuple(entries) = &node {
             self.heap.count(entries.len())?;
@@ -445,7 +445,7 @@ impl<R: Read> Machine<'_, R> {
         Ok(())
     }
 
-    /// The value on top, above the last mark.
+    /// Pops the top value, which is above the last mark.
     fn pop(&mut self) -> Result<u32, String> {
         self.top()?;
         self.stack.pop().ok_or_else(empty)
@@ -456,7 +456,7 @@ impl<R: Read> Machine<'_, R> {
         self.stack.get(floor..).and_then(<[u32]>::last).copied().ok_or_else(empty)
     }
 
-    /// Takes the values pushed since the last mark, and the mark.
+    /// Removes and returns the values pushed since the last mark, together with the mark.
     fn marked(&mut self) -> Result<Vec<u32>, String> {
         let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len()).ok_or_else(empty)?;
         Ok(self.stack.split_off(mark))
@@ -467,7 +467,7 @@ impl<R: Read> Machine<'_, R> {
         self.push(Node::Int(int))
     }
 
-    /// An integer of up to 8 bytes; torch's magic number has 10, and no meaning.
+    /// Reads an integer of up to 8 bytes. Torch's magic number has 10, and its value does not matter.
     fn long(&mut self) -> Result<(), String> {
         let [len] = self.input.bytes()?;
         let mut bytes = [0; 8];
@@ -499,7 +499,7 @@ impl<R: Read> Machine<'_, R> {
         let list = self.top()?;
         match self.heap.nodes.get_mut(list as usize) {
             Some(Node::List(list)) => list.extend(entries),
-            _ => return Err("appends to what is no list".into()),
+            _ => return Err("appends to a value that is not a list".into()),
         }
         Ok(())
     }
@@ -509,7 +509,7 @@ impl<R: Read> Machine<'_, R> {
         let dict = self.top()?;
         match (self.heap.nodes.get_mut(dict as usize), entries.as_chunks()) {
             (Some(Node::Dict(dict)), (pairs, [])) => dict.extend(pairs.iter().map(|&[key, value]| (key, value))),
-            _ => return Err("inserts into what is no dict".into()),
+            _ => return Err("inserts into a value that is not a dict".into()),
         }
         Ok(())
     }
@@ -522,7 +522,7 @@ impl<R: Read> Machine<'_, R> {
     }
 
     fn recall(&mut self, key: u32) -> Result<(), String> {
-        let at = *self.memo.get(&key).ok_or("refers to what is not there: truncated or damaged")?;
+        let at = *self.memo.get(&key).ok_or("refers to a missing value: truncated or damaged")?;
         self.refer(at)
     }
 }

@@ -1,23 +1,23 @@
-//! Arrays in Python pickles, read without running them.
+//! Reads arrays from Python pickles without executing them.
 //!
-//! A pickle is a program: loading one in Python runs whatever its author wrote. Here a small interpreter ([`machine`]) knows the
-//! instructions that build `None`, bools, integers, floats, strings, bytes, lists, tuples and dicts, and of all functions only those
-//! that rebuild arrays:
+//! A pickle is a program: loading one in Python runs whatever its author wrote. Here a small interpreter ([`machine`])
+//! knows only the instructions that build `None`, bools, integers, floats, strings, bytes, lists, tuples and dicts, and
+//! the functions that rebuild arrays:
 //!
 //! ```text
-//! torch._utils._rebuild_tensor_v2      a tensor: a part of a storage, which lies outside of the pickle
-//! collections.OrderedDict              the hooks of a tensor, of which there are none
-//! numpy's _reconstruct, _frombuffer, ndarray, dtype      an array, whose bytes lie in the pickle
+//! torch._utils._rebuild_tensor_v2      a tensor: a part of a storage, which is stored outside of the pickle
+//! collections.OrderedDict              the hooks of a tensor, always empty
+//! numpy's _reconstruct, _frombuffer, ndarray, dtype      an array, whose bytes are in the pickle
 //! scipy's csr_matrix                   a dict of its arrays
-//! torch_geometric's Data               a dict of its attributes, which lie in its GlobalStorage
+//! torch_geometric's Data               a dict of its attributes, which are in its GlobalStorage
 //! collections.defaultdict of list      a dict
 //! _codecs.encode                       bytes as protocol 2 writes them: a string of the characters 0 to 255
 //! ```
 //!
-//! Anything else is refused by its name, with the line of Python that writes the same arrays as `.npz`. Pickles of protocol 2 to 5 are
-//! read; `torch.save` and NumPy write no other.
+//! Anything else is refused by its name, with the line of Python that writes the same arrays as `.npz`. Pickles of
+//! protocol 2 to 5 are read; `torch.save` and NumPy write no other.
 //!
-//! Three kinds of files hold pickles, told apart by their first bytes:
+//! Three kinds of files hold pickles, distinguished by their first bytes:
 //!
 //! ```text
 //! zip      torch.save since 1.6     NAME/data.pkl, and each storage as NAME/data/KEY, little-endian (NAME/byteorder)
@@ -26,10 +26,10 @@
 //! bare     pickle.dump              one pickle
 //! ```
 //!
-//! Bytes of arrays are never held: where they lie is noted, and they are streamed as [`Numbers`]. Sizes are checked against the file
-//! when an array is rebuilt. What is held of a file is bounded, whatever it claims, by the memory budget and by [`machine::MAX_NODES`]
-//! values with [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted before it is made, and the
-//! time is that of what is counted. Values refer to others by number, so depth costs nothing.
+//! Bytes of arrays are never held: their position is recorded, and they are streamed as [`Numbers`]. Sizes are checked against the
+//! file when an array is rebuilt. The memory for a file is bounded, whatever it claims, by the memory budget and by
+//! [`machine::MAX_NODES`] values with [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted
+//! before it is created, and the time is proportional to the count. Values refer to others by number, so depth costs nothing.
 
 mod build;
 mod container;
@@ -53,12 +53,12 @@ pub struct Pickled {
     path: PathBuf,
     heap: Heap,
     root: u32,
-    /// Place of the pickle's bytes.
+    /// Position of the pickle's bytes.
     pickle: Packed,
     storages: Storages,
 }
 
-/// A value within.
+/// A value in a pickle.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     file: &'a Pickled,
@@ -66,7 +66,7 @@ pub struct Item<'a> {
 }
 
 impl Pickled {
-    /// Reads the values in the file at `path` within `budget`; arrays stay where they lie.
+    /// Reads the values in the file at `path` within `budget`; arrays are left in the file.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
         container::open(path, budget)
     }
@@ -97,7 +97,7 @@ impl<'a> Item<'a> {
         self.node().what()
     }
 
-    /// The text keys of a dict with their values, in order, each once and with its last value, as in Python; `None` if it is no dict.
+    /// The text keys of a dict with their values, in order; a repeated key has its last value, as in Python. `None` for other values.
     pub fn entries(self) -> Option<Vec<(&'a str, Self)>> {
         let Node::Dict(pairs) = self.node() else { return None };
         let mut seen = HashSet::new();
@@ -107,7 +107,7 @@ impl<'a> Item<'a> {
         Some(entries.into_iter().map(|(key, at)| (key, Self { file: self.file, at })).collect())
     }
 
-    /// The keys and values of a dict, in their order; `None` if it is no dict.
+    /// The keys and values of a dict, in order; `None` for other values.
     pub fn pairs(self) -> Option<Vec<(Self, Self)>> {
         let Node::Dict(pairs) = self.node() else { return None };
         let item = |at| Self { file: self.file, at };
@@ -128,7 +128,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The integer that it is.
+    /// The integer value, if it is an integer.
     pub fn int(self) -> Option<i64> {
         self.file.heap.int(self.at)
     }
@@ -140,7 +140,7 @@ impl<'a> Item<'a> {
         found.map(|&(_, at)| Self { file: self.file, at })
     }
 
-    /// The array that it is, called `name` in messages; `None` if it is none.
+    /// The array, called `name` in messages; `None` if the value is not an array.
     pub fn numbers(self, name: &str) -> Result<Option<Numbers>> {
         let Node::Array(array) = self.node() else { return Ok(None) };
         let problem = |problem: String| Error::input(&self.file.path, format!("{name}: {problem}"));
@@ -167,7 +167,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A problem with the pickle at `path`, and what to do where it is sound. Nothing is advised that would run it.
+/// An error about the pickle at `path`, with a remedy in case it is undamaged. The remedy never executes the pickle.
 fn refused(path: &Path, problem: impl std::fmt::Display) -> Error {
     Error::input(
         path,

@@ -71,13 +71,13 @@ fn nothing_is_run_and_everything_else_is_refused_by_name() {
         (b"\x80\x02cnumpy\nndarray\n)R.", "a type that is called"),
         (b"\x80\x02K\x01)R.", "a call of an integer"),
         (b"\x80\x02}}b.", "a state of a dict"),
-        (b"\x80\x02K\x01Q.", "a reference to something else"),
+        (b"\x80\x02K\x01Q.", "a reference to something other"),
         (b"\x80\x02cnumpy\n\n)\x81.", "numpy.,"),
         (b"\x80\x02cnumpy\ndtype\n)\x81.", "an object of a function or type: expected a csr_matrix or a Data"),
         (b"\x80\x02ccollections\ndefaultdict\ncnumpy\ndtype\n\x85R.", "a call of DefaultDict with other"),
         (b"\x80\x02)\x92.", "the instruction 0x92"),
         (b"\x80\x06N.", "pickle protocol 6"),
-        (b"\x80\x02h\x05.", "refers to what is not there"),
+        (b"\x80\x02h\x05.", "refers to a missing value"),
         (b"\x80\x02.", "empty stack"),
         (b"\x80\x02(t0", "ends early"),
         (b"\x80\x02X\xff\xff\xff\xffabc", "ends early"),
@@ -102,7 +102,7 @@ fn what_a_file_claims_is_bounded() {
     assert!(message(&file(&folder, &shared)).contains("values in all"));
     let text = [&b"\x80\x02]("[..], &[&b"X\x00\x04\0\0"[..], &[b'x'; 1024]].concat().repeat(20_000), b"e."].concat();
     assert!(message(&file(&folder, &text)).contains("bytes of text"));
-    // A shape that is larger than its bytes, whichever way they lie.
+    // A shape that is larger than its bytes, in either memory order.
     for form in ["zip", "numpy", "protocol-4", "legacy"] {
         let path = data(&format!("ogb-links/{form}/test.pt"));
         let good = std::fs::read(&path).unwrap();

@@ -13,9 +13,9 @@
 //! ```text
 //! outdegree d                                             nothing follows if it is 0
 //! reference r                                             if the window is not 0; 0: none, else the list of u - r
-//! count of blocks, lengths of blocks                      if r > 0: copied and skipped ones take turns, the first may be
-//!                                                         0 and the others are less by 1; what follows an even count is
-//!                                                         copied to the end
+//! count of blocks, lengths of blocks                      if r > 0: alternately copied and skipped; the first may be
+//!                                                         0 and the others are stored minus 1; the rest after an
+//!                                                         even count is copied to the end
 //! count of intervals, {left, length}                      if successors are left and intervals are not off; the first
 //!                                                         left is relative to u, with a sign, the others to the last
 //!                                                         interval's end + 1; lengths less by the minimum
@@ -24,8 +24,8 @@
 //! ```
 //! The successors are the three merged. Numbers with a sign are x / 2 for even x, -(x + 1) / 2 for odd.
 //!
-//! Why not the crate `webgraph`: it trusts its input. A file that ends early panics, and a damaged outdegree reserves what it
-//! claims; here both are errors. It also builds for minutes.
+//! The crate `webgraph` is not used because it trusts its input: it panics on a file that ends early, and a damaged
+//! outdegree reserves the claimed memory. Here both are errors. It also takes minutes to build.
 
 use std::io::Read;
 
@@ -88,7 +88,7 @@ impl<R: Read> Bits<R> {
     /// Holds at least 57 bits, or all that are left.
     fn refill(&mut self) -> Result<(), Damaged> {
         if let Some(word) = self.buffer.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
-            // The bits below `held` are those that follow, so they may be or-ed again.
+            // The bits below `held` are the next ones of the stream, so they may be or-ed again.
             self.next |= u64::from_be_bytes(*word) >> self.held;
             let bytes = (64 - self.held) / 8;
             self.at += bytes as usize;
@@ -159,7 +159,7 @@ impl<R: Read> Bits<R> {
         self.binary(length)
     }
 
-    /// The number whose `length` bits follow, without the highest of what is one more.
+    /// The number x of which x + 1 has `length` bits after its highest bit; these bits follow.
     fn binary(&mut self, length: u64) -> Result<u64, Damaged> {
         if length > 62 {
             return Err(TOO_LARGE);
@@ -189,7 +189,7 @@ impl<R: Read> Bits<R> {
         }
     }
 
-    /// Passes over bits, up to `position` of the stream.
+    /// Skips bits, up to `position` of the stream.
     pub fn skip_to(&mut self, position: u64) -> Result<(), Damaged> {
         let mut left = position.checked_sub(self.position).ok_or("an offset that goes back")?;
         while left > 0 {
@@ -216,7 +216,7 @@ impl<R: Read> Bits<R> {
     }
 }
 
-/// Memory that records are decoded in, used again and again.
+/// Buffers for decoding records, reused.
 #[derive(Default)]
 pub struct Scratch {
     copied: Vec<u64>,
@@ -231,7 +231,7 @@ impl Layout {
         if degree > self.num_nodes { Err("an outdegree above the number of nodes") } else { Ok(degree) }
     }
 
-    /// The reference behind an outdegree that is not 0: how many nodes back, 0 for none.
+    /// The reference after an outdegree that is not 0: the distance in nodes to the list, 0 for none.
     pub fn reference(&self, node: u64, bits: &mut Bits<impl Read>) -> Result<u64, Damaged> {
         if self.window == 0 {
             return Ok(0);
@@ -280,7 +280,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Copies the blocks of `list` that take part.
+    /// Appends the copied blocks of `list` to `copied`.
     fn copy_blocks(&self, list: &[u64], bits: &mut Bits<impl Read>, copied: &mut Vec<u64>) -> Result<(), Damaged> {
         let blocks = bits.number(self.codes[2])?;
         let mut from = 0;

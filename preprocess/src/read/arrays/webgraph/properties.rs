@@ -1,4 +1,4 @@
-//! NAME.properties of a BVGraph: what its codes are, and how much to expect.
+//! NAME.properties of a BVGraph: its codes and its sizes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,13 +56,13 @@ impl Properties {
         if layout.num_nodes > u64::from(u32::MAX) * 256 || min_interval > u64::from(u32::MAX) {
             return Err(format!("nodes={}, minintervallength={min_interval}: implausible", layout.num_nodes));
         }
-        // -1 and Java's largest integer stand for no bound.
+        // -1 and Java's largest integer mean that there is no bound.
         let max_chain = value("maxrefcount").and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
         Ok(Self { layout, num_arcs: number("arcs", None)?, max_chain })
     }
 }
 
-/// The codes that flags as `OUTDEGREES_DELTA|RESIDUALS_GAMMA` name, in the order of [`Layout::codes`].
+/// The codes named by flags, e.g. `OUTDEGREES_DELTA|RESIDUALS_GAMMA`, in the order of [`Layout::codes`].
 fn codes(flags: &str, zeta: u32) -> Result<[Code; 5], String> {
     let mut codes = [Code::Gamma, Code::Unary, Code::Gamma, Code::Gamma, Code::Zeta(zeta)];
     for flag in flags.split('|').map(str::trim).filter(|flag| !flag.is_empty()) {

@@ -28,7 +28,7 @@ pub(super) struct Records {
     layout: Layout,
     /// The file of offsets, where pieces are decoded by any thread.
     offsets: Option<PathBuf>,
-    /// Nodes before a piece that its lists may hang on.
+    /// Number of nodes before a piece on which its lists may depend.
     look_back: u64,
     walk: Mutex<Option<RecordWalk>>,
     bytes_done: AtomicU64,
@@ -40,13 +40,13 @@ struct RecordWalk {
     graph: Bits<File>,
     offsets: Option<Bits<File>>,
     node: u64,
-    /// Starts of the records before `node` that may be looked back at, and of `node`'s.
+    /// Starts of the records before `node` that may be needed again, and of the record of `node`.
     starts: VecDeque<u64>,
     /// The lists of the last nodes, where they are decoded here.
     lists: LatestLists,
 }
 
-/// The lists of the last nodes: that of node u at u modulo their number.
+/// The lists of the last nodes: the list of node u is at position u modulo their number.
 struct LatestLists {
     lists: Vec<Option<(u64, Vec<u64>)>>,
     /// Bytes that they hold, and bytes that they were granted.
@@ -65,7 +65,7 @@ impl LatestLists {
         slot.filter(|(of, _)| *of == node).map(|(_, list)| &list[..])
     }
 
-    /// A list that is empty and may be used for `node`, with the memory of one that is out of reach.
+    /// An empty list for `node`, which reuses the memory of a list that is out of reach.
     fn vacate(&mut self, node: u64) -> Vec<u64> {
         let slot = (node % self.lists.len() as u64) as usize;
         let slot = self.lists[slot].take();
@@ -94,7 +94,7 @@ impl LatestLists {
 /// Why a piece cannot be handed out or decoded, at a node.
 struct AtNode(u64, Damaged);
 
-/// Refusal that is no damage: the budget has no room for the lists that records may refer to.
+/// Not damage: the budget has no room for the lists that records may refer to.
 const FULL: Damaged = "the lists that records may refer to";
 
 impl Records {
@@ -133,7 +133,7 @@ impl Records {
         Error::input(&self.graph, format!("record of node {node}: {problem}: truncated or damaged, download it again"))
     }
 
-    /// Hands out nodes whose records are decoded later: the starts of what they may hang on and of the first, and the end of the last.
+    /// Hands out nodes whose records are decoded later: the starts of the records before them and of the first, and the end of the last.
     fn hand_out(&self, walk: &mut RecordWalk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
         let Some(offsets) = &mut walk.offsets else { return Ok(()) };
         let first = walk.node;
@@ -208,7 +208,7 @@ impl Records {
         Ok(list)
     }
 
-    /// Decodes what [`hand_out`](Self::hand_out) said of the nodes from `first` to `end`.
+    /// Decodes the nodes from `first` to `end`, whose positions [`hand_out`](Self::hand_out) wrote to `table`.
     fn decode(&self, (first, end): (u64, u64), table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
         let numbers: Vec<u64> = table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
         let [starts @ .., last] = &numbers[..] else { return Ok(()) };
@@ -237,7 +237,7 @@ impl Records {
         decoded().map_err(|at| self.damaged(at))
     }
 
-    /// Puts the list of `node`, which precedes the piece, into `lists`, with what it hangs on elsewhere.
+    /// Puts the list of `node`, which precedes the piece, into `lists`, together with the lists that it refers to.
     fn fetch<'a>(
         &self,
         node: u64,
@@ -317,7 +317,7 @@ impl EdgeSource for Records {
     fn finish(&self, seen: &Seen) -> Result<Ending> {
         if seen.edges != self.num_arcs {
             let problem =
-                format!("promises {} arcs, the graph has {}: they do not belong together", self.num_arcs, seen.edges);
+                format!("promises {} arcs, the graph has {}: the files do not match", self.num_arcs, seen.edges);
             return Err(Error::input(&self.properties, problem));
         }
         Ok(Ending { num_vertices: Some(self.layout.num_nodes), ..Ending::default() })

@@ -55,11 +55,11 @@ fn a_folder_names_its_only_graph() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let told = |path: &Path| problem(read(path));
-    assert!(!recognises(path, &[]) && told(path).contains("no NAME.graph beside NAME.properties"));
+    assert!(!recognises(path, &[]) && told(path).contains("expected NAME.graph next to NAME.properties"));
     for name in ["a.graph", "a.properties", "a.graph-txt.gz", "b.graph", "b.labels"] {
         std::fs::write(path.join(name), "").unwrap();
     }
-    // It is opened: what is missing is said of its properties.
+    // The graph is opened: the error concerns its properties.
     assert!(recognises(path, &[]) && told(path).contains("a.properties"), "{}", told(path));
     std::fs::write(path.join("b.properties"), "").unwrap();
     let line = told(path);

@@ -56,8 +56,8 @@ pub fn named(
 }
 
 impl Roles {
-    /// Finds the column of the splits by its name, where no option and no flags say them. A column of such a name that holds
-    /// something else is no feature all the same.
+    /// Finds the column of the splits by its name, if no option and no flags give them. A column of such a name with
+    /// other values is not a feature either.
     pub fn find_splits(
         &mut self,
         fields: &[Field],
@@ -90,7 +90,7 @@ impl Roles {
         }
     }
 
-    /// Decides on columns that are called like a split, by what was `seen` of them.
+    /// Decides whether columns named like a split are splits, by the statistics `seen`.
     pub fn decide_splits(
         &mut self,
         path: &Path,
@@ -149,7 +149,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Takes columns of flags that are called by the splits, where several are there; one alone is asked about.
+    /// Takes columns of flags named like the splits, if there are several; the user is asked about a single one.
     fn decide_flags(
         &mut self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! The same graph by every writer.
+//! A graph written by every writer is read identically.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn column(name: &str, value: ValueType, width: usize) -> EdgeColumn {
     EdgeColumn { name: name.into(), value, width }
 }
 
-/// The values of weight, time, flag and pair, as far as `names` has them, in its order.
+/// The values of the columns `names` among weight, time, flag and pair, in the order of `names`.
 fn expected_values(names: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for row in 0..10i64 {

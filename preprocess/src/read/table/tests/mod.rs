@@ -29,7 +29,7 @@ fn opened(path: &Path, options: &ReadOptions) -> Result<Raw> {
     open(path, &options.edge_table(), &NoProgress)
 }
 
-/// The same by no option.
+/// Opens the table without options.
 fn by_default(path: &Path) -> Result<Raw> {
     opened(path, &ReadOptions::default())
 }

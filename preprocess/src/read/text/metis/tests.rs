@@ -85,7 +85,7 @@ fn edges_at_one_end_alone_are_refused_with_counts() {
     // Two edges, by the header; four directed ones, two of which have no reverse.
     std::fs::write(&path, "4 2\n2 3\n1 4\n\n\n").unwrap();
     let message = problem(read(&path));
-    let expected = "x.graph, line 1: edges are listed at one end alone: 3 entries name a larger vertex than their line's, 1 a smaller one: METIS";
+    let expected = "x.graph, line 1: edges are listed at only one end: 3 entries name a larger vertex than their line's, 1 a smaller one: METIS";
     assert!(message.contains(expected) && message.contains("pass --ignore-header"), "{message}");
     let raw = open(&path, WantedColumns::default(), true, &gsplit_store::NoProgress).unwrap();
     assert_eq!(read_edges(&*raw.edges).unwrap().0, [(1, 2), (1, 3), (2, 1), (2, 4)]);

@@ -15,7 +15,7 @@ const PLAIN: Flags = Flags { keep_ids: false, ignore_header: false };
 const KEEP: Flags = Flags { keep_ids: true, ignore_header: false };
 const IGNORE: Flags = Flags { keep_ids: false, ignore_header: true };
 
-/// A dataset, and the folder that it lies in.
+/// A dataset, and its temporary folder.
 struct Made {
     dataset: Dataset,
     _folder: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! OGB's CSV layout: tables without a header line, one row an edge or a vertex.
+//! OGB's CSV layout: tables without a header line, one edge or vertex per row.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl CsvFiles {
         })
     }
 
-    /// The tables that are there.
+    /// Paths of the tables that exist.
     fn all(&self) -> Vec<PathBuf> {
         let tables = [
             Some(&self.num_nodes),
@@ -63,7 +63,7 @@ impl CsvFiles {
     }
 }
 
-/// The one count in a table of counts, one a graph.
+/// The only count in a table of counts, which has one row per graph.
 fn count(path: &Path, what: &str, at_most: u64, progress: &dyn Progress) -> Result<u64> {
     let mut counts = Vec::new();
     let parse = |piece: &Piece| -> Result<Vec<u64>> {
@@ -108,7 +108,7 @@ impl CsvEdges {
         })
     }
 
-    /// Appends the edge of one line; its number is found only where something is wrong with it.
+    /// Appends the edge of one line. `line` computes the line number, and is called only for an error.
     fn edge(&self, line: impl Fn() -> u64, text: &[u8], batch: &mut EdgeBatch) -> Result<()> {
         let mut fields = text.split(|&byte| byte == b',');
         let (Some(source), Some(target), None) = (fields.next(), fields.next(), fields.next()) else {
@@ -122,7 +122,7 @@ impl CsvEdges {
         Ok(())
     }
 
-    /// The edge at byte `at`, when its line is two ids with one comma between them, and where the next line starts.
+    /// The edge at byte `at`, if its line is two ids separated by a comma, and the start of the next line.
     fn plain_edge(&self, text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
         let (source, digits) = leading_unsigned(&text[at..])?;
         let at = at + digits;
@@ -192,13 +192,13 @@ impl EdgeSource for CsvEdges {
 /// Kind of numbers in a table of vertices.
 #[derive(Clone, Copy, PartialEq)]
 enum NumberKind {
-    /// Empty lines are nothing.
+    /// Empty lines are skipped.
     Features,
     /// Empty lines are vertices without a label.
     Labels,
 }
 
-/// A table of vertices: numbers separated by commas, as many in every line.
+/// A table of vertices: numbers separated by commas, equally many in every line.
 struct CsvColumn {
     path: PathBuf,
     kind: NumberKind,
@@ -207,7 +207,7 @@ struct CsvColumn {
 }
 
 impl CsvColumn {
-    /// Finds the width in the first line.
+    /// Determines the width from the first line.
     fn open(path: &Path, kind: NumberKind, num_vertices: u64) -> Result<Self> {
         let first = first_line(path)?;
         if kind == NumberKind::Features && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty()) {
@@ -316,7 +316,7 @@ impl Column for CsvColumn {
     }
 
     fn error(&self, row: u64, _column: usize, problem: &str) -> Error {
-        // Rows are lines, but for empty ones in between.
+        // Each line is a row, except empty lines in between.
         Error::line(&self.path, row + 1, problem)
     }
 }

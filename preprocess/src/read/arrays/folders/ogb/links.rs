@@ -1,26 +1,26 @@
-//! Splits of links: pairs of vertices to learn, to choose by and to test, and pairs that are no links.
+//! Splits of links: pairs of vertices for training, validation and test, and negative pairs, which are not links.
 //!
 //! A folder `split/NAME` of an OGB dataset for link prediction holds them, in one of these forms:
 //!
 //! ```text
-//! {train,valid,test}.pt          what torch.save wrote of a dict of arrays (NumPy's or torch's), read as [`crate::read::arrays::pickle`] says
-//! split_dict.pt                  one such file of a dict of the three
+//! {train,valid,test}.pt          torch.save of a dict of arrays (NumPy's or torch's), read by [`crate::read::arrays::pickle`]
+//! split_dict.pt                  one such file, a dict of the three
 //! {train,valid,test}.npz         archives with the same names
 //! {train,valid,test}.csv[.gz]    lines `source,target`, and {valid,test}_negative.csv[.gz] with the negatives
 //! ```
 //!
-//! | name | shape | what it is | datasets |
+//! | name | shape | content | datasets |
 //! | --- | --- | --- | --- |
 //! | `edge` | `[m, 2]` | pairs (source, target) | ogbl-collab, -ppa, -ddi, -vessel |
 //! | `edge_neg` | `[k, 2]` | negatives of all pairs of the split | the same |
 //! | `source_node`, `target_node` | `[m]` | pairs | ogbl-citation2 |
 //! | `target_node_neg` | `[m, w]` | negatives of pair i: targets for its source | ogbl-citation2 |
 //!
-//! Lines of negatives with two ids are pairs, others a row of targets each. `raw/edge.csv.gz` of these datasets has the edges of train
-//! alone, each once: OGB adds their reverses for collab, ppa and ddi (`--symmetrise`). What else the dicts hold (`year`, `weight`, train's
-//! `edge_neg`) is left out, and said. Knowledge graphs (`head`, `relation`, `tail`: ogbl-wikikg2, -biokg) are refused.
+//! A line of negatives with two ids is a pair; with more, a row of targets. `raw/edge.csv.gz` of these datasets has only the edges of
+//! train, each once: OGB adds their reverses for collab, ppa and ddi (`--symmetrise`). Other entries of the dicts (`year`, `weight`,
+//! train's `edge_neg`) are left out, with a note. Knowledge graphs (`head`, `relation`, `tail`: ogbl-wikikg2, -biokg) are refused.
 //!
-//! OGB's metric for a dataset follows from the form of the negatives and the name of the split.
+//! OGB's metric for a dataset is chosen by the form of the negatives and the name of the split.
 
 use std::path::{Path, PathBuf};
 
@@ -36,10 +36,10 @@ use crate::read::text::field::{shown, unsigned};
 use crate::read::text::{first_line, lines, name_of, read_pieces, some};
 use crate::{Error, Result};
 
-/// Numbers that are read of an array at a time.
+/// Numbers of an array that are read at a time.
 const AT_A_TIME: u64 = 1 << 16;
 
-/// A file of the dataset's split, and what it will hold.
+/// A file of the dataset's split, and the rows that it will hold.
 pub type LinkList = (LinkFile, IdRows);
 
 /// A split of links, opened.
@@ -48,19 +48,19 @@ pub struct RawLinks {
     pub info: LinkInfo,
     /// Its files.
     pub lists: Vec<LinkList>,
-    /// Every file that is read.
+    /// All files that are read.
     pub files: Vec<PathBuf>,
 }
 
-/// Rows of ids that still lie in the input.
+/// Rows of ids that have not been read from the input yet.
 pub enum IdRows {
-    /// The columns of each array side by side: of so many numbers a row, from a number on.
+    /// Column parts, side by side: row i consists of row i of each part.
     Arrays(Vec<ArrayColumns>),
     /// Lines of ids.
     Text {
         /// The table.
         path: PathBuf,
-        /// Ids a line.
+        /// Ids per line.
         width: usize,
     },
 }
@@ -80,11 +80,11 @@ enum ArrayContainer {
 }
 
 impl RawLinks {
-    /// Opens the split in `folder`, if it is one of links.
+    /// Opens the split in `folder`, if it is a split of links.
     pub fn open(folder: &Path, budget: Memory, progress: &dyn Progress) -> Result<Option<Self>> {
         let found = Split::ALL.map(|split| files(folder, split.name()));
         let [Some(_), Some(_), Some(_)] = found else {
-            // Without one of them it is known for a split of links only by files that no other has.
+            // If one of them is missing, the others identify a split of links only if they have other formats than splits of vertices.
             let links = found.iter().flatten().any(|path| !is_text(path));
             return match links {
                 true => Err(Error::input(folder, "expected train, valid and test in it: download it again")),
@@ -107,7 +107,7 @@ impl RawLinks {
         if !left_out.is_empty() {
             left_out.dedup();
             let names = some(&left_out);
-            progress.note(&format!("note: {}: {names}: left out, links are pairs of vertices alone", folder.display()));
+            progress.note(&format!("note: {}: {names}: left out, only pairs of vertices are read", folder.display()));
         }
         let negatives = match forms[..] {
             [] => None,
@@ -115,7 +115,7 @@ impl RawLinks {
             [(_, path), ..] => {
                 return Err(Error::input(
                     path,
-                    "valid and test have negatives of different forms, or one of them has none",
+                    "valid and test have negatives of different forms, or one has no negatives",
                 ));
             }
         };
@@ -124,7 +124,7 @@ impl RawLinks {
         Ok(Some(Self { info: info(folder, negatives), lists, files }))
     }
 
-    /// The split in tables of text, if their lines are pairs.
+    /// Opens the split in text tables, if their lines are pairs.
     fn of_text(folder: &Path, mut files: Vec<PathBuf>) -> Result<Option<Self>> {
         let width = |path: &Path| -> Result<usize> {
             Ok(first_line(path)?.map_or(0, |line| line.split(|&byte| byte == b',').count()))
@@ -164,7 +164,7 @@ impl RawLinks {
     }
 }
 
-/// The split in short: OGB's metric by the form of the negatives and the name of the folder.
+/// Summary of the split: OGB's metric follows from the form of the negatives and the name of the folder.
 fn info(folder: &Path, negatives: Option<LinkNegatives>) -> LinkInfo {
     let metric = match (negatives, name_of(folder).as_str()) {
         (Some(LinkNegatives::Pairs), "throughput") => "hits@100",
@@ -176,7 +176,7 @@ fn info(folder: &Path, negatives: Option<LinkNegatives>) -> LinkInfo {
     LinkInfo { negatives, metric: metric.into() }
 }
 
-/// The file with the split called `name` in `folder`.
+/// The file in `folder` with the split called `name`.
 fn files(folder: &Path, name: &str) -> Option<PathBuf> {
     let arrays = [format!("{name}.pt"), "split_dict.pt".into(), format!("{name}.npz")];
     let mut arrays = arrays.into_iter().map(|file| folder.join(file));
@@ -235,14 +235,14 @@ impl ArrayContainer {
         }
     }
 
-    /// The pairs of `split`, and its negatives with their form; names that are of no use go to `left_out`.
+    /// The pairs of `split`, and its negatives with their form. Names of unused arrays are added to `left_out`.
     fn lists(&mut self, split: Split, left_out: &mut Vec<String>) -> Result<(Option<LinkNegatives>, Vec<LinkList>)> {
         let names = self.names()?;
         let has = |name: &str| names.iter().any(|known| known == name);
         let problem = |problem: String| Error::input(self.path(), problem);
         if has("relation") || (has("head") && has("tail")) {
             return Err(problem(
-                "a knowledge graph (head, relation, tail): gsplit reads links of one kind, as of ogbl-collab or ogbl-citation2"
+                "a knowledge graph (head, relation, tail): gsplit reads links of one kind, e.g. ogbl-collab or ogbl-citation2"
                     .into(),
             ));
         }
@@ -291,7 +291,7 @@ impl ArrayContainer {
 }
 
 impl ArrayColumns {
-    /// The columns of `numbers`, `width` of them: the array as it is, or column by column where it lies so.
+    /// The `width` columns of `numbers`: as one part, or as a part per column if the array is stored column by column.
     fn all(numbers: Numbers, width: Option<u64>) -> Result<Vec<Self>> {
         const MOST_COLUMNS: u64 = 16;
         let (rows, found) = match *numbers.shape() {
@@ -313,7 +313,7 @@ impl ArrayColumns {
 }
 
 impl IdRows {
-    /// Ids of a row.
+    /// Number of ids per row.
     pub fn width(&self) -> usize {
         match self {
             Self::Arrays(parts) => parts.iter().map(|part| part.width).sum(),
@@ -329,7 +329,7 @@ impl IdRows {
         }
     }
 
-    /// Hands over all rows from the first to the last, some whole rows at a time.
+    /// Passes all rows in order to `take`, several whole rows at a time.
     pub fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
         match self {
             Self::Arrays(parts) => read_arrays(parts, take),

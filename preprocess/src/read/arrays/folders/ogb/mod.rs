@@ -7,8 +7,8 @@
 //! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
 //! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
 //! ```
-//! Unpacked `.csv` files serve as well. Graphs of several types of vertices or edges are refused. Numbers of the edges (`edge-feat.csv.gz`,
-//! `edge_feat` in `data.npz`) are left out, with a note. Anything else in the folder is ignored.
+//! Unpacked `.csv` files are read too. Graphs of several types of vertices or edges are refused. Numbers of the edges
+//! (`edge-feat.csv.gz`, `edge_feat` in `data.npz`) are left out, with a note. Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ mod links;
 mod npz;
 mod splits;
 
-/// Files in `raw` of graphs of several types.
+/// Files in `raw` that only graphs of several types have.
 pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
-/// Opens the folder `dir`, with its splits if they are wanted.
+/// Opens the folder `dir`, with its splits if the options ask for them.
 pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
@@ -37,14 +37,14 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
         note_left_out(&raw, &edge_numbers(&raw)?, progress);
         csv::CsvFiles::find(&raw)?.open(progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
-        let problem = "a graph of several types of vertices or edges (as ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
+        let problem = "a graph of several types of vertices or edges (e.g. ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
         return Err(Error::input(dir, problem));
     } else {
-        let problem = "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
+        let problem = "expected raw/edge.csv.gz or raw/data.npz in it: pass the folder that OGB unpacks (ogbn_arxiv)";
         return Err(Error::input(dir, problem));
     };
     let folder = splits::choose(&dir.join("split"), options.split);
-    // With --random-split, of several splits none is chosen.
+    // With --random-split, several splits are not an error: none is read.
     let folder = if options.with_splits { folder? } else { folder.ok().flatten() };
     graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.memory, progress))?;
     if let Some(links) = &graph.links {
@@ -70,15 +70,15 @@ fn edge_numbers(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Notes the numbers of the edges that are not read.
+/// Prints a note about numbers of the edges that are not read.
 pub fn note_left_out(path: &Path, names: &[String], progress: &dyn Progress) {
     if !names.is_empty() {
         let names = names.join(", ");
-        progress.note(&format!("note: {}: {names}: left out, OGB's numbers of edges are not read", path.display()));
+        progress.note(&format!("note: {}: {names}: left out: OGB's numbers of edges are not read", path.display()));
     }
 }
 
-/// Paths where the table called `stem` may lie.
+/// Possible paths of the table called `stem`.
 fn candidates(folder: &Path, stem: &str) -> [PathBuf; 2] {
     ["csv.gz", "csv"].map(|extension| folder.join(format!("{stem}.{extension}")))
 }
@@ -88,7 +88,7 @@ pub fn find_optional(folder: &Path, stem: &str) -> Option<PathBuf> {
     candidates(folder, stem).into_iter().find(|path| path.exists())
 }
 
-/// The table called `stem`; an error when there is none.
+/// The table called `stem`; fails if it does not exist.
 pub fn find(folder: &Path, stem: &str) -> Result<PathBuf> {
     let [usual, _] = candidates(folder, stem);
     let missing = || Error::io(usual)(std::io::Error::from(std::io::ErrorKind::NotFound));

@@ -1,6 +1,6 @@
-//! OGB's binary layout, as of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat` (n, d),
-//! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A member
-//! `node_year` becomes a node column; `edge_feat` and other numbers of the edges are left out, with a note.
+//! OGB's binary layout, e.g. of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat` (n, d),
+//! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A
+//! member `node_year` becomes a node column; `edge_feat` and other numbers of the edges are left out, with a note.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ fn wanted(archive: &mut Npz, path: &Path, name: &str) -> Result<Numbers> {
     archive.numbers(name)?.ok_or_else(missing)
 }
 
-/// The one element of an array of counts, one a graph.
+/// The only element of an array of counts, which has one element per graph.
 fn count(numbers: &Numbers, at_most: u64) -> Result<u64> {
     if numbers.shape().iter().any(|&length| length != 1) {
         return Err(numbers.error(format!("expected one graph, found counts of shape {:?}", numbers.shape())));

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// The vertices of each split, in the order of [`Split::ALL`].
 pub type Splits = [Vec<u32>; 3];
 
-/// Folder of the split called `name` below `folder`, or of the only one. `None` when there is none at all.
+/// Folder of the split called `name` below `folder`, or of the only one. `None` if there are no splits.
 pub fn choose(folder: &Path, name: Option<&str>) -> Result<Option<PathBuf>> {
     let mut names = Vec::new();
     if folder.is_dir() {
@@ -45,9 +45,9 @@ pub fn files(folder: &Path) -> Result<[PathBuf; 3]> {
     Ok([train?, valid?, test?])
 }
 
-/// Reads the split files: one vertex a line, each at most once in all of them.
+/// Reads the split files: one vertex per line, each at most once in all of them.
 pub fn read(files: &[PathBuf; 3], num_vertices: usize, budget: Memory, progress: &dyn Progress) -> Result<Splits> {
-    // Of each vertex its split, and its place in that; lists double as they grow.
+    // For each vertex, its split and its position in it; lists double as they grow.
     budget.check(&files[0], format!("a split of {num_vertices} vertices"), 9 * num_vertices as u64)?;
     let mut owner: Vec<Option<Split>> = vec![None; num_vertices];
     let mut splits = Splits::default();
@@ -62,7 +62,7 @@ pub fn read(files: &[PathBuf; 3], num_vertices: usize, budget: Memory, progress:
                 match owner[v as usize].replace(split) {
                     None => vertices.push(v),
                     Some(other) if other == split => {
-                        return Err(Error::line(path, line, format!("vertex {v} is listed twice: each may be once")));
+                        return Err(Error::line(path, line, format!("vertex {v} is listed twice: expected each once")));
                     }
                     Some(other) => {
                         let problem =
