@@ -69,7 +69,7 @@ def partition(graph: Any, parts: int | None = None, **options: Any) -> Any:
     """
     if isinstance(graph, (str, os.PathLike, Dataset)):
         if parts is not None:
-            options["parts"] = parts
+            options = {"parts": parts, **options}
         return run_command("partition", graph, **options)
     if parts is None:
         raise TypeError("partition of an edge_index takes the number of parts")
