@@ -12,18 +12,18 @@ use crate::support::{gsplit, root};
 /// Most lines below each folder.
 const LINES: [(&str, usize); 9] = [
     ("store/src", 10096),
-    ("kernels/src", 18205),
+    ("kernels/src", 18198),
     ("sample/src", 848),
-    ("preprocess/src", 27344),
+    ("preprocess/src", 27342),
     ("partition/src", 8254),
-    ("trainer/src", 23587),
-    ("gpu-sim/src", 3895),
+    ("trainer/src", 23596),
+    ("gpu-sim/src", 3894),
     ("python/native/src", 1774),
-    ("src", 12664),
+    ("src", 12662),
 ];
-/// Most options of all subcommands together, without those that every subcommand has. An option that several have counts for each.
+/// Most options of all subcommands together, except the options that every subcommand has. An option of several subcommands counts for each.
 const OPTIONS: usize = 281;
-/// A number is lowered once it is so much too high.
+/// A maximum that exceeds its number by more than this must be lowered.
 const SLACK: usize = 100;
 
 fn product_lines(folder: &Path) -> usize {

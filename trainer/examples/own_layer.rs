@@ -1,5 +1,5 @@
-//! A layer of one's own, trained and inferred with like those of the crate: on any number of ranks, with any parallelism, and with the
-//! options that surround a layer (residual, normalisation, dropout, checkpointing).
+//! A custom layer, trained and inferred with like the layers of the crate: on any number of ranks, with any parallelism, and
+//! the options that surround a layer (residual, normalisation, dropout, checkpointing).
 //!
 //! h'(v) = (h(v) + τ (mean of h(u) over the sampled in-edges u → v - h(v))) W + b, one step of diffusion with a trained rate τ.
 //!
@@ -89,7 +89,7 @@ impl ByColumns for Diffusion {
     }
 }
 
-/// The options of `gsplit train`, by their defaults but for those in `flags`.
+/// The options of `gsplit train`, at their defaults except for `flags`.
 fn config(flags: &str) -> Result<TrainConfig> {
     let command = TrainConfig::augment_args(clap::Command::new("own_layer"));
     let command = command.no_binary_name(true).args_override_self(true);

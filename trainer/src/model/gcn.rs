@@ -81,6 +81,10 @@ impl Layer for Gcn {
         self.out
     }
 
+    fn aggregates_once(&self) -> bool {
+        true
+    }
+
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         Some(self)
     }

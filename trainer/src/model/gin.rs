@@ -83,6 +83,10 @@ impl Layer for Gin {
         self.out
     }
 
+    fn aggregates_once(&self) -> bool {
+        true
+    }
+
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         Some(self)
     }

@@ -97,6 +97,13 @@ pub trait Layer: Send {
         Activation::Relu
     }
 
+    /// True if the layer reads hidden rows by one call of [`aggregate`](crate::operator::aggregate) or by none, and by nothing else
+    /// where it does, and if its last step is an operator that is given `finish`. A GPU then takes gradients back through ReLU
+    /// while it sums them. A layer that reads rows twice must not claim this: its gradients would be wrong.
+    fn aggregates_once(&self) -> bool {
+        false
+    }
+
     /// This layer by columns of its input rows, if its first step is linear in them: for `--parallelism push-pull`.
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         None
@@ -220,9 +227,10 @@ impl Model {
     pub fn relu_above(&self, index: usize, dropout: Option<DropoutKey>) -> Option<Arc<ReluAbove>> {
         let (block, above) = (&self.blocks[index], self.blocks.get(index + 1)?);
         let is_relu = block.activation == Activation::Relu && matches!(block.norm, Norm::None) && !block.tail;
+        let layers_agree = [block, above].iter().all(|block| block.layer.aggregates_once());
         let read_once = matches!(above.residual, Residual::None) && !self.logits_of().contains(&index);
         let probability = dropout.filter(|_| block.dropout).map_or(0.0, |dropout| dropout.probability as f32);
-        let may = is_relu && read_once && self.place.gpu().is_some();
+        let may = is_relu && layers_agree && read_once && self.place.gpu().is_some();
         may.then(|| Arc::new(ReluAbove::new(probability)))
     }
 

@@ -73,6 +73,10 @@ impl Layer for Sage {
         self.out
     }
 
+    fn aggregates_once(&self) -> bool {
+        true
+    }
+
     fn by_columns(&self) -> Option<&dyn ByColumns> {
         Some(self)
     }

@@ -85,6 +85,17 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
         };
         let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
         losses.push(summary.epochs[1].loss);
+        if dtype == Dtype::F32 {
+            // The layer reads its own rows as well as their sum, and both have gradients.
+            let on_host = RunOptions { layer: Some(layer.clone()), ..RunOptions::default() };
+            let host = train(&fixture.dataset, &config, &on_host, &NoProgress, &|_| {}).unwrap();
+            assert!(
+                (host.epochs[1].loss - losses[0]).abs() <= 1e-5 * losses[0],
+                "{} {}",
+                host.epochs[1].loss,
+                losses[0]
+            );
+        }
         let [host, device] = [None, Some(1)].map(|order| {
             let out = to(&format!("{dtype:?}-{order:?}.npy"));
             let config = InferConfig {
