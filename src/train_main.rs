@@ -13,8 +13,6 @@ use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
 use gsplit_trainer::{Device, Dtype};
 
-use train::ConfigFile;
-
 mod compare;
 mod infer;
 mod loopback;
@@ -123,7 +121,7 @@ fn main() -> ExitCode {
 
 /// Parses `line`, with the options of the file that `train --config` or `run --config` names; for train, then adds the
 /// options of `--preset` and then the options that follow from others.
-fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
+fn completed(line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     let (mut cli, given) = parsed(&line);
     let shape = match &mut cli.command {
         TrainerCommand::Plan(args) => Some((&mut args.model, &args.fanouts)),
@@ -135,10 +133,8 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
     {
         model.layers = fanouts.len();
     }
-    let mut command = command();
-    command.build();
     if let (TrainerCommand::Run(args), Some(matches)) = (&cli.command, given.subcommand_matches("run")) {
-        return match args.read_file(&command, matches)? {
+        return match args.read_file(matches)? {
             Some(file) => {
                 let (mut cli, given) = parsed(&run::merged(line, &file));
                 if let TrainerCommand::Run(args) = &mut cli.command {
@@ -149,21 +145,9 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<TrainerCli> {
             None => Ok(cli),
         };
     }
-    let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
-        return Ok(cli);
-    };
-    let train = command.find_subcommand("train");
-    let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
-    line = with_arguments(line.into_iter(), &file.as_ref().map_or_else(Vec::new, ConfigFile::arguments));
-    for more in [train::Args::of_preset, train::Args::that_follow] {
-        let (cli, given) = parsed(&line);
-        if let (TrainerCommand::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
-            line = with_arguments(line.into_iter(), &more(args, matches));
-        }
-    }
-    let (mut cli, _) = parsed(&line);
-    if let (TrainerCommand::Train(args), Some(file)) = (&mut cli.command, file) {
-        args.came_from(file);
+    if let (TrainerCommand::Train(args), Some(given)) = (&mut cli.command, given.subcommand_matches("train")) {
+        args.complete(given)?;
+        cli.output = cli.output.with_threads(args.config.system.threads);
     }
     Ok(cli)
 }

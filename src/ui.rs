@@ -49,6 +49,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// These options with this number of threads, unless they have one.
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads: self.threads.or(threads.and_then(|threads| threads.try_into().ok())), ..self }
+    }
+
     /// Leaves `own` of the threads for the subcommand to start.
     pub fn leaving(self, own: usize) -> Self {
         Self { own, ..self }

@@ -71,6 +71,20 @@ impl Fanouts {
     }
 }
 
+impl Default for Fanouts {
+    /// GSplit's: 15 for the seeds, then 10, then 5.
+    fn default() -> Self {
+        [15, 10, 5].map(Fanout::Take).into()
+    }
+}
+
+impl<const LAYERS: usize> From<[Fanout; LAYERS]> for Fanouts {
+    fn from(fanouts: [Fanout; LAYERS]) -> Self {
+        const { assert!(0 < LAYERS && LAYERS < 256) };
+        Self(fanouts.to_vec())
+    }
+}
+
 impl FromStr for Fanouts {
     type Err = KernelError;
 

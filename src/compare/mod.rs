@@ -86,7 +86,7 @@ impl Args {
             ui.say(header());
             rows.iter().for_each(|row| ui.say(row.line()));
             for (system, why) in &left_out {
-                ui.say(format_args!("{} is left out: {why}", system.name()));
+                ui.say(format_args!("{} is left out: {why}", system.name));
             }
             let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
             told.push(setting.json(&dataset, &left_out, json!({ "value": value, "systems": systems })));

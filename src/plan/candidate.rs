@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use gsplit_partition::evaluate::Work;
-use gsplit_trainer::{Device, Parallelism, RowPlacement, TrainConfig};
+use gsplit_trainer::{Config, Device, Parallelism, RowPlacement};
 use serde::Serialize;
 
 use super::cost::Sources;
@@ -105,15 +105,13 @@ impl Candidate {
     }
 
     /// `config` with the choices of this candidate.
-    pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
+    pub fn applied(&self, config: &Config) -> Config {
         let Choice { parallelism, split_layers } = self.way;
-        TrainConfig {
-            parallelism,
-            split_layers: parallelism.splits().then_some(split_layers),
-            ranks: Some(self.ranks),
-            partition: self.partition.clone(),
-            ..config.clone()
-        }
+        let mut config = config.clone();
+        let system = &mut config.system;
+        (system.parallelism, system.split_layers) = (parallelism, parallelism.splits().then_some(split_layers));
+        (system.ranks, system.partition) = (Some(self.ranks), self.partition.clone());
+        config
     }
 }
 

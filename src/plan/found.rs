@@ -1,8 +1,8 @@
 //! Candidates on given hardware: which fit, how long they take, and changes of the hardware that would reorder them.
 
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Presample;
+use gsplit_store::Size;
 use gsplit_trainer::RowPlacement;
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct Candidates {
     pub graph_bytes: f64,
     pub row_bytes: f64,
     /// Memory of each rank for feature rows, one plan per size; the free memory if empty.
-    pub caches: Vec<CacheSize>,
+    pub caches: Vec<Size>,
     /// Memory limit of a run on a host; the profile's memory if `None`.
     pub memory: Option<Memory>,
 }
@@ -203,7 +203,7 @@ impl Candidates {
         &'a self,
         candidate: &'a Candidate,
         profile: &Profile,
-        cache: Option<CacheSize>,
+        cache: Option<Size>,
     ) -> (Ranked<'a>, Option<String>) {
         let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
         let way = |sources, far_graph, disk: Option<DiskRows>| Way {
@@ -300,7 +300,7 @@ impl Candidates {
 
     /// Places `candidate` in `left` bytes of a GPU. Returns the sources of its rows, whether the graph stays in the
     /// host's memory, and the bytes used on the GPU, including `taken`.
-    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<CacheSize>) -> (Sources, bool, f64) {
+    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<Size>) -> (Sources, bool, f64) {
         // If all layers are split, a rank draws only for its own vertices.
         let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
         let graph = self.graph_bytes / parts;

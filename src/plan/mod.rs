@@ -14,15 +14,15 @@
 use std::path::PathBuf;
 
 use gsplit_kernels::schedule::Fanouts;
-use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::memory::Memory;
+use gsplit_store::Size;
 use gsplit_store::{Dataset, shell_path, stored_key};
 use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
-use crate::system::System;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, bytes, usage};
+use gsplit_trainer::systems::System;
 
 mod auto;
 mod candidate;
@@ -88,7 +88,7 @@ pub struct Args {
     /// GPU memory of each rank for feature rows: 4GiB, or 20% of all rows; several sizes, to plan with each [default:
     /// the free memory; for Song & Jiang 20%]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
-    cache: Vec<CacheSize>,
+    cache: Vec<Size>,
     /// Memory limit of each run on a host, as with train --memory: feature rows that do not fit are read from disk
     /// [default: with CPUs four fifths of the profile's; with GPUs all rows fit]
     #[arg(long, value_name = "SIZE")]

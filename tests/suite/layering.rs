@@ -118,7 +118,7 @@ fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
 
 /// The rooms of the trainer, each above all that it imports. `error` is an exception: everything may fail.
 const TRAINER: &str = "train rates evaluate run infer epoch step report optimizer batch residence job task model sample exchange \
-                       ranks operator config metric autograd error";
+                       ranks operator systems config metric autograd error";
 
 #[test]
 fn rooms_of_the_trainer_import_those_below_alone() {

@@ -12,12 +12,11 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use clap::{Args, FromArgMatches};
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{ByColumns, Layer, LayerEdges, LayerShape, Named, OwnLayer};
 use gsplit_trainer::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
 use gsplit_trainer::{
-    EpochReport, Error, InferConfig, InferSummary, Result, RunOptions, Summary, TrainConfig, infer, train,
+    Config, EpochReport, Hooks, InferConfig, InferSummary, NormKind, Parallelism, Result, Summary, infer, train,
 };
 use tch::Tensor;
 
@@ -89,29 +88,21 @@ impl ByColumns for Diffusion {
     }
 }
 
-/// The options of `gsplit train`, at their defaults except for `flags`.
-fn config(flags: &str) -> Result<TrainConfig> {
-    let command = TrainConfig::augment_args(clap::Command::new("own_layer"));
-    let command = command.no_binary_name(true).args_override_self(true);
-    let matches = command.try_get_matches_from(flags.split_whitespace());
-    let config = matches.and_then(|matches| TrainConfig::from_arg_matches(&matches));
-    config.map_err(|problem| Error::Option(problem.to_string()))
-}
-
 fn layer() -> OwnLayer {
     OwnLayer::new(|named, shape| Box::new(Diffusion::new(named, shape)))
 }
 
-/// Trains two layers of diffusion with the options `flags`; checkpoints go into the folder `checkpoint`.
+/// Trains two layers of diffusion, 64 wide, with the options that `change` sets.
 pub fn run(
     dataset: &Dataset,
-    flags: &str,
-    checkpoint: Option<PathBuf>,
+    change: impl FnOnce(&mut Config),
     on_epoch: &(dyn Fn(&[EpochReport]) + Sync),
 ) -> Result<Summary> {
-    let options = RunOptions { layer: Some(layer()), checkpoint, ..RunOptions::default() };
-    let flags = format!("--layers 2 --fanouts 10,5 --hidden 64 {flags}");
-    train(dataset, &config(&flags)?, &options, &NoProgress, on_epoch)
+    let mut config = Config::default();
+    (config.model.layers, config.model.hidden) = (2, 64);
+    config.data.fanouts = "10,5".parse()?;
+    change(&mut config);
+    train(dataset, &config, &Hooks { layer: Some(layer()), ..Hooks::default() }, &NoProgress, on_epoch)
 }
 
 /// Scores the model in the folder `checkpoint` with all neighbours, in 1 GiB, and writes the class of every vertex to `out`.
@@ -125,8 +116,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [dataset, checkpoint] = [1, 2].map(|at| std::env::args().nth(at).map(PathBuf::from));
     let (dataset, checkpoint) = dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
     let dataset = Dataset::open(&dataset)?;
-    let flags = "--parallelism data --ranks 2 --norm layer --residual";
-    run(&dataset, flags, Some(checkpoint.clone()), &|epochs| {
+    let change = |config: &mut Config| {
+        (config.system.parallelism, config.system.ranks) = (Parallelism::Data, Some(2));
+        (config.model.norm, config.model.residual) = (Some(NormKind::Layer), true);
+        config.run.checkpoint = Some(checkpoint.clone());
+    };
+    run(&dataset, change, &|epochs| {
         let Some(epoch) = epochs.last() else { return };
         println!("epoch {}: loss {:.4}, valid {:?}", epoch.epoch, epoch.loss, epoch.valid);
     })?;

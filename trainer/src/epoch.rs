@@ -66,8 +66,8 @@ pub fn train_epoch(
     let with = Preparation { job, source: features, comm: comms.sampling() };
     match batches {
         Batches::Drawn(sampler, count) => {
-            let (order, count) = (epoch_seeds(&job.train, config.seed, epoch)?, count as usize);
-            let order = &order[..order.len().min(count.saturating_mul(config.batch_size))];
+            let (order, count) = (epoch_seeds(&job.train, config.run.seed, epoch)?, count as usize);
+            let order = &order[..order.len().min(count.saturating_mul(config.data.batch_size))];
             for_each(job, drawn(with, sampler, epoch, order), count, comms, train)?;
         }
         Batches::Made(made) => for_each(job, made.epoch(with, epoch)?, job.num_steps() as usize, comms, train)?,

@@ -16,12 +16,13 @@
 //! job/           shared by all ranks of a run: options, columns, partition
 //! run/           opens and checks all of the above
 //! report/        counters, logs, checkpoints
+//! systems/       the published systems: four choices each
 //! config/        the user's options
 //! metric/ evaluate/ infer/   scores, and predictions for a whole graph
 //! rates/         how fast this machine is, for plans
 //! ```
 //!
-//! The table in `config/parallelism.rs` says which rank computes which rows; `TrainConfig::frontiers` derives from it
+//! The table in `config/parallelism.rs` says which rank computes which rows; `Config::frontiers` derives from it
 //! the owner of every row of every frontier. A rank's [`Place`] says where it computes: on the host or on a GPU.
 //!
 //! No module imports one that imports it, directly or through others; a test checks this.
@@ -58,6 +59,7 @@ mod residence;
 mod run;
 mod sample;
 mod step;
+pub mod systems;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -65,9 +67,10 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ClassWeights, ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, FeatureNorm,
-    JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss, OptimizerConfig, OptimizerKind, Parallelism,
-    ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
+    ClassWeights, Config, ConfigOption, CooperativeConfig, DataConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype,
+    FeatureNorm, FeatureStorage, GpuList, JumpingKnowledge, ModelConfig, ModelKind, NormKind, NumberLoss,
+    OptimizerConfig, OptimizerKind, Parallelism, Products, RowPlacement, RunConfig, ScheduleConfig, ScheduleKind,
+    ScorerKind, SystemConfig, TaskConfig, TaskKind, TopologyStorage, name_of,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, Shuffled};
@@ -76,9 +79,9 @@ pub use infer::{
     ChosenEpoch, InferConfig, InferSummary, JoinedModel, Predict, Recommended, Trained, Wanted, ids_beside, infer,
     scratch_folder,
 };
-pub use job::options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
+pub use job::hooks::Hooks;
 pub use metric::{Metric, unscored};
-pub use operator::{GpuList, OwnPlaces, Place};
+pub use operator::{OwnPlaces, Place};
 pub use ranks::c10d::Meeting;
 pub use ranks::process::Process;
 pub use ranks::traffic::{Phase, Traffic};

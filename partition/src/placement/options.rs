@@ -4,7 +4,9 @@ use clap::ValueEnum;
 use gsplit_store::{PlacementConfig, Readers};
 use serde::Serialize;
 
-use super::{Bandwidth, CacheSize};
+use gsplit_store::Size;
+
+use super::Bandwidth;
 use crate::options::value_name;
 use crate::{Error, Result};
 
@@ -58,7 +60,7 @@ pub struct Costs {
 pub struct PlaceOptions {
     /// Cache of one device: a size such as 4GiB, or a share of all feature rows such as 20%
     #[arg(long, value_name = "SIZE")]
-    pub cache: CacheSize,
+    pub cache: Size,
     /// Ranks that load a row
     #[arg(long, value_enum, default_value_t)]
     pub parallelism: Readers,

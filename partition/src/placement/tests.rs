@@ -293,7 +293,7 @@ fn what_cannot_be_placed_is_one_line() {
 #[test]
 fn options_that_make_no_sense() {
     let options = |alpha: f64, placement, parallelism| PlaceOptions {
-        cache: CacheSize::Percent(20.0),
+        cache: Size::Percent(20.0),
         parallelism,
         placement,
         alpha: Some(alpha),

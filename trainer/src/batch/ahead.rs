@@ -30,13 +30,13 @@ pub fn for_each<'a>(
     comms: &Comms,
     mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
 ) -> Result<()> {
-    if job.options.prefetch == 0 {
+    if job.config.system.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
     }
-    let pool = job.options.sample_threads.map(own_threads).transpose()?;
+    let pool = job.config.system.sample_threads.map(own_threads).transpose()?;
     thread::scope(|scope| {
         // One more is being made, and one waits to be sent.
-        let (sender, receiver) = sync_channel(job.options.prefetch - 1);
+        let (sender, receiver) = sync_channel(job.config.system.prefetch - 1);
         let work = move || {
             for batch in prepared {
                 let last = batch.is_err();

@@ -59,7 +59,7 @@ impl<'a> PushPull<'a> {
     pub fn push(bottom: &SampledLayer, with: Preparation<'a>) -> Result<Self> {
         let Preparation { job, source, comm } = with;
         let width = job.features.dim();
-        let gathered = job.options.prefetch > 0 || source.table().read_by().is_some();
+        let gathered = job.config.system.prefetch > 0 || source.table().read_by().is_some();
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
         // Factors are sent as their bits.
         let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());

@@ -3,7 +3,7 @@
 use gsplit_store::{Dataset, Progress};
 
 use super::{InferConfig, Trained};
-use crate::config::TrainConfig;
+use crate::config::DataConfig;
 use crate::{Error, Result};
 
 /// Properties of a trained model that decide which part of a graph it reads.
@@ -29,10 +29,10 @@ impl JoinedModel {
             }
             trained.check_recipe(older, progress)?;
         }
-        let TrainConfig { draw_by, edge_weights, .. } = trained.config();
+        let DataConfig { draw_by, edge_weights, .. } = &trained.config().data;
         let mut edge_columns: Vec<String> = draw_by.iter().chain(edge_weights).cloned().collect();
         edge_columns.dedup();
-        let layers = (!trained.config().task.is_link()).then_some(trained.config().model.layers);
+        let layers = (!trained.config().data.task.is_link()).then_some(trained.config().model.layers);
         Ok(Self { layers, edge_columns })
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use gsplit_store::{Dataset, Error as StoreError, ModelScores, Progress, Recipe, checksum_file, document};
 
-use crate::config::{ConfigOption, TrainConfig};
+use crate::config::{Config, ConfigOption};
 use crate::job::Job;
 use crate::metric::labels::TargetScale;
 use crate::model::{Model, OwnLayer, Parameters, check_size};
@@ -33,7 +33,7 @@ const SHAPE: [&str; 10] = [
 ];
 
 /// The options of `config` that are in [`SHAPE`].
-fn shape(config: &TrainConfig) -> BTreeMap<String, ConfigOption> {
+fn shape(config: &Config) -> BTreeMap<String, ConfigOption> {
     let mut options = config.effective().options();
     options.retain(|flag, _| SHAPE.contains(&flag.as_str()));
     options
@@ -143,7 +143,7 @@ impl Trained {
     }
 
     /// The configuration of the run.
-    pub fn config(&self) -> &TrainConfig {
+    pub fn config(&self) -> &Config {
         &self.checkpoint.config
     }
 
@@ -217,7 +217,7 @@ impl Trained {
     ///
     /// # Errors
     /// [`Error::Option`] with the option that differs.
-    pub fn check_shape(&self, config: &TrainConfig) -> Result<()> {
+    pub fn check_shape(&self, config: &Config) -> Result<()> {
         let (mine, other) = (self.shape(), shape(config));
         let value = |option: Option<&ConfigOption>| option.map_or("none".into(), |option| option.value.to_string());
         let differs = |flag: &&String| value(mine.get(*flag)) != value(other.get(*flag));

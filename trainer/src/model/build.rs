@@ -8,7 +8,7 @@ use super::norm::Norm;
 use super::parameters::Parameters;
 use super::scorer::{Mlp, PairScorer};
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
-use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
+use crate::config::{Config, JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind};
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::{Activation, Engine};
@@ -16,20 +16,14 @@ use crate::{Error, Result};
 
 impl Model {
     /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed only.
-    pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
+    pub fn new(config: &Config, in_dim: usize, classes: usize) -> Self {
         Self::with_layers(&Place::Host(Engine::of(config.model.dtype)), config, in_dim, classes, None)
     }
 
     /// Like [`Model::new`], at `place`; layers are made by `make`, if given, instead of by the kind in the
     /// configuration.
-    pub fn with_layers(
-        place: &Place,
-        config: &TrainConfig,
-        in_dim: usize,
-        classes: usize,
-        make: Option<&OwnLayer>,
-    ) -> Self {
-        let (seed, config, task) = (config.seed, &config.model, &config.task);
+    pub fn with_layers(place: &Place, config: &Config, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
+        let (seed, config, task) = (config.run.seed, &config.model, &config.data.task);
         let mut parameters = Parameters::new(seed, place);
         let has_head = config.has_head();
         let mut width = in_dim;
@@ -119,7 +113,7 @@ impl ModelConfig {
 }
 
 /// Rejects a model that does not fit in the machine's memory, instead of failing in the middle of training.
-pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
+pub fn check_size(config: &Config, in_dim: usize, classes: usize) -> Result<()> {
     /// Copies of each parameter that a rank holds during an update: value, gradient (twice), two moments, change.
     const COPIES: f64 = 6.0;
     let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
@@ -132,7 +126,7 @@ pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result
         ModelKind::SagePool => 2.0 * (input + 1.0) * out + input * input,
     };
     let hidden = config.model.hidden as f64;
-    let of_scorer = match config.task.scorer {
+    let of_scorer = match config.data.task.scorer {
         ScorerKind::Mlp => (classes as f64 + 2.0) * hidden,
         ScorerKind::Dot => 0.0,
     };

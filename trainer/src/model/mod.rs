@@ -125,7 +125,7 @@ pub struct LayerShape {
 
 type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
 
-/// Constructor of a program's own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
+/// Constructor of a program's own layers, for [`Hooks::layer`](crate::RunOptions::layer).
 #[derive(Clone)]
 pub struct OwnLayer(Arc<MakeLayer>);
 

@@ -8,7 +8,7 @@ use std::fs;
 use gsplit_kernels::{Communicator, Route, all_gather_v};
 use gsplit_store::Progress;
 
-use crate::{Result, TrainConfig};
+use crate::{Config, Result};
 
 /// File with a random id that a kernel draws when it starts, different on every host.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -20,10 +20,10 @@ pub fn this() -> Vec<u8> {
 
 /// Routes between this rank and each, if ranks are processes. On rank 0 warns `progress` if rows cross between hosts,
 /// with a remedy. Collective.
-pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<Vec<Route>> {
+pub fn routes(comm: &dyn Communicator, config: &Config, progress: &dyn Progress) -> Result<Vec<Route>> {
     // Hosts without an id count as one.
     let hosts = all_gather_v(comm, &this())?;
-    match told(&hosts, config.groups) {
+    match told(&hosts, config.system.groups) {
         Some(line) if comm.rank() == 0 && config.split_layers() > 0 => progress.note(&line),
         _ => {}
     }

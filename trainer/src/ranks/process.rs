@@ -7,12 +7,12 @@
 
 use gsplit_kernels::{Communicator, Gpu, Nccl, Seat};
 
-use crate::operator::GpuList;
+use crate::config::GpuList;
 use crate::ranks::c10d::{C10d, Meeting};
 use crate::ranks::comms::Comms;
-use crate::{Error, Result, TrainConfig};
+use crate::{Config, Error, Result};
 
-/// This process as a rank, for [`RunOptions::process`](crate::RunOptions::process).
+/// This process as a rank, for [`Hooks::process`](crate::RunOptions::process).
 pub struct Process {
     comms: Comms,
     /// The number of its GPU, if it has one.
@@ -28,7 +28,7 @@ impl Process {
         Self { comms: Comms::of_one_group(sampling, computing), gpu, meeting: None }
     }
 
-    /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of its
+    /// A rank of one of several groups ([`Config::groups`]), with its ends of `all` ranks and of two groups of its
     /// own group's ranks, which name ranks by their numbers in the run ([`Communicator::name`]).
     pub fn in_group(
         all: Box<dyn Communicator>,
@@ -124,12 +124,12 @@ impl Process {
     }
 
     /// Refuses a number of ranks other than the number of processes, and other groups than they form.
-    pub(crate) fn check(&self, config: &TrainConfig) -> Result<()> {
+    pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (size, ranks) = (self.comms.all().size(), config.num_ranks());
         let problem = if size != ranks {
             format!("--ranks {ranks}: {size} processes were started, one is a rank")
         } else if self.comms.sampling().size() != config.ranks_of_group() {
-            format!("--groups {}: the processes form groups of {}", config.groups, self.comms.sampling().size())
+            format!("--groups {}: the processes form groups of {}", config.system.groups, self.comms.sampling().size())
         } else {
             return Ok(());
         };

@@ -25,7 +25,7 @@ use gsplit_store::{
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use crate::config::TrainConfig;
+use crate::config::Config;
 use crate::job::Job;
 use crate::metric::labels::{Labels, TargetScale};
 use crate::model::Parameters;
@@ -57,7 +57,7 @@ pub struct Checkpoint {
     /// Other inputs that the losses depend on.
     pub inputs: Inputs,
     /// The whole configuration of the run.
-    pub config: TrainConfig,
+    pub config: Config,
     /// Names of its options that are not at their defaults.
     pub changed: Vec<String>,
     /// One report per epoch done: a resumed run's log starts with them.
@@ -110,14 +110,14 @@ pub struct Inputs {
 impl Inputs {
     /// The inputs of a run on `dataset` by `config`.
     pub fn of(
-        (dataset, config): (&Dataset, &TrainConfig),
+        (dataset, config): (&Dataset, &Config),
         partition: Option<&PartitionMap>,
         threads_per_rank: usize,
         shape: Shape,
     ) -> Self {
         let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
         let of_dataset = |name: &str| checksum(dataset.whole_files(), name);
-        let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten();
+        let columns = [&config.data.draw_by, &config.data.edge_weights].into_iter().flatten();
         let columns: Vec<Checksum> = columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
         let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
         Self {
@@ -191,8 +191,8 @@ pub fn save(
     let checkpoint = Checkpoint {
         made_from: MadeFrom::dataset(job.dataset),
         inputs: inputs.clone(),
-        config: job.config.clone(),
-        changed: job.config.changed(),
+        config: job.config.of_model(),
+        changed: job.config.of_model().changed(),
         history: history.to_vec(),
         scores: scores.cloned(),
         steps: optimizer.steps,
@@ -308,7 +308,7 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
     checkpoint.made_from.check(&path, job.dataset).map_err(unusable)?;
     let difference = job.config.difference(&checkpoint.config).or_else(|| {
-        let then = job.task.metric(checkpoint.config.task.metric).ok()?;
+        let then = job.task.metric(checkpoint.config.data.task.metric).ok()?;
         (job.metric != then).then(|| format!("--metric is {}, the checkpoint has {then}", job.metric))
     });
     if let Some(difference) = difference {
@@ -320,7 +320,7 @@ pub fn find(folder: &Path, job: &Job<'_>, inputs: &Inputs, progress: &dyn Progre
     if let Some(difference) = inputs.difference(&checkpoint.inputs) {
         return Err(Error::Option(format!("{}: {difference}", path.display())));
     }
-    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.eval_fanouts);
+    let [before, now] = [&checkpoint.config, job.config].map(|config| &config.run.eval_fanouts);
     if before != now {
         let [before, now] = [before, now].map(|fanouts| fanouts.as_ref().map_or("all".into(), ToString::to_string));
         progress

@@ -5,7 +5,7 @@ use gsplit_store::{Baseline, ModelScores};
 pub use gsplit_store::{LayerRows, Timings};
 use serde::Serialize;
 
-use crate::job::options::TopologyStorage;
+use crate::config::TopologyStorage;
 use crate::ranks::traffic::Traffic;
 use crate::residence::cache::CacheSummary;
 use crate::residence::source::HostStorage;

@@ -18,7 +18,7 @@ const LARGE: f32 = 10.0;
 
 /// Note before the first epoch if scores will not choose one.
 pub fn unchosen(job: &Job<'_>) -> Option<String> {
-    let is_blind = job.config.eval_every > 0 && !job.has_valid();
+    let is_blind = job.config.run.eval_every > 0 && !job.has_valid();
     is_blind.then(|| "note: no valid split, by which an epoch would be the best: the model is that of the last".into())
 }
 
@@ -35,7 +35,7 @@ pub fn of_splits(job: &Job<'_>, unscored: &[(Split, String)]) -> Result<Vec<Stri
     let items = if labels.is_some() { "labelled vertices" } else { "edges" };
     let few = (labelled < FEW)
         .then(|| format!("there are only {labelled} {items} to train on: too few for a model to be more than chance"));
-    if config.eval_every == 0 {
+    if config.run.eval_every == 0 {
         return Ok(few.into_iter().collect());
     }
     let valid = unscored.iter().find(|(split, _)| *split == Split::Valid);
@@ -58,7 +58,7 @@ pub fn absurd(job: &Job<'_>, report: &EpochReport) -> Option<String> {
     }
     let largest = largest(job);
     let remedy = match largest.is_empty() {
-        true => format!("lower --lr, now {}", job.config.optimizer.lr),
+        true => format!("lower --lr, now {}", job.config.run.optimizer.lr),
         false => {
             format!("features are not scaled (up to {}): convert with --scale standard", largest.join(", "))
         }

@@ -37,12 +37,12 @@ pub fn of_epoch(
     comms: &Comms,
 ) -> Result<Option<DiskForecast>> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
-    if !run.reads_disk || config.parallelism.cooperates() || job.options.trial.is_some() {
+    if !run.reads_disk || config.system.parallelism.cooperates() || job.config.run.trial.is_some() {
         return Ok(None);
     }
     let (steps, place) = (job.num_steps(), &run.places[comm.rank()]);
     let tried = steps.div_ceil(8).min(TRIED);
-    let items = (tried * config.batch_size as u64).min(job.train.len() as u64);
+    let items = (tried * config.data.batch_size as u64).min(job.train.len() as u64);
     locality::factor(config, history).iter().for_each(|&factor| sampler.set_factor(factor));
     let model = run.model(place);
     let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
@@ -83,7 +83,7 @@ pub fn of_epoch(
         sample_s,
         load_s,
         compute_s,
-        seconds: match job.options.prefetch {
+        seconds: match job.config.system.prefetch {
             0 => sample_s + load_s + compute_s,
             _ => compute_s.max(sample_s + load_s),
         },

@@ -11,7 +11,7 @@ use gsplit_store::memory::shown;
 use gsplit_store::{FeatureTable, HostMemory, MemoryAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::job::options::RunOptions;
+use crate::job::hooks::Hooks;
 use crate::ranks::hosts;
 use crate::residence::cache::gathered;
 use crate::{Error, Result};
@@ -86,8 +86,8 @@ impl HostProcesses {
     ///
     /// # Errors
     /// Errors of the communicator.
-    pub fn meet(options: &RunOptions, features: &FeatureTable) -> Result<Self> {
-        let Some(process) = &options.process else { return Ok(Self::of(0, [vec![0], vec![0]], &[None])) };
+    pub fn meet(hooks: &Hooks, features: &FeatureTable) -> Result<Self> {
+        let Some(process) = &hooks.process else { return Ok(Self::of(0, [vec![0], vec![0]], &[None])) };
         let (comm, own) = (process.comms().all(), HostMemory::new());
         let memory = own.as_ref().map_err(ToString::to_string);
         let memory = memory.and_then(|own| own.address().map_err(|error| error.to_string()));
@@ -149,8 +149,8 @@ impl HostProcesses {
     ///
     /// # Errors
     /// [`Error::Option`], the same in each process, if a budget is too small; errors of the communicator.
-    pub fn budget(&self, options: &RunOptions, needs: Needs) -> Result<SharedBudget> {
-        let needs = match &options.process {
+    pub fn budget(&self, hooks: &Hooks, needs: Needs) -> Result<SharedBudget> {
+        let needs = match &hooks.process {
             Some(process) => gathered(process.comms().all(), &needs)?,
             None => vec![needs],
         };
@@ -201,8 +201,8 @@ impl HostProcesses {
     ///
     /// # Errors
     /// Errors of `make` and of the communicator.
-    pub fn in_turn<T>(&self, options: &RunOptions, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Some(process) = &options.process else { return make() };
+    pub fn in_turn<T>(&self, hooks: &Hooks, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(process) = &hooks.process else { return make() };
         let comm = process.comms().all();
         // Reading may take any time.
         comm.suspend_timeout(true);

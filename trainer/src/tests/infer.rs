@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
-use clap::ValueEnum;
 use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -20,10 +19,11 @@ use super::fixture::{
     several_labels,
 };
 use super::runs;
+use crate::config::GpuList;
 use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism};
 use crate::infer::{ChosenEpoch, LayerWise, Room, Team, Trained};
 use crate::model::{LayerEdges, Model};
-use crate::operator::{GpuList, Place, to_rows};
+use crate::operator::{Place, to_rows};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, Summary, Wanted, infer};
 
@@ -135,17 +135,17 @@ fn oracle_logits_follow_from_the_embeddings() {
     let config_of = |case: &[usize]| {
         let &[kind, mode, layers] = case else { unreachable!() };
         let layers = [1, 3][layers];
-        changed(&config(ModelKind::value_variants()[kind], Parallelism::Single, 1), |config| {
+        changed(&config(ModelKind::ALL[kind], Parallelism::Single, 1), |config| {
             config.model.jumping_knowledge = [J::None, J::Cat, J::Max][mode];
-            (config.model.layers, config.epochs) = (layers, 1);
-            config.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
+            (config.model.layers, config.run.epochs) = (layers, 1);
+            config.data.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
         })
     };
     let allowed = |case: &[usize]| {
         let config = config_of(case);
         config.check().is_ok() && (config.model.layers > 1 || config.model.has_head())
     };
-    for (order, case) in cases(&[ModelKind::value_variants().len(), 3, 2], allowed).iter().enumerate() {
+    for (order, case) in cases(&[ModelKind::ALL.len(), 3, 2], allowed).iter().enumerate() {
         let config = config_of(case);
         let what = format!("{:?}", config.model);
         runs::trained(&fixture, &config);
@@ -295,7 +295,7 @@ fn the_bytes_depend_neither_on_the_threads_nor_on_the_number_of_gpus() {
 fn several_classes_are_learnt_and_predicted_each_by_itself() {
     let fixture = several_labels(34, 600, 6);
     let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-        (config.epochs, config.model.dropout, config.optimizer.lr) = (12, 0.0, 0.02);
+        (config.run.epochs, config.model.dropout, config.run.optimizer.lr) = (12, 0.0, 0.02);
     });
     let (checkpoint, summary) = runs::trained(&fixture, &config);
     let (first, last) = (&summary.epochs[0], &summary.epochs[11]);

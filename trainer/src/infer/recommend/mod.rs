@@ -96,7 +96,7 @@ impl<'a> Recommender<'a> {
         };
         if top == 0 {
             return refused("--top 0: expected at least 1");
-        } else if !trained.config().task.is_link() {
+        } else if !trained.config().data.task.is_link() {
             return refused("--top: the model was trained on classes, not on links: train one with --task link");
         } else if config.split != Wanted::All {
             return refused("--split: is for classes: list the sources of recommendations with --sources FILE");

@@ -41,8 +41,8 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Checksum, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
 
+use crate::config::{Config, RowPlacement};
 use crate::job::Job;
-use crate::job::options::{RowPlacement, RunOptions};
 use crate::job::partition;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
@@ -95,18 +95,18 @@ impl Caches {
     /// # Errors
     /// [`Error::Option`] for options that contradict each other, or room for no row; errors of stored artifacts.
     pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
-        let options = job.options;
+        let hooks = job.hooks;
         let Some(placement) = wanted(job, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
-        let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
-        let comm = options.process.as_ref().map(|process| process.comms().all());
+        let left = if alike { together(&places[hooks.ranks_here(ranks)], left) } else { left.to_vec() };
+        let comm = hooks.process.as_ref().map(|process| process.comms().all());
         let left = match comm {
             Some(comm) => gathered(comm, &left)?.concat(),
             None => left,
         };
-        let room = room(options, &left, row_bytes, ranks)?;
-        if is_by_default(options) && room.iter().all(|&rows| rows == 0) {
+        let room = room(job.cache_bytes(), &left, row_bytes, ranks)?;
+        if is_by_default(job.config) && room.iter().all(|&rows| rows == 0) {
             return Ok(None);
         }
         let crosses = match &placement {
@@ -168,7 +168,7 @@ impl Caches {
             let found = VertexSet::new(rows, found.flat_map(|rank| self.of(rank).iter().copied()));
             (rank % job.config.ranks_of_group(), found)
         };
-        let ranks: Vec<_> = job.options.ranks_here(self.peers.len()).map(of).collect();
+        let ranks: Vec<_> = job.hooks.ranks_here(self.peers.len()).map(of).collect();
         let loads = |rank: usize, v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == rank);
         let is_found = |&v: &u32| ranks.iter().all(|(rank, found)| !loads(*rank, v) || found.contains(v));
         (0..rows as u32).filter(is_found).collect()
@@ -224,8 +224,8 @@ impl Caches {
 }
 
 /// Whether the user gave no options about the rows that GPUs keep.
-pub fn is_by_default(options: &RunOptions) -> bool {
-    options.cache.is_none() && options.placement.is_none()
+pub fn is_by_default(config: &Config) -> bool {
+    config.system.cache.is_none() && config.system.placement.is_none()
 }
 
 /// The placement of rows; `None` if GPUs keep none and no hits are counted.
@@ -233,24 +233,24 @@ pub fn is_by_default(options: &RunOptions) -> bool {
 /// # Errors
 /// [`Error::Option`] for options that contradict each other.
 pub fn wanted(job: &Job<'_>, places: &[Place]) -> Result<Option<RowPlacement>> {
-    let (config, options, parallelism) = (job.config, job.options, job.config.parallelism);
+    let (config, parallelism) = (job.config, job.config.system.parallelism);
     let on_host = places.iter().any(|place| place.gpu().is_none());
-    if is_by_default(options) {
+    if is_by_default(config) {
         // Draws by locality must not depend on how much memory is free.
         let keeps = !on_host && !parallelism.slices_columns() && !parallelism.cooperates() && !config.draws_locally();
         return Ok((keeps && job.dataset.shard().is_none()).then(|| RowPlacement::usual(config)));
     }
-    let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
+    let flag = if config.system.cache.is_some() { "--cache" } else { "--placement" };
     let problem = if parallelism.slices_columns() || parallelism.cooperates() {
         format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
-    } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {
+    } else if on_host && config.system.cache.is_none() && config.system.placement != Some(RowPlacement::Host) {
         format!("{flag}: on --device cpu cache hits are counted for a given size: pass --cache SIZE")
-    } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
+    } else if config.system.placement == Some(RowPlacement::Host) && config.system.cache.is_some() {
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
-    } else if options.placement == Some(RowPlacement::Host) {
+    } else if config.system.placement == Some(RowPlacement::Host) {
         return Ok(None);
     } else {
-        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
+        return Ok(Some(config.system.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
     };
     Err(Error::Option(problem))
 }
@@ -267,10 +267,10 @@ fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
 }
 
 /// The number of rows that each of `ranks` has room for; `left` are the free bytes of each.
-fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+fn room(cache: Option<u64>, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
-    match options.cache {
+    match cache {
         Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
             "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, e.g. 4GiB or 20% (of all rows), or leave it out"
         ))),
@@ -315,7 +315,7 @@ fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> 
     let placement = Placement::open(dataset, key)?;
     let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let needed = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
+        let needed = if job.config.system.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
         let problem = format!("--placement {key} is for {devices} devices, {needed} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
@@ -373,10 +373,9 @@ mod tests {
         let [one, other] = [0, 1].map(Place::emulated);
         let places = [one.clone(), other, one];
         assert_eq!(together(&places, &[100, 350, 100]), [200, 350, 200], "one has it for both");
-        let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
-        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
-        let given = RunOptions { cache: Some(250), ..RunOptions::default() };
-        assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
-        assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
+        let room = |cache, row_bytes| room(cache, &[1000, 350, 99], row_bytes, 3);
+        assert_eq!(room(None, 100).unwrap(), [10, 3, 0]);
+        assert_eq!(room(Some(250), 100).unwrap(), [2, 2, 2]);
+        assert!(room(Some(250), 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
     }
 }

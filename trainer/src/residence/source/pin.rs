@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{FeatureSource, PinnedRows};
 use crate::Result;
-use crate::job::options::RunOptions;
+use crate::job::hooks::Hooks;
 use crate::operator::Place;
 use crate::residence::cache::Caches;
 
@@ -58,10 +58,10 @@ pub fn pin<'a>(
     table: &'a FeatureTable,
     caches: Option<&'a Caches>,
     places: &[Place],
-    options: &RunOptions,
+    hooks: &Hooks,
     progress: &dyn Progress,
 ) -> Result<Option<PinnedRows<'a>>> {
-    let here = options.ranks_here(places.len());
+    let here = hooks.ranks_here(places.len());
     let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
     let pinned = match places[0].gpu().map(|gpu| pinned(table, gpu)) {
         Some(Err(error)) => {
@@ -72,7 +72,7 @@ pub fn pin<'a>(
     };
     let pinned = match (pinned, caches) {
         (Some(mut pinned), Some(caches)) => {
-            match (&options.process, &ranks[..]) {
+            match (&hooks.process, &ranks[..]) {
                 (Some(process), &[here]) if caches.are_shared() => pinned.share(caches, here, process.comms().all())?,
                 _ => pinned.fill(caches, &ranks)?,
             }
@@ -105,11 +105,11 @@ pub fn sources<'a>(
     table: &'a FeatureTable,
     pinned: Option<&'a PinnedRows<'_>>,
     places: &[Place],
-    options: &RunOptions,
+    hooks: &Hooks,
 ) -> Result<Vec<FeatureSource<'a>>> {
     let source = |rank: usize| match pinned {
         Some(pinned) => FeatureSource::pinned(table, &places[rank], pinned, rank).map_err(|error| error.of_rank(rank)),
         None => Ok(FeatureSource::new(table, &places[rank])),
     };
-    options.ranks_here(places.len()).map(source).collect()
+    hooks.ranks_here(places.len()).map(source).collect()
 }

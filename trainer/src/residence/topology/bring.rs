@@ -7,8 +7,8 @@ use gsplit_store::memory::{Memory, shown};
 
 use super::{DeviceRoom, GpuArrays, PinnedGraph, Topology};
 use crate::config::ModelKind;
+use crate::config::TopologyStorage;
 use crate::job::Job;
-use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
@@ -34,7 +34,7 @@ pub fn held_bytes(job: &Job<'_>) -> [u64; 2] {
     let (copied, owners) = (job.graph.is_reading_ahead(), owner_bytes(job));
     let indptr = if copied { 0 } else { size_of_val(job.graph.indptr) as u64 };
     let all = indptr + size_of_val(job.graph.indices) as u64 + owners;
-    [all, if job.config.task.is_link() { all } else { indptr + owners }]
+    [all, if job.config.data.task.is_link() { all } else { indptr + owners }]
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {
@@ -60,12 +60,12 @@ impl<'a> Source<'_, 'a> {
     /// Whether degrees of vertices whose in-edges are elsewhere, or ids of edges, are needed.
     fn reads_indptr(&self) -> bool {
         let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
-        of_sources || self.job.options.layer.is_some() || self.job.config.task.is_link()
+        of_sources || self.job.hooks.layer.is_some() || self.job.config.data.task.is_link()
     }
 
     /// Whether `bytes` fit in a rank's room, next to the cache.
     fn fits(&self, index: usize, bytes: u64) -> bool {
-        bytes <= self.room.of(index).saturating_sub(self.job.options.cache.unwrap_or(0))
+        bytes <= self.room.of(index).saturating_sub(self.job.cache_bytes().unwrap_or(0))
     }
 
     /// Number of ranks that share the GPU of the rank at `index`.

@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use crate::config::TrainConfig;
+use gsplit_store::text_in_files;
+
+use super::Config;
 
 /// Placement of feature rows on GPUs, in addition to the host's memory, which has all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum RowPlacement {
 
 impl RowPlacement {
     /// The default placement for a run on GPUs.
-    pub fn usual(config: &TrainConfig) -> Self {
+    pub fn usual(config: &Config) -> Self {
         if config.split_layers() > 0 { Self::Partitioned } else { Self::Replicated }
     }
 }
@@ -41,6 +43,8 @@ impl FromStr for RowPlacement {
         })
     }
 }
+
+text_in_files!(RowPlacement);
 
 impl std::fmt::Display for RowPlacement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

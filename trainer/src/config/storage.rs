@@ -1,14 +1,15 @@
 //! Storage of the graph and of feature rows, by its names on the command line.
 
-use clap::ValueEnum;
 use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{FeatureTable, HostMemory};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
 /// Storage that feature rows are read from; it does not affect the values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum FeatureStorage {
     /// Memory if they take at most a quarter (with GPUs half) of the free memory, or fit --memory; else, without GPUs,
     /// the mapped file if it fits the free memory; else disk
@@ -55,7 +56,8 @@ impl FeatureStorage {
 }
 
 /// Storage that the graph is sampled from, which decides whether the host or a GPU samples; the samples are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyStorage {
     /// The first that is possible: part under split, else device; then pinned, host
@@ -72,9 +74,8 @@ pub enum TopologyStorage {
 }
 
 impl std::fmt::Display for TopologyStorage {
-    /// Its name on the command line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+        f.write_str(&super::name_of(self))
     }
 }
 
