@@ -8,6 +8,7 @@ use crate::support::{ok, root, scratch};
 
 #[cfg(feature = "train")]
 mod commands;
+mod lists;
 
 /// Maximum number of words of README, as `wc -w` counts them.
 const README_WORDS: usize = 800;
