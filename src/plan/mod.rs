@@ -51,7 +51,7 @@ use question::Question;
 /// Counts the work of every system on mini-batches drawn as in training, each system once, and divides it by the rates of the
 /// hardware: of products, memory and links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and
 /// backward with the update, exchange between ranks), memory of a rank, the work that takes longest, and changes of the hardware
-/// that would reorder the systems. The formulas are in docs/plan.md. If each rank has its own device, mini-batches are sampled and
+/// that would reorder the systems. docs/reference.md has its assumptions. If each rank has its own device, mini-batches are sampled and
 /// loaded while others are computed. Feature rows that do not fit in memory are loaded from disk, and a line gives their number.
 ///
 /// Systems that train on their own samples (GraNNDis, Song & Jiang) are listed below the others: their seconds are not comparable.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::complain;
 
-/// Version of the objects that `--json` prints: it is increased if a key is removed or changes its meaning (docs/json.md).
+/// Version of the objects that `--json` prints: it is increased if a key is removed or changes its meaning (docs/reference.md).
 pub(super) const SCHEMA: u64 = 1;
 /// Exit codes of a program that was asked to end: 128 plus the number of the signal, as in shells.
 pub(super) const SIGINT: u8 = 130;

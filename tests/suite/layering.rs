@@ -186,7 +186,7 @@ fn files_are_opened_by_one_door() {
 }
 
 /// The files that may have unsafe code; and the ones of them in the folder of CUDA.
-const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
+pub const UNSAFE: &str = "store/src/mmap.rs store/src/faults.rs store/src/features/reads/ring.rs kernels/src/prefetch.rs \
                       kernels/src/product/amx.rs kernels/src/product/cpu.rs kernels/src/product/x86.rs \
                       kernels/src/cuda/buffer/mapped.rs trainer/src/autograd/raw.rs trainer/src/ranks/c10d/raw.rs \
                       gpu-sim/src/emulated/mod.rs gpu-sim/src/fake/mod.rs python/native/src/memory.rs";

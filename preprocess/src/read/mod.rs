@@ -140,7 +140,7 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     if raw.edges.has_two_kinds() {
         return Err(Error::Option(
             "--nodes names vertices of one kind, and with --bipartite there are two: leave one of them out; gsplit has no types of \
-             vertices with tables of their own yet (docs/limits.md)"
+             vertices with tables of their own yet (docs/reference.md)"
                 .into(),
         ));
     }
