@@ -245,35 +245,47 @@ mod tests {
         let path = folder.path().join("run.toml");
         let path = path.to_str().unwrap();
         for (text, line, words) in [
-            ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
-            ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
-            ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
-            ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
-            ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
-            ("[model]\nkind = 'gut'", 2, "gut is not one of its values: sage, sage-pool"),
-            ("[optimizer]\nlr = 'fast'", 2, "fast is not a value of --lr: expected a number"),
-            ("epochs = 2.5", 1, "2.5 is not a value of --epochs"),
-            ("epochs = -1", 1, "-1 is not in 0..="),
-            ("ranks = 1979-05-27", 1, "got a datetime"),
-            ("fanouts = [5, [5]]", 1, "got an array"),
-            ("fanouts = [5, 'x']", 1, "5,x is not a value of --fanouts"),
-            ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
-            ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
-            ("[run]\nconfig = 'other.toml'", 2, "no such option"),
-            ("epochs =", 1, "quoted"),
-            ("epochs = 1\nepochs = 2", 2, "duplicate key"),
+            (
+                "lr = 0.1",
+                1,
+                "unknown field `lr`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+            ),
+            (
+                "\n[run.optimizer]\nlearning_rate = 0.1",
+                3,
+                "unknown field `learning_rate`, expected one of `kind`, `lr`",
+            ),
+            (
+                "[optimizer]",
+                1,
+                "unknown field `optimizer`, expected one of `data`, `model`, `system`, `run` (it is an option of [run.optimizer])",
+            ),
+            ("[model]\nmodel = 'gat'", 2, "unknown field `model`, expected one of `kind`, `layers`"),
+            ("[model]\nkind = 'gut'", 2, "unknown variant `gut`, expected one of `sage`, `sage-pool`"),
+            ("[run.optimizer]\nlr = 'fast'", 2, "invalid type: string \"fast\", expected f64"),
+            ("[run]\nepochs = 2.5", 2, "invalid type: floating point `2.5`, expected u32"),
+            ("[run]\nepochs = -1", 2, "invalid value: integer `-1`, expected u32"),
+            ("[system]\nranks = 1979-05-27", 2, "invalid type"),
+            ("[data]\nfanouts = [5, {}]", 2, "expected a string, a number or a list of these"),
+            ("[data]\nfanouts = [5, 'x']", 2, "fanout"),
+            ("[run.optimizer]\nnesterov = 1", 2, "invalid type: integer `1`, expected a boolean"),
+            ("[system]\nthreads = 0", 2, "--threads 0: expected 1 to 1024"),
+            ("[system]\npartition = '../up'", 2, "--partition"),
+            ("[run]\nconfig = 'other.toml'", 2, "unknown field `config`"),
+            ("[run]\nepochs =", 2, "quoted"),
+            ("[run]\nepochs = 1\nepochs = 2", 3, "duplicate key"),
             // Values that are possible in general, but not here.
-            ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
-            ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
-            ("[schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
-            ("fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
+            ("[run]\nseed = 1\nepochs = 0", 3, "--epochs 0: expected 1 or more"),
+            ("[run.optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
+            ("[run.schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
+            ("data.fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
         ] {
             std::fs::write(path, text).unwrap();
             let told = complaint(&["--config", path]);
             assert!(told.starts_with(&format!("{path}:{line}: ")) && told.contains(words), "{text:?}: {told}");
         }
         // The value of the command line is used, so the file's is not to blame.
-        std::fs::write(path, "epochs = 0").unwrap();
+        std::fs::write(path, "[run]\nepochs = 0").unwrap();
         let told = complaint(&["--config", path, "--epochs", "0"]);
         assert!(told.starts_with("--epochs 0"), "{told}");
     }

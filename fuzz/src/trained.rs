@@ -7,7 +7,7 @@ use gsplit_kernels::Fanout;
 use gsplit_store::NoProgress;
 use gsplit_trainer::{Config, Hooks, InferConfig, NormKind, infer, train};
 
-use super::input::{folder, one_line, split, succeeds, write, write_all};
+use super::input::{folder, one_line, split, succeeds, write_all};
 use super::stored::{record, six, vouch};
 
 /// Runs the target called `name`; returns whether the content of the bytes was accepted. Panics where it was neither accepted nor

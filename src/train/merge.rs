@@ -259,3 +259,54 @@ pub fn options_of(tree: &Value) -> Vec<(String, Value)> {
     };
     Config::default().options().into_iter().filter_map(value).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    use super::*;
+
+    fn parsed(words: &[&str]) -> (Config, ArgMatches) {
+        let given = Config::augment_args(Command::new("train").no_binary_name(true)).try_get_matches_from(words).unwrap();
+        (Config::from_arg_matches(&given).unwrap(), given)
+    }
+
+    #[test]
+    fn every_flag_has_its_place_in_the_file_and_names_are_the_same_there() {
+        let command = Config::augment_args(Command::new("train"));
+        command.clone().debug_assert();
+        let options = parsed(&[]).0.options();
+        // --threads is an option of every subcommand.
+        assert_eq!(command.get_arguments().count() + 1, options.len(), "{:?}", options.keys());
+        for arg in command.get_arguments() {
+            let flag = arg.get_long().unwrap();
+            assert!(options.contains_key(flag), "--{flag}");
+            for value in arg.get_possible_values().iter().filter(|_| arg.get_action().takes_values()) {
+                let (config, _) = parsed(&[&format!("--{flag}={}", value.get_name())]);
+                assert_eq!(config.options()[flag].value, value.get_name(), "--{flag}");
+            }
+        }
+        assert_eq!(parsed(&[]).0, Config::default(), "the command line without options");
+        let place = |flag: &str| (options[flag].table.as_str(), options[flag].key.as_str());
+        assert_eq!(place("model"), ("model", "kind"));
+        assert_eq!(place("weight-decay"), ("run.optimizer", "weight_decay"));
+    }
+
+    #[test]
+    fn what_is_given_last_wins_and_prints_itself() {
+        let (config, given) = parsed(&["--lr", "0.5", "--task", "link", "--gpus", "0,1", "--resume"]);
+        let line = on_line(&config, &given).unwrap();
+        assert_eq!(line["run"], serde_json::json!({ "optimizer": { "lr": 0.5 }, "resume": true }));
+        let mut set = serde_json::json!({ "run": { "epochs": 3, "optimizer": { "lr": 0.1, "staleness": 2 } } });
+        overlay(&mut set, &line);
+        let config = configured(&set).unwrap();
+        let of = &config.run.optimizer;
+        assert_eq!((config.run.epochs, of.lr, of.staleness), (3, 0.5, 2));
+        let printed = to_toml(&config, "", &[]);
+        assert!(printed.contains("# momentum") || !printed.contains("\nmomentum"), "{printed}");
+        assert_eq!(toml::from_str::<Config>(&printed).unwrap(), config, "{printed}");
+        let words = as_words(options_of(&line));
+        assert_eq!(words, ["--gpus=0,1", "--lr=0.5", "--resume", "--task=link"]);
+    }
+}

@@ -308,7 +308,7 @@ fn a_run_is_one_file() {
     let text = |line: &str| ok(folder, line);
     let file = text(&format!("run ds --out first --print-config -- {train}"));
     assert!(!folder.join("first").exists() && file.starts_with("input = \"ds\"\nout = \"first\""), "{file}");
-    for line in ["[train]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
+    for line in ["[train.data]", "[train.model]\nkind = \"sage\"", "hidden = 8", "lr = 0.02", "epochs = 2"] {
         assert!(file.contains(line), "{line}: {file}");
     }
     // The printed file runs to the same result, and prints itself.
@@ -346,17 +346,17 @@ fn a_run_is_one_file() {
 
     let base = "input = 'ds'\nout = 'x'\n";
     for (text, told) in [
-        (
-            "input = 'ds'\nouts = 'x'",
-            "bad.toml:2: outs: no such option here: did you mean `out` at the top of the file?",
-        ),
-        ("[train.optimizer]\nlr = 'fast'", "bad.toml:2: lr: fast is not a value of --lr"),
-        ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got an integer"),
-        ("[place]\ncache = 1", "bad.toml:1: [place]: no such table: there are [convert], [infer]"),
-        (&format!("{base}[train]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),
+        ("input = 'ds'\nouts = 'x'", "bad.toml:2: unknown field `outs`, expected one of `input`, `out`, `from`"),
+        ("[train.run.optimizer]\nlr = 'fast'", "bad.toml:2: invalid type: string \"fast\", expected f64"),
+        ("[convert]\nsymmetrise = 1", "bad.toml:2: symmetrise: expected true or false, got 1"),
+        ("[place]\ncache = 1", "bad.toml:1: unknown field `place`, expected one of"),
+        (&format!("{base}[train.run]\nepochs = 0\n"), "bad.toml:4: --epochs 0: expected 1 or more"),
         ("out = 'x'", "bad.toml: has no `input`"),
-        (&format!("{base}[convert]\nsymmetrise = true"), "bad.toml:4: [convert]: the input is a dataset already"),
-        (&format!("{base}[presample]\nepochs = 1"), "bad.toml:4: [presample]: the run presamples nothing"),
+        (
+            &format!("{base}[convert]\nsymmetrise = true"),
+            "bad.toml:4: symmetrise: [convert]: the input is a dataset already",
+        ),
+        (&format!("{base}[presample]\nepochs = 1"), "bad.toml:4: epochs: [presample]: the run presamples nothing"),
     ] {
         fs::write(folder.join("bad.toml"), text).unwrap();
         refused(folder, "run --config bad.toml", 2, told);

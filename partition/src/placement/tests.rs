@@ -4,6 +4,7 @@ mod case;
 
 use std::collections::BTreeSet;
 
+use gsplit_store::Size;
 use gsplit_store::{CachedRows, HOST, PartitionMap, Readers, RowLoads, write_npy};
 
 use super::replicas::{Copies, Criterion};

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use gsplit_trainer::systems::{Map, System};
+
 use super::section;
 use crate::layering::UNSAFE;
 use crate::support::root;
@@ -65,4 +67,20 @@ fn install_lists_the_commands_that_are_handed_to_the_trainer() {
     let handed = quoted(between(&source, "const SUBCOMMANDS: ", ";\n"), '"');
     assert!(handed.len() > 3, "{handed:?}");
     assert_eq!(quoted(between(&page, "It hands ", " to `gsplit-train`"), '`'), handed);
+}
+
+#[test]
+fn train_lists_the_systems() {
+    let page = read("docs/train.md");
+    for system in gsplit_trainer::systems::ALL {
+        let layers = system.split_layers.map_or("all".to_string(), |layers| layers.to_string());
+        let map = match system.map {
+            None => "none",
+            Some(Map::Random) => "random",
+            Some(Map::Multilevel { weights }) => weights,
+        };
+        let System { key, name, parallelism, placement, paper, .. } = system;
+        let row = format!("| `{key}` | {name} | `{parallelism}` | {layers} | `{placement}` | {map} | {paper} |");
+        assert!(page.contains(&row), "docs/train.md has no row {row}");
+    }
 }

@@ -10,6 +10,8 @@ use super::{CooperativeConfig, FeatureStorage, Parallelism, RowPlacement, Topolo
 
 /// Mini-batches prepared ahead are all in memory: more than this is a mistake.
 const MAX_PREFETCH: usize = 1024;
+/// More threads than this are a mistake.
+const MAX_THREADS: usize = 1024;
 /// Smallest memory limit of a run, in bytes.
 const LEAST_MEMORY: u64 = 64 << 20;
 
@@ -186,6 +188,8 @@ impl SystemConfig {
     pub(super) fn problem(&self) -> Option<String> {
         if self.prefetch > MAX_PREFETCH {
             Some(format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch))
+        } else if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            Some(format!("--threads {threads}: expected 1 to {MAX_THREADS}"))
         } else if let Some(size) = self.memory.filter(|_| self.memory_bytes().is_some_and(|bytes| bytes < LEAST_MEMORY))
         {
             Some(format!("--memory {size}: expected at least 64MiB"))
