@@ -1,4 +1,4 @@
-//! How fast a GPU copies, gathers, samples and pre-samples: what `make bench-gpu` runs.
+//! How fast a GPU copies, gathers, samples and pre-samples: what `scripts/gpu/run.sh` runs.
 //!
 //! `gpu` measures GPU 0; `gpu --emulate` runs all of it, tiny, where there is none, to see that it runs. Prints one JSON
 //! line for each measure, medians of seven rounds after one that is not timed: seconds, what was done in them, and the

@@ -1,4 +1,4 @@
-//! How fast mini-batches are sampled: what `make bench-sampling` runs.
+//! How fast mini-batches are sampled: what `make bench NAME=sampling` runs.
 //!
 //! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology, samples BATCHES
 //! mini-batches of the training split in the order of an epoch, and prints one JSON line: their seconds, CPU seconds,
