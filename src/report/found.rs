@@ -63,9 +63,9 @@ pub struct Inputs {
 }
 
 impl TrainingRun {
-    /// Value of an option of `train` in its checkpoint's configuration.
-    pub fn option(&self, name: &str) -> Option<&str> {
-        self.checkpoint.as_ref()?.config[name].as_str()
+    /// Value of an option of `train` in its checkpoint's configuration, by its JSON pointer.
+    pub fn option(&self, pointer: &str) -> Option<&str> {
+        self.checkpoint.as_ref()?.config.pointer(pointer)?.as_str()
     }
 
     /// Scores compared with the baseline and class by class; `None` without a checkpoint that has them.

@@ -31,7 +31,7 @@ pub fn show(
     maps.sort_by_key(|map| users(map, found).is_empty());
     if maps.is_empty() {
         // Runs on one rank need no partition.
-        if found.runs.is_empty() || found.runs.iter().any(|run| run.option("parallelism") != Some("single")) {
+        if found.runs.is_empty() || found.runs.iter().any(|run| run.option("/system/parallelism") != Some("single")) {
             page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
         }
         return Ok(());
@@ -39,7 +39,7 @@ pub fn show(
     page.section("Partitions", |page| stored(page, &maps, found));
     let measured = "Cross edges and balance by layer";
     let Some(presample) = presample_of(&maps, &presamples) else {
-        let fanouts = found.runs.iter().find_map(|run| run.option("fanouts")).unwrap_or("15,10,5");
+        let fanouts = found.runs.iter().find_map(|run| run.option("/data/fanouts")).unwrap_or("15,10,5");
         let why = format!("no presample tells which mini-batches: gsplit presample {path} --fanouts {fanouts}");
         page.leave_out(measured, why);
         return Ok(());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use gsplit::ui::usage;
+use gsplit::ui::{as_text as text_of, usage};
 use gsplit_kernels::CudaSurvey;
 use gsplit_trainer::systems::System;
 use gsplit_trainer::{Config, Device, Parallelism};
@@ -114,7 +114,7 @@ fn overlay(tree: &mut Value, over: &Value) {
 
 /// The parts of `tree` that `keeps`, by option and value.
 fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyhow::Result<Value> {
-    let tree = serde_json::to_value(config).map_err(|error| usage(format!("an option: {error}")))?;
+    let tree = serde_json::to_value(config)?;
     let mut kept = Value::Object(Map::new());
     for (flag, option) in config.options() {
         let pointer = pointer(&option.table, &option.key);
@@ -131,7 +131,15 @@ fn filtered(config: &Config, keeps: impl Fn(&str, &str, &Value) -> bool) -> anyh
 }
 
 /// The options of `config` that are on the command line, by its matches.
+///
+/// # Errors
+/// A usage error for a path that is not UTF-8, which no file could have.
 pub fn on_line(config: &Config, given: &ArgMatches) -> anyhow::Result<Value> {
+    let run = &config.run;
+    let paths = [&run.checkpoint, &run.init, &run.log, &run.tensorboard];
+    for (flag, path) in ["--checkpoint", "--init", "--log", "--tensorboard"].into_iter().zip(paths) {
+        path.as_deref().map(|path| text_of(flag, path)).transpose()?;
+    }
     filtered(config, |flag, _, _| is_on_line(given, flag))
 }
 

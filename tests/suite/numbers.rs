@@ -47,7 +47,7 @@ fn numbers_go_through_every_command() {
     let train = |rest: &str| json(folder, format!("{base} {rest}"));
     let single = train("--parallelism single --log runs/single.jsonl --checkpoint runs/one");
     let split = train("--parallelism split --ranks 2 --log runs/split.jsonl");
-    assert_eq!(single["config"]["task"]["kind"], "regression");
+    assert_eq!(single["config"]["data"]["task"]["kind"], "regression");
     assert_eq!(single["summary"]["metric"], "rmse");
     for (one, other) in losses(&single).iter().zip(losses(&split)) {
         assert!((one - other).abs() < 1e-2 * one.max(0.01), "{one}, {other}");

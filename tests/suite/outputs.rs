@@ -70,7 +70,7 @@ fn logs_replace_logs_and_nothing_else() {
     let folder = &*scratch();
     community(folder, 300);
     fs::write(folder.join("thesis"), "finished").unwrap();
-    fs::write(folder.join("run.toml"), "epochs = 1\n").unwrap();
+    fs::write(folder.join("run.toml"), "run.epochs = 1\n").unwrap();
     fs::create_dir(folder.join("board")).unwrap();
     fs::write(folder.join("board/events.out.tfevents.1.host"), "another program's").unwrap();
     let before = content(folder);

@@ -322,16 +322,16 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     let tried = told["auto"].as_array().unwrap();
     assert_eq!(tried.len(), 3, "{told}");
     assert!(tried.windows(2).all(|pair| pair[0]["measured_s"].as_f64() <= pair[1]["measured_s"].as_f64()), "{told}");
-    let flag = format!("--parallelism {}", told["config"]["parallelism"].as_str().unwrap());
+    let flag = format!("--parallelism {}", told["config"]["system"]["parallelism"].as_str().unwrap());
     assert_eq!(tried[0]["options"][0], flag.as_str(), "what was fastest trains");
     assert!(told["summary"].is_object() && tried.iter().all(|one| one["predicted_s"].as_f64().unwrap() > 0.0));
     let kept = fs::read_to_string(folder.join("run/epoch-00001/checkpoint.json")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
-    let config = &kept["content"]["config"];
+    let config = &kept["content"]["config"]["system"];
     let chosen = config["parallelism"].as_str().unwrap().to_string();
     assert_ne!(chosen, "auto");
     let second = json(folder, format!("{train} --parallelism auto --epochs 2 --resume"));
-    assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
+    assert_eq!(second["config"]["system"]["parallelism"], chosen.as_str(), "a run goes on as it began");
     assert_eq!(second["auto"], serde_json::json!([]), "and tries nothing");
     // The losses are the chosen parallelism's.
     let mut named =
@@ -350,5 +350,5 @@ fn a_run_chooses_by_what_it_measures_of_the_machine() {
     }
     ok(folder, "clean ds");
     let fourth = json(folder, format!("{train} --parallelism auto --epochs 3 --resume"));
-    assert_eq!(fourth["config"]["partition"], config["partition"], "{fourth}");
+    assert_eq!(fourth["config"]["system"]["partition"], config["partition"], "{fourth}");
 }

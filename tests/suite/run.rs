@@ -42,7 +42,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     assert_eq!(steps(&all), ["presample", "partition", "train", "infer", "report"]);
     let partition = &all["steps"][1]["result"];
     assert_eq!(partition["presample"], "f5-5_b1024_e10_s3");
-    assert_eq!(all["steps"][2]["result"]["config"]["parallelism"], "split");
+    assert_eq!(all["steps"][2]["result"]["config"]["system"]["parallelism"], "split");
     assert_eq!(all["steps"][2]["result"]["config"]["model"]["layers"], 2);
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
 
@@ -262,14 +262,15 @@ fn what_train_leaves_open_follows_from_what_it_says() {
     let folder = &*scratch();
     let chosen = |words: &str| {
         let config = &json(folder, format!("train --print-config {words}"))["config"];
-        format!("{} {} {}", config["parallelism"].as_str().unwrap(), config["ranks"], config["model"]["layers"])
+        let system = &config["system"];
+        format!("{} {} {}", system["parallelism"].as_str().unwrap(), system["ranks"], config["model"]["layers"])
     };
     assert_eq!(chosen(""), "single 1 3");
     assert_eq!(chosen("--fanouts 10,5"), "single 1 2");
     assert_eq!(chosen("--ranks 3"), "split 3 3");
     assert_eq!(chosen("--partition k"), "split 4 3");
     assert_eq!(chosen("--preset p3 --ranks 2"), "push-pull 2 2");
-    fs::write(folder.join("run.toml"), "ranks = 2\nfanouts = \"4\"\n").unwrap();
+    fs::write(folder.join("run.toml"), "system.ranks = 2\ndata.fanouts = \"4\"\n").unwrap();
     assert_eq!(chosen("--config run.toml"), "split 2 1");
 }
 

@@ -1,5 +1,13 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
+//! A [`Config`] says what is learnt (`data`), by which `model`, on which ranks and devices (`system`), and for how long (`run`);
+//! [`train`] takes it. A system is four choices, and [`systems`] has those of each published one in a file of its own:
+//!
+//! 1. Which rank computes a vertex? [`Parallelism`]
+//! 2. Which rank loads its feature row? The number of split layers
+//! 3. Which rows are in the memory of GPUs? [`RowPlacement`]
+//! 4. By which map are vertices owned? A partition map of the dataset
+//!
 //! Read the modules in this order; each has one line:
 //!
 //! ```text
