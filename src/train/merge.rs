@@ -216,7 +216,9 @@ impl Args {
         } else if system.parallelism == Parallelism::Single {
             return;
         }
-        system.ranks = ranks;
+        if is_open("system", "ranks") {
+            system.ranks = ranks;
+        }
     }
 }
 

@@ -286,7 +286,7 @@ fn the_documents_name_all_options_and_no_others() {
     // Commands of launchers, cargo, pip and docker.
     let mut known = options(
         "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
-         --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
+         --kill-on-bad-exit --map-by --part --release --no-default-features --features --path --locked --test --lib --example --rm --help",
     );
     let mut own = BTreeSet::new();
     let mut read = |line: String| {
