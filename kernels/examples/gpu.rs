@@ -151,7 +151,10 @@ fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), G
     let shares = [0.0, 0.2, 0.5, 1.0].map(|share| (share, gpu, "own"));
     for (share, owner, tier) in shares.into_iter().chain(other.map(|other| (1.0, other, "peer"))) {
         let kept = &rows[..(share * sizes.rows as f64) as usize];
-        let keep = |gpu: &Gpu, rows| RowStore::new(gpu, DIM, rows, |_| &host[..DIM], None);
+        let keep = |gpu: &Gpu, rows| {
+            let store = RowStore::alloc(gpu, (DIM, false), rows, false)?;
+            store.filled(gpu, |_, values, _| Ok::<(), GpuError>(values.fill(1.0)))
+        };
         let (empty, kept) = (keep(gpu, &[])?, keep(owner, kept)?);
         let cache = match tier {
             "own" => DeviceCache::new(gpu, &table, &kept, &[])?,

@@ -86,6 +86,11 @@ impl HostEdges {
         (self.indptr, self.sources)
     }
 
+    /// Refuses targets without a row of their own, if they `need` one: row `t` of the sources is target `t`'s.
+    pub(crate) fn check_own_rows(&self, need: bool) -> Result<(), KernelError> {
+        check_own_rows(need, self.num_targets(), self.num_sources)
+    }
+
     /// The edges of `target`, as positions in [`HostEdges::sources`].
     ///
     /// # Panics
@@ -127,6 +132,13 @@ impl BySource {
     #[inline(always)]
     pub fn of(&self, source: usize) -> Range<usize> {
         self.indptr[source] as usize..self.indptr[source + 1] as usize
+    }
+}
+
+fn check_own_rows(need: bool, targets: usize, rows: usize) -> Result<(), KernelError> {
+    match need && targets > rows {
+        true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
+        false => Ok(()),
     }
 }
 

@@ -4,6 +4,10 @@
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
 //! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory, `cuda.rs` and `cuda.cu` that on GPUs.
+//!
+//! # Errors
+//! A function that returns [`GpuError`] may return [`GpuError::OutOfMemory`] and errors of the driver and of the GPU, of earlier
+//! launches too; one that returns [`CommError`] the errors of a [`Communicator`]. Sections on errors name only others.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

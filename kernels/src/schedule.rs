@@ -110,18 +110,7 @@ impl fmt::Display for Fanouts {
     }
 }
 
-impl serde::Serialize for Fanouts {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Fanouts {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::sample::serde_by_text!(Fanouts);
 
 /// The first epoch of pre-sampling; training starts at 1. With one seed both draw by the same rule, and pre-sampling
 /// still never counts the very mini-batches that will be trained on.

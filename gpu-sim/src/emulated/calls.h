@@ -110,6 +110,20 @@ UNWATCHED void *emulate_alloc(size_t bytes) {
     return start + (pages - bytes);
 }
 
+// Whether the process may read, and write, all of a range of the host's memory.
+UNWATCHED int emulate_is_mapped(uint64_t start, size_t bytes, int written) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    uint64_t at = start, from, to;
+    char may[8], line[512];
+    while (maps && at < start + bytes && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, may) != 3 || to <= at) continue;
+        if (from > at || may[0] != 'r' || (written && may[1] != 'w')) break;
+        at = to;
+    }
+    if (maps) fclose(maps);
+    return at >= start + bytes;
+}
+
 UNWATCHED void emulate_free(void *at, size_t bytes) {
     const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
     char *start = (char *)at + bytes - pages;

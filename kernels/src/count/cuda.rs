@@ -6,8 +6,8 @@
 //! Cost: 12 bytes per vertex and 4 per edge, in the GPU's memory.
 //! Limit: a counter ends at `u32::MAX`. A count that could pass it is an error: see [`DeviceCounters::into_parts`].
 
-use super::CounterParts;
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use super::{CounterParts, frontiers};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::sample::DeviceGraph;
 
@@ -29,9 +29,6 @@ pub struct DeviceCounters {
 
 impl DeviceCounters {
     /// Counters of a graph of this size, all 0.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu, num_vertices: usize, num_edges: usize) -> Result<Self, GpuError> {
         let (input, appear, work) = (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
         Ok(Self { gpu: gpu.clone(), input, appear, work, edge: gpu.zeros(num_edges)?, most: [0; 2] })
@@ -47,24 +44,10 @@ impl DeviceCounters {
     /// # Errors
     /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; errors of the GPU.
     pub fn count_vertices(&mut self, mixed: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
-        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
-        let mut from = 0;
-        for (depth, &size) in sizes.iter().enumerate() {
-            if size < from || size > mixed.len() {
-                return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size }.into());
-            }
-            let (part, appearances) = (mixed.part(from, size)?, (sizes.len() - depth) as u32);
-            let arguments = [
-                part.into(),
-                (part.len() as u64).into(),
-                appearances.into(),
-                (self.input.len() as u64).into(),
-                (&self.appear).into(),
-                (&self.input).into(),
-            ];
-            let kernel = Kernel { module: &MODULE, name: "count_vertices" };
-            self.gpu.launch(kernel, Shape::per_item(part.len(), THREADS), &arguments)?;
-            from = size;
+        for (part, appearances) in frontiers(mixed.len(), sizes)? {
+            let part = mixed.part(part.start, part.end)?;
+            let of = arguments![part, part.len(), appearances, self.input.len(), &self.appear, &self.input];
+            self.gpu.launch(MODULE.kernel("count_vertices"), Shape::per_item(part.len(), THREADS), &of)?;
         }
         self.most[0] += sizes.len() as u64;
         Ok(())

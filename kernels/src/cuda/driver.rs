@@ -4,10 +4,17 @@
 //! torch launches: launches of both happen in the order of the calls. Memory comes from the driver's own pool
 //! (`pool.rs`), in stream order. Empty copies are skipped: the driver refuses some of them.
 //!
+//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver gives handles only
+//! for memory of `cuMemAlloc`, not of its pool. Such memory is taken in whole blocks of 2 MiB, because a handle opens
+//! all that is in its blocks. A process cannot open its own handles. The owner frees the memory after all others have
+//! closed it. Where two processes do not see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their
+//! own, there is nothing to ask the driver: it opens the handle or refuses. Why not memory by `cuMemCreate`: its file
+//! descriptors need a socket between each two processes.
+//!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -20,10 +27,12 @@ use super::event::Event;
 use super::landing::Landing;
 use super::late::{InSlot, Late};
 use super::staging::Staging;
-use super::{GpuError, device, pool};
+use super::{GpuError, device, facts, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
+/// Size of the blocks of device memory that the driver exports as a whole.
+const BLOCK: usize = 2 << 20;
 /// Bytes of a page of host memory.
 const PAGE: usize = 4096;
 
@@ -61,19 +70,19 @@ impl Driver {
         Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(landing), staging, late })
     }
 
-    /// Allocates memory; `None` if there is not enough.
-    fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
-        // SAFETY: the stream is the context's.
-        match unsafe { result::malloc_async(self.stream, bytes) } {
+    /// Memory that `take`, by the driver's `call`, finds. If it finds none at first, memory that is cached here and by torch goes
+    /// back to the device.
+    fn find(
+        &self,
+        bytes: usize,
+        call: &'static str,
+        take: impl Fn() -> Result<u64, DriverError>,
+    ) -> Result<u64, GpuError> {
+        let take = || match take() {
             Ok(address) => Ok(Some(address)),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
-            Err(error) => Err(refused("cuMemAllocAsync")(error)),
-        }
-    }
-
-    /// Memory that `take` finds. If it finds none at first, memory that is cached here and by torch goes back to the
-    /// device.
-    fn find(&self, bytes: usize, take: impl Fn() -> Result<Option<u64>, GpuError>) -> Result<u64, GpuError> {
+            Err(error) => Err(refused(call)(error)),
+        };
         self.enter()?;
         if let Some(address) = take()? {
             return Ok(address);
@@ -129,7 +138,8 @@ impl Drop for Driver {
 
 impl Backend for Driver {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || self.take(bytes))
+        // SAFETY: the stream is the context's.
+        self.find(bytes, "cuMemAllocAsync", || unsafe { result::malloc_async(self.stream, bytes) })
     }
 
     fn free(&self, address: u64, _bytes: usize) {
@@ -140,29 +150,39 @@ impl Backend for Driver {
     }
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || pool::take_alone(bytes.next_multiple_of(pool::BLOCK)))
+        // SAFETY: any number of bytes may be asked for.
+        self.find(bytes, "cuMemAlloc", || unsafe { result::malloc_sync(bytes.next_multiple_of(BLOCK)) })
     }
 
     fn free_for_others(&self, address: u64, _bytes: usize) {
         // The driver does not free in any stream's order.
         if self.synchronise_all().is_ok() {
-            pool::free_alone(address);
+            // SAFETY: `DeviceBuffer` frees each allocation once.
+            let _ = unsafe { result::free_sync(address) };
         }
     }
 
     fn export(&self, address: u64) -> Result<[u8; 64], GpuError> {
         self.enter()?;
-        pool::export(address)
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: the handle is written; the driver knows the memory or says that it does not.
+        let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result();
+        exported.map_err(refused("cuIpcGetMemHandle")).map(|()| handle.reserved.map(|byte| byte as u8))
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
         self.enter()?;
-        pool::import(handle)
+        let (handle, mut address) = (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
+        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+        // SAFETY: the address is written; the driver knows the handle or says that it does not.
+        let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) }.result();
+        opened.map_err(refused("cuIpcOpenMemHandle")).map(|()| address)
     }
 
     fn close(&self, address: u64) {
         if self.synchronise_all().is_ok() {
-            pool::close(address);
+            // SAFETY: `DeviceBuffer` closes imported memory once.
+            let _ = unsafe { sys::cuIpcCloseMemHandle(address) };
         }
     }
 
@@ -381,7 +401,7 @@ impl Backend for Driver {
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError> {
         let Some(ordinal) = other.ordinal() else { return Ok(false) };
         self.enter()?;
-        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
+        let handle = facts::device(ordinal)?;
         let mut reaches = 0;
         // SAFETY: both devices exist.
         let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, handle) }.result();

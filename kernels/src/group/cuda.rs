@@ -6,7 +6,7 @@
 //! ranks within a warp by matching digits). Digits have up to 10 bits, as few as need no extra pass. Cost: three passes over the
 //! items for each digit, and one more; as many launches for all lists as for one, and an upload; the host does not wait.
 
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::scan::cuda::sum_before;
 
@@ -71,25 +71,23 @@ pub(crate) fn group_by_key(gpu: &Gpu, lists: &[Keyed<'_>]) -> Result<Vec<Grouped
         (item, tiles, threads) = (item + items, tiles + items.div_ceil(TILE), threads + items.max(keys + 1));
     }
     let described = gpu.upload(&described)?;
-    let all = [(&described).into(), (lists.len() as u32).into()];
-    let kernel = |name| Kernel { module: &MODULE, name };
+    let number_of_lists = lists.len() as u32;
     let shape = |warps: u32| Shape { blocks: tiles as u32, threads: THREADS, shared: (warps * 4) << bits };
     let mut places = gpu.alloc::<u32>((tiles << bits) + 1)?;
     let mut sorted: Option<[DeviceBuffer<u32>; 2]> = None;
     for pass in 0..passes {
-        let [from, order] =
-            sorted.as_ref().map_or([0; 2], |sorted| sorted.each_ref().map(|list| list.slice().address()));
+        let [from, order] = [0, 1].map(|list| sorted.as_ref().map(|sorted| &sorted[list]));
         let into = [gpu.alloc::<u32>(count)?, gpu.alloc::<u32>(count)?];
-        let read = [all[0], all[1], from.into(), (bits * pass).into(), bits.into(), (&places).into()];
-        gpu.launch(kernel("group_count"), shape(1), &read)?;
+        let read = arguments![&described, number_of_lists, from, bits * pass, bits, &places];
+        gpu.launch(MODULE.kernel("group_count"), shape(1), &read)?;
         sum_before(gpu, &mut places.slice_mut(), None)?;
-        let written = [order.into(), (&into[0]).into(), (&into[1]).into()];
-        gpu.launch(kernel("group_place"), shape(THREADS / 32), &[&read[..], &written].concat())?;
+        let written = arguments![order, &into[0], &into[1]];
+        gpu.launch(MODULE.kernel("group_place"), shape(THREADS / 32), &[&read[..], &written].concat())?;
         sorted = Some(into);
     }
-    let [keys, order] = sorted.as_ref().map_or([0; 2], |sorted| sorted.each_ref().map(|list| list.slice().address()));
-    let arguments = [all[0], all[1], (threads as u64).into(), keys.into(), order.into()];
-    gpu.launch(kernel("group_finish"), Shape::per_item(threads, THREADS), &arguments)?;
+    let [keys, order] = [0, 1].map(|list| sorted.as_ref().map(|sorted| &sorted[list]));
+    let of = arguments![&described, number_of_lists, threads, keys, order];
+    gpu.launch(MODULE.kernel("group_finish"), Shape::per_item(threads, THREADS), &of)?;
     Ok(found)
 }
 

@@ -72,9 +72,6 @@ pub struct DeviceSampler {
 
 impl DeviceSampler {
     /// A sampler that launches on `gpu`'s stream.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         let (numbering, block) = (DeviceNumbering::new(gpu)?, Block::new(gpu)?);
         let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
@@ -82,9 +79,6 @@ impl DeviceSampler {
     }
 
     /// Begins a mini-batch from `graph`: `frontier` is the frontier of its first layer.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
         let numbers = self.restart(graph, frontier.len())?;
         self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
@@ -128,9 +122,6 @@ impl DeviceSampler {
     }
 
     /// Like [`DeviceSampler::mixed`], but takes the frontier; the next mini-batch starts after it.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; errors of the GPU.
     pub fn take_mixed(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
         self.numbering.take_ids()
     }

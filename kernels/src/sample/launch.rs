@@ -4,7 +4,7 @@ use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
 use super::fanout::Fanout;
 use super::numbers::{LISTED, Numbers, STATUS};
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Shape, arguments};
 use crate::philox::StreamKey;
 
 const THREADS: u32 = 256;
@@ -55,12 +55,6 @@ struct Blocks {
     memory: Option<DeviceBuffer<u8>>,
 }
 
-impl Blocks {
-    fn memory(&self) -> Argument {
-        self.memory.as_ref().map_or(0, |memory| memory.slice().address()).into()
-    }
-}
-
 /// Places of [`Launch::draw_few`], whose slots are numbered.
 pub(super) struct Places<'a> {
     pub slots: &'a DeviceBuffer<u32>,
@@ -81,23 +75,20 @@ impl Places<'_> {
         [local, targets]: [&DeviceBuffer<u32>; 2],
         edges: Option<&DeviceBuffer<u64>>,
     ) -> Result<(), GpuError> {
-        let address = |ids: Option<&DeviceBuffer<u64>>| ids.map_or(0, |ids| ids.slice().address()).into();
-        let first = [self.rows.into(), self.width.into(), (self.slots.len() as u64).into()];
-        let from = [indptr.into(), self.slots.into(), address(self.ids)];
-        let to = [local.into(), targets.into(), address(edges)];
-        let kernel = Kernel { module: &MODULE, name: "sample_close" };
+        let first = arguments![self.rows, self.width, self.slots.len()];
+        let rest = arguments![indptr, self.slots, self.ids, local, targets, edges];
         let shape = Shape::per_item(self.slots.len(), THREADS);
-        gpu.launch(kernel, shape, &[&first[..], &table, &from, &to].concat())
+        gpu.launch(MODULE.kernel("sample_close"), shape, &[&first[..], &table, &rest].concat())
     }
 }
 
 impl Launch<'_> {
     /// Launches a kernel for any number of blocks that reads the graph and the frontier.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        let most = (self.frontier.len() as u64).into();
-        let first = [self.graph.argument(self.ids), self.frontier.into(), self.len.into(), most];
-        let arguments = [&first[..], &[u32::from(self.check).into()], &arguments.concat()].concat();
-        self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape, self.ids), &arguments)
+        let (graph, check) = (self.graph.argument(self.ids), u32::from(self.check));
+        let first = arguments![graph, self.frontier, self.len, self.frontier.len(), check];
+        let arguments = [&first[..], &arguments.concat()].concat();
+        self.gpu.launch(MODULE.kernel(name), self.graph.shape(self.gpu, shape, self.ids), &arguments)
     }
 
     /// As many blocks as are useful, each with `bytes` of memory.
@@ -114,8 +105,7 @@ impl Launch<'_> {
     }
 
     fn drawn(&self, to: &Drawn<'_>) -> [Argument; 4] {
-        let edges = to.edges.map_or(0, |edges| edges.slice().address());
-        [to.local.into(), edges.into(), to.counts.into(), self.numbers.at(STATUS).into()]
+        arguments![to.local, to.edges, to.counts, self.numbers.at(STATUS)]
     }
 
     /// Draws up to [`FEW`] edges of each frontier vertex into the first of its `fanout` places; stores their number in `counts`.
@@ -127,8 +117,8 @@ impl Launch<'_> {
             9..=16 => ("sample_few_16", 16),
             _ => ("sample_few_32", FEW as usize),
         };
-        let rest = [counts.into(), self.work.into(), key.into()];
-        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest, &self.drawn(to)];
+        let rest = arguments![counts, self.work, key];
+        let arguments = [&arguments![fanout][..], &self.draw.excluded(), &self.table, &rest, &self.drawn(to)];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
@@ -138,11 +128,10 @@ impl Launch<'_> {
         let (most, fanout) = (self.frontier.len(), self.draw.number());
         let counts = self.gpu.alloc(most + 1)?;
         let listing = fanout > FEW && self.draw.fanout != Fanout::All;
-        let list = if listing { Some(self.gpu.alloc(most)?) } else { None };
-        let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
-        let numbers = [LISTED, STATUS].map(|which| self.numbers.at(which).into());
-        let rest = [(&counts).into(), self.work.into(), at.into(), numbers[0], numbers[1]];
-        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest];
+        let list = listing.then(|| self.gpu.alloc::<u32>(most)).transpose()?;
+        let [listed, status] = [LISTED, STATUS].map(|which| self.numbers.at(which));
+        let rest = arguments![&counts, self.work, list.as_ref(), listed, status];
+        let arguments = [&arguments![fanout][..], &self.draw.excluded(), &self.table, &rest];
         self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
         Ok((counts, list))
     }
@@ -156,13 +145,13 @@ impl Launch<'_> {
         to: &Drawn<'_>,
     ) -> Result<(), GpuError> {
         let (excluded, drawn) = (self.draw.excluded(), self.drawn(to));
-        let shared = [&excluded[..], &self.table, &[indptr.into()], &drawn].concat();
+        let shared = [&excluded[..], &self.table, &arguments![indptr], &drawn].concat();
         let shape = Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
         self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
         let size = self.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = [key.into(), list.into(), self.numbers.at(LISTED).into(), size.into(), blocks.memory()];
+        let rest = arguments![key, list, self.numbers.at(LISTED), size, blocks.memory.as_ref()];
         self.launch("sample_many", blocks.shape, &[&shared, &rest])
     }
 }

@@ -31,7 +31,7 @@
 //! has more than the fanout, and two draws.
 
 use super::Fanout;
-use super::draw::{Draw, DrawVertex, Kept, Picks, Preferred, Scratch, Vertex};
+use super::draw::{Draw, DrawVertex, Kept, Preferred, Scratch, Vertex};
 use super::uniform::{Uniform, floyd};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
@@ -61,14 +61,8 @@ impl Locality<'_> {
 impl DrawVertex for Locality<'_> {
     const READS_ALL: bool = true;
 
-    fn draw(
-        &self,
-        vertex: Vertex,
-        key: &StreamKey,
-        scratch: &mut Scratch,
-        picks: &mut Picks,
-    ) -> Result<Kept, KernelError> {
-        let Scratch { seen, sides, factors, .. } = scratch;
+    fn draw(&self, vertex: Vertex, key: &StreamKey, scratch: &mut Scratch) -> Result<Kept, KernelError> {
+        let Scratch { picks, seen, sides, factors, .. } = scratch;
         let most = match self.to_draw.fanout {
             Fanout::Take(fanout) if fanout < vertex.degree => {
                 self.candidates(vertex, sides);
@@ -79,7 +73,7 @@ impl DrawVertex for Locality<'_> {
         };
         let Some(fanout) = most else {
             // No preference: uniform draws.
-            let kept = Uniform(self.to_draw).draw(vertex, key, scratch, picks)?;
+            let kept = Uniform(self.to_draw).draw(vertex, key, scratch)?;
             let count = if let Kept::Picked(count) = kept { count } else { vertex.degree };
             scratch.factors.resize(scratch.factors.len() + count as usize, 1.0);
             return Ok(kept);

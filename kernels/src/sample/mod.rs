@@ -44,6 +44,7 @@ pub use draw::Draw;
 pub use excluded::ExcludedEdges;
 pub use expansion::{Expansion, Reach};
 pub use fanout::Fanout;
+pub(crate) use fanout::serde_by_text;
 pub use graph::Graph;
 pub use near::Near;
 pub use record::EdgeIds;

@@ -113,29 +113,23 @@ impl Bits {
             rest = others;
         }
         each(tasks, |(segment, local)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let positions = &this.positions[..];
-                    for (local, rank) in local.iter_mut().zip(this.ranks_of(&segment.sources)) {
-                        *local = positions[rank].load(Relaxed);
-                    }
-                },
-            );
+            vectorised!({
+                let positions = &this.positions[..];
+                for (local, rank) in local.iter_mut().zip(this.ranks_of(&segment.sources)) {
+                    *local = positions[rank].load(Relaxed);
+                }
+            });
         });
     }
 
     /// Gives `members` the positions from `first` on.
     fn place(&self, first: usize, members: &[u32]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                let positions = &self.positions[..];
-                for (position, rank) in (first as u32..).zip(self.ranks_of(members)) {
-                    positions[rank].store(position, Relaxed);
-                }
-            },
-        );
+        vectorised!({
+            let positions = &self.positions[..];
+            for (position, rank) in (first as u32..).zip(self.ranks_of(members)) {
+                positions[rank].store(position, Relaxed);
+            }
+        });
     }
 
     /// Leaves in each segment's bitmap only the vertices that no earlier segment has, adds them to the members, and

@@ -6,7 +6,7 @@
 //! others ask for, are numbered in the sampler's table, where the next layer continues: nothing is copied. Each place is
 //! written by the one item that knows it. Cost: a few numbers per vertex; ten launches, and a copy for each other rank.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Module, Shape, arguments};
 use crate::error::KernelError;
 use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
 use crate::split::DeviceOwners;
@@ -17,23 +17,15 @@ pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str
 
 const THREADS: u32 = 256;
 
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
-
 /// Item `i` of the result is `values[positions[i]]`, or `u32::MAX` if that does not exist.
-///
-/// # Errors
-/// [`GpuError::OutOfMemory`]; errors of the GPU.
 pub fn select_on_device(
     gpu: &Gpu,
     values: DeviceSlice<'_, u32>,
     positions: DeviceSlice<'_, u32>,
 ) -> Result<DeviceBuffer<u32>, GpuError> {
     let out = gpu.alloc(positions.len())?;
-    let sizes = [(values.len() as u64).into(), (positions.len() as u64).into()];
-    let arguments = [values.into(), sizes[0], positions.into(), sizes[1], (&out).into()];
-    gpu.launch(kernel("shuffle_select"), Shape::per_item(positions.len(), THREADS), &arguments)?;
+    let of = arguments![values, values.len(), positions, positions.len(), &out];
+    gpu.launch(MODULE.kernel("shuffle_select"), Shape::per_item(positions.len(), THREADS), &of)?;
     Ok(out)
 }
 
@@ -90,9 +82,6 @@ impl DeviceSplit {
     }
 
     /// The vertices that other ranks own, by rank.
-    ///
-    /// # Errors
-    /// None: the list is long enough.
     pub fn needed(&self) -> Result<DeviceSlice<'_, u32>, GpuError> {
         self.ids.slice().part(0, self.others)
     }
@@ -125,14 +114,11 @@ impl DeviceSplit {
         let most = slots.len() + self.others;
         u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
         let (read, source, asked) = (gpu.alloc(most)?, gpu.alloc(self.order.len())?, gpu.alloc(slots.len() - own)?);
-        let number = |number: usize| Argument::from(number as u64);
-        let items = [slots.into(), number(own), number(asked.len())];
-        let rows = [numbering.len().into(), numbering.ids().into()];
-        let mixed = [(&self.order).into(), self.needed()?.into(), number(self.others)];
-        let out = [(&source).into(), (&asked).into(), (&read).into()];
-        let arguments = [&items[..], &numbering.table.arguments(), &rows, &mixed, &out].concat();
-        let shape = Shape::per_item(slots.len().max(self.others), THREADS);
-        gpu.launch(kernel("shuffle_index"), shape, &arguments)?;
+        let items = arguments![slots, own, asked.len()];
+        let rows = arguments![numbering.len(), numbering.ids(), &self.order, self.needed()?, self.others];
+        let out = arguments![&source, &asked, &read];
+        let of = [&items[..], &numbering.table.arguments(), &rows, &out].concat();
+        gpu.launch(MODULE.kernel("shuffle_index"), Shape::per_item(slots.len().max(self.others), THREADS), &of)?;
         Ok(DeviceShuffle { read, source, asked })
     }
 }

@@ -163,10 +163,7 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
             }
             Ok(())
         };
-        let store = match exported {
-            true => RowStore::exported(gpu, self.layout(), list),
-            false => RowStore::alloc(gpu, self.layout(), list),
-        };
+        let store = RowStore::alloc(gpu, self.layout(), list, exported);
         store.map_err(Error::from).and_then(|store| store.filled(gpu, read)).map_err(|error| error.of_rank(rank))
     }
 
