@@ -217,17 +217,6 @@ impl MultiLabels {
         let row = self.row(v);
         (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)
     }
-
-    /// Fails when a bit after the last class is set.
-    pub fn check_padding(&self) -> Result<()> {
-        match stray_bits(self.file.bytes(), self.num_classes) {
-            None => Ok(()),
-            Some(v) => {
-                let classes = self.num_classes;
-                Err(Error::corrupt(self.file.path(), format!("vertex {v} has a class beyond the {classes}")))
-            }
-        }
-    }
 }
 
 fn row_bytes(num_classes: u32) -> usize {

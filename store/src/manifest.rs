@@ -70,7 +70,7 @@ pub struct Provenance {
 }
 
 /// Content of `dataset.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetManifest {
     /// The directory's name when it was made.

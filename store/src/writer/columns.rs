@@ -10,7 +10,7 @@ use crate::{
     MultiLabelWriter, Names, NamesWriter, NpyWriter, Recipe, Result, write_npy,
 };
 
-pub(crate) const FEATURES: &str = "nodes/feat.arrow";
+pub(super) const FEATURES: &str = "nodes/feat.arrow";
 pub(super) const LABELS: &str = "nodes/label.npy";
 const ORIGINAL_IDS: &str = "nodes/original_id.npy";
 const ORIGINAL_NAMES: &str = "nodes/original_id.arrow";
