@@ -161,7 +161,7 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
             true => format!("run `gsplit {command}` first"),
             false => format!("there are {}; or run `gsplit {command}`", keys.join(", ")),
         };
-        return Err(Error::Missing { path: dataset.path().into(), what: format!("{kind} `{key}`"), remedy });
+        return Err(dataset.missing(format!("{kind} `{key}`"), remedy));
     }
     let (content, checksum) = document::read::<T>(&path)?;
     content.made_from().check(&folder, dataset)?;

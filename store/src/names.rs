@@ -58,11 +58,6 @@ impl NamesWriter {
         self.names == 0
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        self.writer.path()
-    }
-
     fn flush_batch(&mut self) -> Result<()> {
         if self.offsets.len() == 1 {
             return Ok(());

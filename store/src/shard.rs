@@ -183,9 +183,8 @@ impl Dataset {
     /// Refuses a shard, which does not have `what` for every vertex.
     pub(crate) fn expect_whole(&self, what: &str) -> Result<()> {
         let Some(shard) = self.shard() else { return Ok(()) };
-        let (path, what) = (self.path().into(), format!("{what} of all vertices"));
         let remedy = format!("it is {shard}: use the dataset `{}` that it was cut from", self.name());
-        Err(Error::Missing { path, what, remedy })
+        Err(self.missing(format!("{what} of all vertices"), remedy))
     }
 }
 

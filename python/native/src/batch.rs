@@ -101,7 +101,7 @@ impl Plan {
     /// The feature table to read from now on: reads from disk belong to one process and epoch.
     pub fn table(&self) -> gsplit_store::Result<Option<FeatureTable>> {
         let table = |mapped: &FeatureTable| match self.from_disk {
-            true => mapped.on_disk(&[], &Reading::default()),
+            true => mapped.on_disk(&[], None, &Reading::default()),
             false => Ok(mapped.clone()),
         };
         self.features.as_ref().map(table).transpose()

@@ -54,18 +54,13 @@ impl FeatureWriter {
         self.dtype
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        self.writer.path()
-    }
-
     /// Appends whole rows, row after row. A finite value that the type cannot hold is refused, as is any other with i8.
     pub fn push_rows(&mut self, values: &[f32]) -> Result<()> {
         if !values.len().is_multiple_of(self.dim) {
             let (found, dim) = (values.len(), self.dim);
             return Err(Error::Invalid(format!(
                 "{}: {found} values are not whole rows of {dim}",
-                self.path().display()
+                self.writer.path().display()
             )));
         }
         let full = ROWS_PER_BATCH * self.dim;

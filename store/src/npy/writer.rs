@@ -85,11 +85,6 @@ impl ColumnWriter {
         self.elements() / self.width.unwrap_or(1)
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
     pub fn finish(mut self) -> Result<FileRecord> {
         let elements = self.elements();
@@ -147,11 +142,6 @@ impl<T: Element> NpyWriter<T> {
     /// Whether nothing was pushed yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.column.path
     }
 
     /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
