@@ -12,7 +12,7 @@
 //! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from 0.1 to 256.
 //! Cost: O(n + m) except for sorting rows, parallel; temporarily 8 bytes per edge; 4 (weighted 8) bytes per arc in the result.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Topology;
 use rayon::prelude::*;
@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// Most vertices with a neighbour: their weights, at least 1 each, must stay below 2^30 with room for proportions.
 pub(crate) const MAX_VERTICES: usize = 1 << 28;
+/// Most arcs.
+const MAX_ARCS: u64 = i32::MAX as u64;
 /// Bound of the sum of weights over all pairs, so that the sum over both directions is a 32-bit number.
 const MAX_WEIGHT: u64 = 1 << 30;
 /// Vertices that one task handles together.
@@ -51,9 +53,15 @@ impl Adjacency {
         2 * vertices.map(pairs_of).sum::<u64>()
     }
 
-    /// Fails on graphs that METIS cannot take, before memory is spent on them.
+    /// Fails on graphs of more arcs than METIS takes, before memory is spent on them.
     pub fn check_size(topology: &Topology) -> Result<()> {
-        check_limits(topology, i32::MAX as u64, MAX_VERTICES)
+        // Every edge is two arcs at most. Counting them takes time.
+        let few = 2 * topology.num_edges() as u64 <= MAX_ARCS;
+        let arcs = if few { 0 } else { Self::count_arcs(topology) };
+        match arcs > MAX_ARCS {
+            true => Err(Error::TooLarge { vertices: topology.num_vertices(), arcs }),
+            false => Ok(()),
+        }
     }
 
     /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the topology's indices.
@@ -70,7 +78,7 @@ impl Adjacency {
         let degrees: Vec<u32> = (0..n as u32).into_par_iter().map(degree).collect();
         let vertices: Vec<u32> = (0..n as u32).filter(|&v| degrees[v as usize] > 0).collect();
         let arcs: u64 = degrees.par_iter().map(|&degree| u64::from(degree)).sum();
-        if arcs > i32::MAX as u64 || vertices.len() > MAX_VERTICES {
+        if arcs > MAX_ARCS || vertices.len() > MAX_VERTICES {
             return Err(Error::TooLarge { vertices: vertices.len(), arcs });
         }
         let indptr = offsets(vertices.iter().map(|&v| degrees[v as usize]));
@@ -147,31 +155,6 @@ impl Neighbours for Adjacency {
             self.neighbours(row).for_each(|(other, weight)| visit(self.vertices[other], weight as u64));
         }
     }
-}
-
-/// Counts exactly only where a quick bound does not settle it.
-fn check_limits(topology: &Topology, max_arcs: u64, max_vertices: usize) -> Result<()> {
-    let n = topology.num_vertices();
-    let few_arcs = 2 * topology.num_edges() as u64 <= max_arcs;
-    let arcs = if few_arcs { 0 } else { Adjacency::count_arcs(topology) };
-    let vertices = if n <= max_vertices { n } else { count_connected(topology) };
-    match arcs > max_arcs || vertices > max_vertices {
-        true if few_arcs => Err(Error::TooLarge { vertices, arcs: Adjacency::count_arcs(topology) }),
-        true => Err(Error::TooLarge { vertices, arcs }),
-        false => Ok(()),
-    }
-}
-
-/// Number of vertices with a neighbour, in a byte a vertex.
-fn count_connected(topology: &Topology) -> usize {
-    let marks: Vec<AtomicBool> = (0..topology.num_vertices()).map(|_| AtomicBool::new(false)).collect();
-    (0..marks.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(|v| {
-        for &u in topology.in_neighbours(v).iter().filter(|&&u| u != v) {
-            marks[u as usize].store(true, Relaxed);
-            marks[v as usize].store(true, Relaxed);
-        }
-    });
-    marks.par_iter().filter(|mark| mark.load(Relaxed)).count()
 }
 
 /// The edges by both of their ends.

@@ -16,6 +16,8 @@ use gsplit_store::{ColumnFile, Dataset, Element, PartitionConfig};
 use crate::options::MAX_PARTS;
 use crate::{Error, Result};
 
+/// Bytes of a wrong line that a message shows.
+const LONGEST_SHOWN: usize = 40;
 /// First bytes of a `.npy` file.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -116,23 +118,31 @@ impl Rows {
         }
     }
 
-    fn read_text(path: &Path, mut reader: impl BufRead, parts: u32) -> Result<Self> {
-        let mut lines = Lines { parts: Vec::new(), most: parts, number: None, line: 1, blank: None };
-        loop {
-            let bytes = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
-            if bytes.is_empty() {
-                break;
-            }
-            let found = bytes.iter().try_for_each(|&byte| lines.take(byte));
-            found.map_err(|problem| Error::Import {
-                path: path.into(),
-                problem: format!("line {}: {problem}", lines.line),
-            })?;
-            let length = bytes.len();
-            reader.consume(length);
+    fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Self> {
+        let (mut found, mut blank) = (Vec::new(), None);
+        for (number, line) in (1..).zip(reader.split(b'\n')) {
+            let line = line.map_err(gsplit_store::Error::io(path))?;
+            let text = line.trim_ascii();
+            // There may be lines of nothing at the end only.
+            let part = match (text.is_empty(), blank) {
+                (true, _) => {
+                    blank = blank.or(Some(number));
+                    continue;
+                }
+                (false, Some(blank)) => Err((blank, "an empty line".into())),
+                (false, None) => {
+                    let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                    let shown = || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
+                    part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
+                }
+            };
+            found.push(part.map_err(|(line, found)| {
+                let problem =
+                    format!("line {line}: expected one part, a number from 0 to {}, found {found}", parts - 1);
+                Error::Import { path: path.into(), problem }
+            })?);
         }
-        lines.end();
-        Ok(Self { parts: lines.parts, unit: "lines" })
+        Ok(Self { parts: found, unit: "lines" })
     }
 
     fn read_npy(path: &Path, parts: u32) -> Result<Self> {
@@ -168,51 +178,6 @@ fn checked<T: Element + Into<i128>>(file: &ColumnFile, parts: u32) -> Result<Vec
         fits.ok_or_else(|| Error::Import { path: file.path().into(), problem: problem() })
     };
     file.as_slice::<T>()?.iter().enumerate().map(part).collect()
-}
-
-/// The numbers of a text, one a line, byte after byte.
-struct Lines {
-    parts: Vec<u16>,
-    /// Parts are below this.
-    most: u32,
-    /// The number of the line at hand so far, and whether a blank has ended it.
-    number: Option<(u32, bool)>,
-    line: u64,
-    /// The first line of nothing: there may be some at the end only.
-    blank: Option<u64>,
-}
-
-impl Lines {
-    fn take(&mut self, byte: u8) -> Result<(), String> {
-        match (byte, self.number) {
-            (b'\n', _) => self.end(),
-            (b' ' | b'\t' | b'\r', number) => self.number = number.map(|(value, _)| (value, true)),
-            (b'0'..=b'9', None) if self.blank.is_some() => {
-                self.line = self.blank.unwrap_or(self.line);
-                return Err("expected a part, found an empty line".into());
-            }
-            (digit @ b'0'..=b'9', number @ (None | Some((_, false)))) => {
-                let value = number.map_or(0, |(value, _)| value) * 10 + u32::from(digit - b'0');
-                if value >= self.most {
-                    return Err(format!("part {value} or more, expected 0 to {}", self.most - 1));
-                }
-                self.number = Some((value, false));
-            }
-            (byte, _) => {
-                let shown = (byte as char).escape_default();
-                return Err(format!("expected one part, a number from 0 to {}, found `{shown}`", self.most - 1));
-            }
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        match self.number.take() {
-            Some((value, _)) => self.parts.push(value as u16),
-            None => self.blank = self.blank.or(Some(self.line)),
-        }
-        self.line += 1;
-    }
 }
 
 /// One row for each vertex.
@@ -299,14 +264,18 @@ mod tests {
             (b"", None, "0 lines, expected one for each of the 4 vertices"),
             (b"0\n1\n1\n", None, "3 lines, expected one for each of the 4"),
             (b"0\n1\n1\n0\n0\n", None, "5 lines, expected one for each of the 4"),
-            (b"0\n1\n\n0\n", None, "line 3: expected a part, found an empty line"),
-            (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-`"),
-            (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `1`"),
-            (b"0\n1.0\n", None, "line 2: expected one part, a number from 0 to 65534, found `.`"),
-            (b"0\n\xff", None, "line 2: expected one part, a number from 0 to 65534, found `\\u{ff}`"),
-            (b"0\n1\n70000\n1\n", None, "line 3: part 70000 or more, expected 0 to 65534"),
-            (b"0\n1\n99999999999999999999\n1\n", None, "line 3: part 99999 or more, expected 0 to 65534"),
-            (b"0\n1\n2\n1\n", Some(2), "line 3: part 2 or more, expected 0 to 1"),
+            (b"0\n1\n\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found an empty line"),
+            (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-1`"),
+            (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `0 1`"),
+            (b"0\n1.0\n", None, "line 2: expected one part, a number from 0 to 65534, found `1.0`"),
+            (b"0\n\xff", None, "line 2: expected one part, a number from 0 to 65534, found `\\xff`"),
+            (b"0\n1\n70000\n1\n", None, "line 3: expected one part, a number from 0 to 65534, found `70000`"),
+            (
+                b"0\n1\n99999999999999999999\n1\n",
+                None,
+                "line 3: expected one part, a number from 0 to 65534, found `99999",
+            ),
+            (b"0\n1\n2\n1\n", Some(2), "line 3: expected one part, a number from 0 to 1, found `2`"),
             (b"1\n2\n1\n2\n", None, "part 0 of 3 has no vertex; expected parts from 0 without a gap"),
             (b"0\n1\n0\n1\n", Some(3), "part 2 of 3 has no vertex"),
             (b"0\n1\n0\n1\n", Some(70_000), "--parts 70000: expected 1 to 65535"),

@@ -153,14 +153,6 @@ impl Loads {
         self.over_target(part).fold(0.0, f64::max)
     }
 
-    /// The part that is fullest in a constraint, and that constraint.
-    pub(crate) fn fullest(&self) -> (u16, usize) {
-        let all =
-            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_target(part)).map(move |of| (part, of)));
-        let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
-        fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
-    }
-
     /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
     pub(crate) fn portion(&self, weight: &[u32]) -> f64 {
         weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)

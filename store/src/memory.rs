@@ -122,6 +122,34 @@ fn field(path: &Path, name: &str) -> Option<u64> {
     fields.find_map(|mut line| if line.next() == Some(name) { line.next()?.parse().ok() } else { None })
 }
 
+/// The number of bytes in `4GiB`, `1.5 gb` or `800`; `None` for other text, and below one byte or beyond 64 bits.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (value, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1_048_576.0,
+        "g" | "gib" => 1_073_741_824.0,
+        "t" | "tib" => 1_099_511_627_776.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return None,
+    };
+    let bytes = parse_decimal(value)? * factor;
+    (bytes >= 1.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+/// A plain decimal number: no sign, no exponent, no names.
+pub fn parse_decimal(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if plain { text.parse().ok() } else { None }
+}
+
 /// Formats `bytes` for people, e.g. `1.5 GiB`.
 pub fn shown(bytes: u64) -> String {
     const MIB: f64 = (1 << 20) as f64;

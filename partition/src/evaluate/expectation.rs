@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::schedule::{Measured, Record};
 use super::{MeasuredMap, imbalance, ratio};
+use crate::report::max_over_target;
 
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
@@ -64,13 +65,9 @@ pub(super) fn expect(
     });
     let mut cross = sums.unwrap_or_else(|| vec![0; candidates.len() + 1]);
     let total = cross.pop().unwrap_or(0);
-    let work_balance = candidates.iter().map(|candidate| {
-        let mut loads = vec![0u64; candidate.layout.parts() as usize];
-        for (&part, &work) in candidate.assignment.iter().zip(presample.work()) {
-            loads[part as usize] += u64::from(work);
-        }
-        balance(&loads)
-    });
+    let work = |v: usize| u64::from(presample.work()[v]);
+    let work_balance =
+        candidates.iter().map(|candidate| max_over_target(&candidate.assignment, candidate.layout, &work));
     Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance: work_balance.collect() }
 }
 
@@ -98,22 +95,19 @@ fn weigh(
     sums
 }
 
-fn balance(loads: &[u64]) -> f64 {
-    imbalance(loads.iter().copied().max().unwrap_or(0), loads.iter().sum(), loads.len() as u32)
-}
-
 impl Expected {
     /// Expectation of map `i`, compared with the measurement.
     pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
         let sum = |of: &dyn Fn(&Record) -> u64| measured.records.iter().map(of).sum::<u64>();
         let (cross, edges) = (sum(&|record| record.cross(i)), sum(&Record::edges));
+        let (work, parts) = (&measured.work[i], measured.work[i].len() as u32);
         Expectation {
             expected_cross_edges: self.cross[i] as f64 / self.num_batches as f64,
             measured_cross_edges: ratio(cross, measured.records.len() as u64, 0.0),
             expected_cross_share: ratio(self.cross[i], self.total, 0.0),
             measured_cross_share: ratio(cross, edges, 0.0),
             expected_work_balance: self.work_balance[i],
-            measured_work_balance: balance(&measured.work[i]),
+            measured_work_balance: imbalance(work.iter().copied().max().unwrap_or(0), work.iter().sum(), parts),
         }
     }
 }
