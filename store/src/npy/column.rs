@@ -83,6 +83,19 @@ impl ColumnFile {
         Ok(bytemuck::cast_slice(self.bytes()))
     }
 
+    /// Element `at` of all, to the nearest f64; `None` where there is none, and for floats of 16 bits.
+    pub fn number(&self, at: usize) -> Option<f64> {
+        macro_rules! nth {
+            ($($type:ty),*) => {
+                $(if self.descr == <$type>::DESCR {
+                    return self.as_slice::<$type>().ok()?.get(at).map(|&value| value as f64);
+                })*
+            };
+        }
+        nth!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+        None
+    }
+
     /// Path of the file.
     pub fn path(&self) -> &Path {
         self.map.path()

@@ -220,10 +220,7 @@ impl FolderLock {
         let lock = Folder::open(folder)?.file(LOCK, true)?;
         let lock = lock.ok_or_else(|| Error::io(&path)(std::io::ErrorKind::NotFound.into()))?;
         try_lock(&lock, folder, folder)?;
-        // Earlier versions wrote only the process id.
-        let mut found = [0; 20];
-        let len = lock.read_at(&mut found, 0).map_err(Error::io(&path))?;
-        if !starts_with_mark(&lock) && !found[..len].iter().all(u8::is_ascii_digit) {
+        if !starts_with_mark(&lock) && lock.metadata().map_err(Error::io(&path))?.len() > 0 {
             return Err(Error::Foreign { path, found: "a file of another program" });
         }
         write_owner(&lock).map_err(Error::io(&path))?;
