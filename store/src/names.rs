@@ -148,11 +148,6 @@ impl Names {
     pub fn iter(&self) -> impl Iterator<Item = Result<&str>> {
         (0..self.len()).map(|v| self.get(v as u32))
     }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Demand for rows: which rank loads which row, and how often. A placement has to serve it.
 
-use gsplit_store::{Dataset, MAX_DEVICES, PartitionMap, Presample, Readers, hottest_rows};
+use gsplit_store::{Dataset, PartitionMap, Presample, Readers, hottest_rows};
 use rayon::prelude::*;
 
 use super::Ranking;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Counters from here on are turned into loads whenever they are met; those below once.
 const TABLE: u32 = 1 << 16;
@@ -26,8 +26,8 @@ pub struct Demand<'a> {
 impl<'a> Demand<'a> {
     /// The demand of `dataset` with one device for each part of `map`.
     ///
-    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches, when a cache order does not
-    /// hold its part's vertices, and with more devices than a placement can have.
+    /// Fails when the presample has no mini-batch or claims more loads of a row than mini-batches, and when a cache order does not
+    /// hold its part's vertices.
     pub fn new(
         dataset: &Dataset,
         presample: &'a Presample,
@@ -41,11 +41,6 @@ impl<'a> Demand<'a> {
             return Err(
                 gsplit_store::Error::Corrupt { path: Presample::folder(dataset, presample.key()), problem }.into()
             );
-        }
-        if map.num_parts() > MAX_DEVICES {
-            let (parts, key) = (map.num_parts(), map.key());
-            let problem = format!("partition `{key}` has {parts} parts: a placement has at most {MAX_DEVICES} devices");
-            return Err(Error::Option(format!("{problem}; choose one of fewer parts")));
         }
         map.check_cache_order()?;
         let order = hottest_rows(input, input.len());

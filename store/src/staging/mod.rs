@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! .NAME.partial/
-//!   lock           held by the writer; says that gsplit made the folder, and the writer's process id for messages
+//!   lock           held by the writer; says that gsplit made the folder
 //!   dataset/       becomes NAME (`artifact` if it is not a dataset: a folder, or a file)
 //!   journal.json   which stages are finished, where they can be resumed ([`crate::DatasetWriter::resume`])
 //!   scratch/       files of the writer's own
