@@ -58,7 +58,7 @@ impl ImportOptions {
             return Err(Error::Option(format!("--parts {parts}: expected 1 to {MAX_PARTS}")));
         }
         let wrong = |problem: String| Error::Import { path: path.clone(), problem };
-        let rows = Rows::read(path, parts.unwrap_or(MAX_PARTS))?;
+        let rows = read_rows(path, parts.unwrap_or(MAX_PARTS))?;
         let assignment = match self.by_original_id {
             true => by_original_id(path, &rows, dataset)?,
             false => in_order(path, rows, dataset)?,
@@ -100,85 +100,76 @@ impl Imported {
     }
 }
 
-/// Contents of a file: a part a row, each below the number of parts.
-struct Rows {
-    parts: Vec<u16>,
-    /// `lines` or `rows`.
-    unit: &'static str,
+/// The parts in a file, one a row, each below `parts`.
+fn read_rows(path: &Path, parts: u32) -> Result<Vec<u16>> {
+    let mut reader =
+        BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
+    let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
+    match start.starts_with(NPY_MAGIC) {
+        true => read_npy(path, parts),
+        false => read_text(path, reader, parts),
+    }
 }
 
-impl Rows {
-    fn read(path: &Path, parts: u32) -> Result<Self> {
-        let mut reader =
-            BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
-        let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
-        match start.starts_with(NPY_MAGIC) {
-            true => Self::read_npy(path, parts),
-            false => Self::read_text(path, reader, parts),
-        }
-    }
-
-    fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Self> {
-        let (mut found, mut blank) = (Vec::new(), None);
-        for (number, line) in (1..).zip(reader.split(b'\n')) {
-            let line = line.map_err(gsplit_store::Error::io(path))?;
-            let text = line.trim_ascii();
-            // There may be lines of nothing at the end only.
-            let part = match (text.is_empty(), blank) {
-                (true, _) => {
-                    blank = blank.or(Some(number));
-                    continue;
-                }
-                (false, Some(blank)) => Err((blank, "an empty line".into())),
-                (false, None) => {
-                    let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-                    let shown = || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
-                    part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
-                }
-            };
-            found.push(part.map_err(|(line, found)| {
-                let problem =
-                    format!("line {line}: expected one part, a number from 0 to {}, found {found}", parts - 1);
-                Error::Import { path: path.into(), problem }
-            })?);
-        }
-        Ok(Self { parts: found, unit: "lines" })
-    }
-
-    fn read_npy(path: &Path, parts: u32) -> Result<Self> {
-        let wrong = |problem: String| Error::Import { path: path.into(), problem };
-        // The file is not an artifact, so do not mention `gsplit verify`.
-        let file = ColumnFile::open(path).map_err(|error| match error {
-            gsplit_store::Error::Corrupt { problem, .. } => wrong(problem),
-            error => error.into(),
-        })?;
-        if file.width() != 1 || file.descr().contains('f') {
-            let (width, descr) = (file.width(), file.descr());
-            return Err(wrong(format!("expected an integer a row, found rows of {width} elements {descr}")));
-        }
-        let part = |row: usize| {
-            let value = file.number(row).unwrap_or(f64::NAN);
-            let problem = || wrong(format!("row {row}: part {value}, expected 0 to {}", parts - 1));
-            (0.0..f64::from(parts)).contains(&value).then_some(value as u16).ok_or_else(problem)
+fn read_text(path: &Path, reader: impl BufRead, parts: u32) -> Result<Vec<u16>> {
+    let (mut found, mut blank) = (Vec::new(), None);
+    for (number, line) in (1..).zip(reader.split(b'\n')) {
+        let line = line.map_err(gsplit_store::Error::io(path))?;
+        let text = line.trim_ascii();
+        // There may be lines of nothing at the end only.
+        let part = match (text.is_empty(), blank) {
+            (true, _) => {
+                blank = blank.or(Some(number));
+                continue;
+            }
+            (false, Some(blank)) => Err((blank, "an empty line".into())),
+            (false, None) => {
+                let part = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                let shown = || format!("`{}`", text[..text.len().min(LONGEST_SHOWN)].escape_ascii());
+                part.filter(|&part| u32::from(part) < parts).ok_or_else(|| (number, shown()))
+            }
         };
-        Ok(Self { parts: (0..file.rows()).map(part).collect::<Result<_>>()?, unit: "rows" })
+        found.push(part.map_err(|(line, found)| {
+            let problem = format!("line {line}: expected one part, a number from 0 to {}, found {found}", parts - 1);
+            Error::Import { path: path.into(), problem }
+        })?);
     }
+    Ok(found)
+}
+
+fn read_npy(path: &Path, parts: u32) -> Result<Vec<u16>> {
+    let wrong = |problem: String| Error::Import { path: path.into(), problem };
+    // The file is not an artifact, so do not mention `gsplit verify`.
+    let file = ColumnFile::open(path).map_err(|error| match error {
+        gsplit_store::Error::Corrupt { problem, .. } => wrong(problem),
+        error => error.into(),
+    })?;
+    if file.width() != 1 || file.descr().contains('f') {
+        let (width, descr) = (file.width(), file.descr());
+        return Err(wrong(format!("expected an integer a row, found rows of {width} elements {descr}")));
+    }
+    let part = |row: usize| {
+        let value = file.number(row).unwrap_or(f64::NAN);
+        let problem = || wrong(format!("row {row}: part {value}, expected 0 to {}", parts - 1));
+        (0.0..f64::from(parts)).contains(&value).then_some(value as u16).ok_or_else(problem)
+    };
+    (0..file.rows()).map(part).collect()
 }
 
 /// One row for each vertex.
-fn in_order(path: &Path, rows: Rows, dataset: &Dataset) -> Result<Vec<u16>> {
-    let (n, found) = (dataset.num_vertices(), rows.parts.len());
+fn in_order(path: &Path, rows: Vec<u16>, dataset: &Dataset) -> Result<Vec<u16>> {
+    let (n, found) = (dataset.num_vertices(), rows.len());
     if found == n {
-        return Ok(rows.parts);
+        return Ok(rows);
     }
     let renumbered = dataset.manifest().files.contains_key("nodes/original_id.npy");
     let remedy = if renumbered { "; where it follows the ids of the raw input, pass --by-original-id" } else { "" };
-    let problem = format!("{found} {}, expected one for each of the {n} vertices of the dataset{remedy}", rows.unit);
+    let problem = format!("{found} rows, expected one for each of the {n} vertices of the dataset{remedy}");
     Err(Error::Import { path: path.into(), problem })
 }
 
 /// The row of each vertex's original id.
-fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16>> {
+fn by_original_id(path: &Path, rows: &[u16], dataset: &Dataset) -> Result<Vec<u16>> {
     let Some(ids) = dataset.listed_ids()? else {
         let why = match dataset.manifest().string_ids {
             true => "the ids of the raw input were strings; bring the parts into the order of the dataset's vertices",
@@ -187,9 +178,9 @@ fn by_original_id(path: &Path, rows: &Rows, dataset: &Dataset) -> Result<Vec<u16
         return Err(Error::Option(format!("--by-original-id: {why}")));
     };
     let part = |(v, &id): (usize, &u64)| {
-        let part = usize::try_from(id).ok().and_then(|id| rows.parts.get(id).copied());
+        let part = usize::try_from(id).ok().and_then(|id| rows.get(id).copied());
         part.ok_or_else(|| {
-            let found = format!("{} {}, vertex {v} had the id {id} in the raw input", rows.parts.len(), rows.unit);
+            let found = format!("{} rows, vertex {v} had the id {id} in the raw input", rows.len());
             Error::Import { path: path.into(), problem: format!("{found}: expected one for each id from 0") }
         })
     };
@@ -246,9 +237,9 @@ mod tests {
     #[test]
     fn bad_files_are_one_clear_line() {
         let cases: [(&[u8], Option<u32>, &str); 14] = [
-            (b"", None, "0 lines, expected one for each of the 4 vertices"),
-            (b"0\n1\n1\n", None, "3 lines, expected one for each of the 4"),
-            (b"0\n1\n1\n0\n0\n", None, "5 lines, expected one for each of the 4"),
+            (b"", None, "0 rows, expected one for each of the 4 vertices"),
+            (b"0\n1\n1\n", None, "3 rows, expected one for each of the 4"),
+            (b"0\n1\n1\n0\n0\n", None, "5 rows, expected one for each of the 4"),
             (b"0\n1\n\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found an empty line"),
             (b"0\n1\n-1\n0\n", None, "line 3: expected one part, a number from 0 to 65534, found `-1`"),
             (b"0 1\n1\n", None, "line 1: expected one part, a number from 0 to 65534, found `0 1`"),
@@ -309,7 +300,7 @@ mod tests {
         };
         assert_eq!(read("9\n0\n9\n1\n9\n0\n9\n").unwrap().assignment, [0, 0, 1]);
         let message = read("0\n1\n0\n").unwrap_err().to_string();
-        assert!(message.contains("3 lines, vertex 0 had the id 5 in the raw input"), "{message}");
+        assert!(message.contains("3 rows, vertex 0 had the id 5 in the raw input"), "{message}");
         fs::write(&file, "0\n1\n").unwrap();
         let message =
             ImportOptions { import: Some(file.clone()), by_original_id: false }.read(&dataset, None).unwrap_err();

@@ -24,8 +24,7 @@ pub(crate) struct Loads {
 
 impl Loads {
     /// Parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights) -> Self {
-        let layout = parts.into();
+    pub(crate) fn empty(layout: Layout<'_>, weights: &VertexWeights) -> Self {
         let parts = layout.parts();
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
@@ -42,8 +41,8 @@ impl Loads {
     }
 
     /// The loads under `assignment`.
-    pub(crate) fn of<'a>(parts: impl Into<Layout<'a>>, weights: &VertexWeights, assignment: &[u16]) -> Self {
-        let mut loads = Self::empty(parts, weights);
+    pub(crate) fn of(layout: Layout<'_>, weights: &VertexWeights, assignment: &[u16]) -> Self {
+        let mut loads = Self::empty(layout, weights);
         (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
         loads
     }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Axis, Columns};
+use crate::rows::check_ascending;
 use crate::shard::OWNED;
 use crate::{
     Checksum, Column, ColumnFile, DatasetManifest, Element, Error, FeatureTable, Files, MultiLabels, Names,
@@ -270,11 +271,7 @@ impl Dataset {
         };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;
-        let n = self.num_vertices();
-        let ascending = vertices.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || vertices.last().is_some_and(|&last| last as usize >= n) {
-            return Err(Error::corrupt(path, format!("expected distinct vertices below {n}, ascending")));
-        }
+        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
         Ok(vertices)
     }
 

@@ -23,6 +23,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::labels::{ClassLabels, HeldLabels, Label, NumericLabels};
+use crate::rows::check_ascending;
 use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
 
 /// The vertices whose rows a shard holds.
@@ -174,10 +175,8 @@ impl Dataset {
     fn unlabelled(&self) -> Result<Column<u32>> {
         let path = self.part(UNLABELLED, "list of unlabelled vertices", "cut it again")?;
         let vertices = Column::<u32>::open(&path)?;
-        match vertices.windows(2).all(|pair| pair[0] < pair[1]) {
-            true => Ok(vertices),
-            false => Err(Error::corrupt(path, "expected distinct vertices, ascending")),
-        }
+        check_ascending(self.num_vertices(), &vertices).map_err(|problem| Error::corrupt(path, problem))?;
+        Ok(vertices)
     }
 
     /// Refuses a shard, which does not have `what` for every vertex.

@@ -16,7 +16,7 @@
 //! averaged: the same for any number of threads.
 //! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).
 //! Cost: a mini-batch costs its sampling, two passes over its edges for each map and one for each map and layer (more for every 64
-//! parts); the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
+//! parts); the expectation is one pass over the graph for each map. Memory: 2 bytes a vertex for each random partition, one
 //! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
 
 mod cooperative;

@@ -18,9 +18,12 @@ pub struct Demand<'a> {
     batches: u64,
     /// The loads that go with small counters.
     table: Vec<f64>,
-    order: Vec<u32>,
-    all: Ranking,
-    parts: Vec<Ranking>,
+    /// All vertices by falling loads, ties by id.
+    pub(crate) order: Vec<u32>,
+    /// The loads of the rows in that order, by each reader.
+    pub(crate) all: Ranking,
+    /// The loads of each part's rows, hottest first, by their owner. Split parallelism only.
+    pub(crate) parts: Vec<Ranking>,
 }
 
 impl<'a> Demand<'a> {
@@ -111,21 +114,6 @@ impl<'a> Demand<'a> {
     /// The mini-batches that loads are counted over.
     pub(crate) fn batches(&self) -> f64 {
         self.batches as f64
-    }
-
-    /// All vertices by falling loads, ties by id.
-    pub(crate) fn order(&self) -> &[u32] {
-        &self.order
-    }
-
-    /// The loads of the rows in that order, by each reader.
-    pub(crate) fn all(&self) -> &Ranking {
-        &self.all
-    }
-
-    /// The loads of each part's rows, hottest first, by their owner. Split parallelism only.
-    pub(crate) fn parts(&self) -> &[Ranking] {
-        &self.parts
     }
 
     /// Loads of the row of `v` by each of its readers.

@@ -29,9 +29,10 @@ const ATTEMPTS: usize = 100;
 /// A locked staging folder. Others may read it, but are refused when they want to write.
 #[derive(Debug)]
 pub(super) struct LockedFolder {
-    parent: Folder,
+    /// The folder around it.
+    pub parent: Folder,
     name: OsString,
-    folder: Folder,
+    pub folder: Folder,
     /// Whether the content outlives its writer.
     keep: AtomicBool,
     _lock: File,
@@ -99,16 +100,6 @@ impl LockedFolder {
             self.remove_bare();
             Error::io(self.folder.path().join(LOCK))(cause)
         })
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Folder {
-        &self.folder
-    }
-
-    /// The folder around it.
-    pub fn parent(&self) -> &Folder {
-        &self.parent
     }
 
     /// Sets whether the content is kept when its writer ends, and returns the previous value; initially it is kept.
