@@ -173,23 +173,19 @@ impl PartitionOptions {
         if self.tries == 0 || self.tries > MAX_TRIES {
             return Err(Error::Option(format!("--tries {}: expected 1 to {MAX_TRIES}", self.tries)));
         }
-        if self.tries > 1 && self.partitioner != Method::Metis {
-            let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
-            return Err(Error::Option(format!("{problem}, leave --tries out")));
-        }
-        if self.contiguous && self.partitioner != Method::Metis {
-            let problem =
-                format!("--contiguous: --partitioner {name} does not keep parts in one piece; that is for metis");
-            return Err(Error::Option(format!("{problem}, leave --contiguous out")));
-        }
-        if self.memory.is_some() && !matches!(self.partitioner, Method::Multilevel | Method::Metis) {
-            let problem = "takes a few bytes a vertex, whatever the graph; leave --memory out";
-            return Err(Error::Option(format!("--memory: --partitioner {name} {problem}")));
-        }
-        if let Some(given) = self.quality.map(|_| "--quality").or(self.refine.as_ref().map(|_| "--refine"))
-            && self.partitioner != Method::Multilevel
-        {
-            return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
+        let is_not = |only: Method| self.partitioner != only;
+        let bounded = matches!(self.partitioner, Method::Multilevel | Method::Metis);
+        for (given, option, wrong) in [
+            (self.tries > 1, "--tries", is_not(Method::Metis)),
+            (self.contiguous, "--contiguous", is_not(Method::Metis)),
+            (self.quality.is_some(), "--quality", is_not(Method::Multilevel)),
+            (self.refine.is_some(), "--refine", is_not(Method::Multilevel)),
+            (self.servers > 1, "--servers", is_not(Method::Multilevel)),
+            (self.memory.is_some(), "--memory", !bounded),
+        ] {
+            if given && wrong {
+                return Err(Error::Option(format!("{option}: --partitioner {name} has no such option; leave it out")));
+            }
         }
         Ok(())
     }
@@ -207,14 +203,8 @@ impl PartitionOptions {
             ));
         }
         let sum: f64 = self.targets.iter().sum();
-        if !sum.is_finite() {
-            return wrong("they do not add up: their sum is not a finite number".into());
-        }
-        if let Some(target) = self.targets.iter().find(|target| **target / sum < LEAST_TARGET) {
-            return wrong(format!(
-                "they do not add up: {target} is less than a {:.0}th of the sum {sum:e}",
-                1.0 / LEAST_TARGET
-            ));
+        if !sum.is_finite() || self.targets.iter().any(|target| target / sum < LEAST_TARGET) {
+            return wrong(format!("they do not add up: expected each to be at least {LEAST_TARGET} of their sum"));
         }
         Ok(())
     }
@@ -232,17 +222,8 @@ impl PartitionOptions {
         if servers == 0 {
             return wrong("expected at least 1".into());
         }
-        if servers > 1 && self.partitioner != Method::Multilevel {
-            let name = value_name(self.partitioner);
-            return wrong(format!("--partitioner {name} knows no servers; leave it out for multilevel, which does"));
-        }
         if !parts.is_multiple_of(servers) {
-            let problem = format!("--parts {parts} is not a multiple of it, and servers hold equally many parts");
-            let more = parts.div_ceil(servers).saturating_mul(servers);
-            return wrong(match more <= MAX_PARTS {
-                true => format!("{problem}; ask for --parts {more}, or fewer servers"),
-                false => format!("{problem}; ask for fewer servers"),
-            });
+            return wrong(format!("--parts {parts} is not a multiple of it, and servers hold equally many parts"));
         }
         Ok(())
     }

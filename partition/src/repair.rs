@@ -27,8 +27,7 @@ pub(crate) trait Neighbours: Sync {
 }
 
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
-pub(crate) fn fill_empty_parts<'a>(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout<'a>>) {
-    let layout = parts.into();
+pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, layout: Layout<'_>) {
     let mut loads = Loads::of(layout, weights, assignment);
     let all = 0..layout.parts() as u16;
     let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes()[part as usize] == 0).collect();
@@ -74,14 +73,13 @@ fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Op
 
 /// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not. Vertices leave their
 /// server where moves within servers lower the excess no further.
-pub(crate) fn balance<'a>(
+pub(crate) fn balance(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout<'a>>,
+    layout: Layout<'_>,
     epsilon: f64,
 ) {
-    let layout = parts.into();
     loop {
         balance_within_servers(assignment, graph, weights, layout, epsilon);
         if layout.servers() == 1 || !Relief::of(assignment, graph, weights, layout, epsilon).round(Reach::All) {
@@ -91,15 +89,15 @@ pub(crate) fn balance<'a>(
 }
 
 /// Like [`balance`], except that every vertex stays on its server, even if that leaves an imbalance.
-pub(crate) fn balance_within_servers<'a>(
+pub(crate) fn balance_within_servers(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: impl Into<Layout<'a>>,
+    layout: Layout<'_>,
     epsilon: f64,
 ) {
     // Ends because every move lowers the excess.
-    let mut relief = Relief::of(assignment, graph, weights, parts.into(), epsilon);
+    let mut relief = Relief::of(assignment, graph, weights, layout, epsilon);
     while relief.round(Reach::Server) {}
 }
 
@@ -313,10 +311,10 @@ mod tests {
             let weights = VertexWeights::new(n, &[column]);
             let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
             let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
-            fill_empty_parts(&mut assignment, &weights, parts);
-            balance(&mut assignment, &adjacency, &weights, parts, 0.03);
+            fill_empty_parts(&mut assignment, &weights, parts.into());
+            balance(&mut assignment, &adjacency, &weights, parts.into(), 0.03);
 
-            let loads = Loads::of(parts, &weights, &assignment);
+            let loads = Loads::of(parts.into(), &weights, &assignment);
             let heaviest = (0..n as u32).map(|v| loads.portion(weights.of(v))).fold(0.0, f64::max);
             assert!(loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9, "seed {seed}: {loads:?}");
             assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
@@ -361,7 +359,7 @@ mod tests {
         // The first server has too few for its parts.
         let mut assignment = [0, 3, 3, 3, 4, 4, 5];
         fill_empty_parts(&mut assignment, &weights, Layout::new(6, 2));
-        assert_eq!(Loads::of(6, &weights, &assignment).sizes(), [1, 1, 1, 2, 1, 1]);
+        assert_eq!(Loads::of(6.into(), &weights, &assignment).sizes(), [1, 1, 1, 2, 1, 1]);
     }
 
     #[test]
@@ -373,8 +371,8 @@ mod tests {
         let weights = VertexWeights::new(400, &[vec![1; 400], (0..400).map(|v| v % 2).collect()]);
         let before: Vec<u16> = (0..400).map(|v| u16::from(v >= 210)).collect();
         let mut after = before.clone();
-        balance(&mut after, &adjacency, &weights, 2, 0.03);
-        assert!(Loads::of(2, &weights, &after).imbalance() <= 1.03);
+        balance(&mut after, &adjacency, &weights, 2.into(), 0.03);
+        assert!(Loads::of(2.into(), &weights, &after).imbalance() <= 1.03);
         let moved: Vec<usize> = (0..400).filter(|&v| before[v] != after[v]).collect();
         assert!(moved.iter().all(|v| (200..210).contains(v)), "{moved:?}");
         assert!(moved.len() >= 4, "{moved:?}");

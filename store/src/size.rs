@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::memory::{parse_bytes, parse_decimal};
 use crate::text_in_files;
 
 /// An amount of memory: bytes, or a share of something, such as all feature rows or the memory of the machine.
@@ -32,7 +33,7 @@ impl FromStr for Size {
         let Some(percent) = text.trim().strip_suffix('%') else {
             return parse_bytes(text).map(Self::Bytes).ok_or_else(|| EXPECTED.to_string());
         };
-        match number(percent) {
+        match parse_decimal(percent) {
             Some(percent) if percent > 0.0 && percent <= 100.0 => Ok(Self::Percent(percent)),
             Some(_) => Err("expected a share above 0% and at most 100%".into()),
             None => Err(EXPECTED.into()),
@@ -49,34 +50,6 @@ impl fmt::Display for Size {
             Self::Percent(percent) => write!(f, "{percent}%"),
         }
     }
-}
-
-/// Number of bytes that a text such as `4GiB`, `1.5 gb` or `800` says: at least 1, and less than 2^64.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (value, unit) = text.split_at(digits);
-    let factor = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kib" => 1024.0,
-        "m" | "mib" => 1_048_576.0,
-        "g" | "gib" => 1_073_741_824.0,
-        "t" | "tib" => 1_099_511_627_776.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        _ => return None,
-    };
-    let bytes = number(value)? * factor;
-    (bytes >= 1.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
-}
-
-/// A plain decimal number: no sign, no exponent, no names.
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    if plain { text.parse().ok() } else { None }
 }
 
 /// Exact and short: `4GiB`, `2GB`, `1537`.

@@ -38,6 +38,18 @@
 //! Ranks run the same code under every parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
 //! and 5): see `gsplit_sample`.
+//!
+//! ```no_run
+//! use clap::{Args, Command, FromArgMatches};
+//! use gsplit_store::{Dataset, NoProgress};
+//! use gsplit_trainer::{RunOptions, TrainConfig, train};
+//!
+//! let options = TrainConfig::augment_args(Command::new("train")).no_binary_name(true);
+//! let config = TrainConfig::from_arg_matches(&options.get_matches_from(["--ranks", "2", "--epochs", "5"]))?;
+//! let dataset = Dataset::open("products")?;
+//! let summary = train(&dataset, &config, &RunOptions::default(), &NoProgress, &|_| {})?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // `autograd/raw.rs` and `ranks/c10d/raw.rs` allow it again and give their reasons.
 #![deny(unsafe_code)]

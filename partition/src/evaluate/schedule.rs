@@ -52,6 +52,11 @@ impl Record {
         self.split[i].layers.iter().map(|layer| layer.cross).sum()
     }
 
+    /// Split parallelism under candidate `i`.
+    pub fn whole(&self, i: usize) -> &Counts {
+        &self.in_part[i][self.layers.len()]
+    }
+
     /// All layers together.
     pub fn size(&self) -> Size {
         Size { vertices: self.layers.iter().map(|layer| layer.vertices).sum(), edges: self.edges() }

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use gsplit_store::{Dataset, FeatureDtype, parse_bytes};
+use gsplit_store::memory::parse_bytes;
+use gsplit_store::{Dataset, FeatureDtype};
 
 use crate::Result;
 

@@ -98,17 +98,15 @@ fn copied(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> R
         FeatureDtype::Bf16 if !widen => Kind::Bf16,
         _ => Kind::F32,
     };
+    let mut memory = pool.take(if kind == Kind::F32 { count } else { count.div_ceil(2) });
     if table.read_by().is_some() {
-        let mut memory = pool.take(if kind == Kind::F32 { count } else { count.div_ceil(2) });
         read(table, kind, vertices, &mut memory)?;
         return Ok(Features { memory, kind, rows, dim });
     }
     if kind != Kind::F32 {
-        let mut memory = pool.take(count.div_ceil(2));
         copy(table, vertices, &mut cast_slice_mut::<f32, u16>(&mut memory)[..count]);
         return Ok(Features { memory, kind, rows, dim });
     }
-    let mut memory = pool.take(count);
     let out = &mut memory[..count];
     match table.dtype() {
         FeatureDtype::F32 => gather_rows(|v| table.row::<f32>(v), vertices, dim, out)?,

@@ -134,13 +134,54 @@ impl FeatureTable {
         self.copied(None)
     }
 
-    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share: the process that owns it reads
-    /// the file; other processes with the same rows then find them there.
+    /// Like [`FeatureTable::in_memory`], in memory that the processes of a host share, if given: the process that owns it
+    /// reads the file; other processes with the same rows then find them there.
     ///
     /// # Errors
     /// If there is not enough memory, or it holds other rows.
-    pub fn in_host_memory(&self, memory: &HostMemory) -> std::io::Result<Self> {
-        self.copied(Some(memory))
+    pub fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
+        if let Some(held) = &self.held {
+            return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
+        }
+        let row_bytes = self.dim * self.dtype.bytes();
+        let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
+        let mut end = 0;
+        let mut place = |bytes: usize| {
+            let range = end..end + bytes;
+            end = range.end.next_multiple_of(ALIGN);
+            range
+        };
+        let batches: Vec<_> = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes)).collect();
+        let scales: Vec<_> = self.scales.iter().map(|scales| place(scales.len())).collect();
+        let [stride, first] = [self.stride, self.first].map(|values| values * self.dtype.bytes());
+        let part = |batch: &Buffer, to: &mut [u8]| {
+            if row_bytes == stride {
+                return to.copy_from_slice(batch);
+            }
+            for (to, row) in to.chunks_exact_mut(row_bytes.max(1)).zip(batch.chunks_exact(stride)) {
+                to.copy_from_slice(&row[first..first + row_bytes]);
+            }
+        };
+        let mut memory = allocate(end.max(1), host)?;
+        if host.is_none_or(HostMemory::is_own) {
+            self.batches.iter().zip(&batches).for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
+            self.scales.iter().zip(&scales).for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
+        }
+        let memory = frozen(memory);
+        let parts = |places: &[Range<usize>]| {
+            places.iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
+        };
+        // Full batches end where the next begins, since their size is a multiple of the alignment.
+        let piece = |places: &[Range<usize>]| {
+            let (start, end) =
+                (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
+            memory.slice_with_length(start, end - start)
+        };
+        let whole = Some([memory.clone(), piece(&batches), piece(&scales)]);
+        let index = self.index.clone();
+        let (batches, scales) = (parts(&batches), parts(&scales));
+        let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
+        Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
     }
 
     /// Identity of the mapped file when it was opened; every write changes it.
@@ -149,20 +190,13 @@ impl FeatureTable {
     }
 
     /// The same rows, for callers that request many at a time ([`FeatureTable::read_rows`]): read from the mapped file
-    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory.
+    /// without page faults. The rows of the distinct vertices `kept` are read now and stay in memory: in `memory` shared by
+    /// the processes of a host, if given. Its owner reads them; other processes with the same table then find them there,
+    /// whatever they pass as `kept`.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Invalid`] for a table that is not backed by a file.
-    pub fn on_disk(&self, kept: &[u32], how: &Reading) -> Result<Self> {
-        self.on_disk_beside(None, kept, how)
-    }
-
-    /// Like [`FeatureTable::on_disk`], with the kept rows in `memory` shared by the processes of a host, if given: its
-    /// owner reads them; other processes with the same table then find them there, whatever they pass as `kept`.
-    ///
-    /// # Errors
-    /// Fails as [`FeatureTable::on_disk`] does.
-    pub fn on_disk_beside(&self, memory: Option<&HostMemory>, kept: &[u32], how: &Reading) -> Result<Self> {
+    pub fn on_disk(&self, kept: &[u32], memory: Option<&HostMemory>, how: &Reading) -> Result<Self> {
         let Some((path, _)) = self.file.as_ref().filter(|_| self.whole.is_none()) else {
             return Err(Error::Invalid("rows that are in memory are not read from a file".into()));
         };
@@ -212,52 +246,6 @@ impl FeatureTable {
             return Err(Error::Invalid(format!("vertex {v} has no feature row here")));
         }
         reads.read(vertices.iter().filter_map(|&v| Some(self.position(v)? as u32)), each)
-    }
-
-    /// Copies the rows to memory of this process, or to `host`'s, which only its owner fills.
-    fn copied(&self, host: Option<&HostMemory>) -> std::io::Result<Self> {
-        if let Some(held) = &self.held {
-            return Ok(self.columns(held.clone()).copied(host)?.within(held.clone(), self.dim));
-        }
-        let row_bytes = self.dim * self.dtype.bytes();
-        let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
-        let mut end = 0;
-        let mut place = |bytes: usize| {
-            let range = end..end + bytes;
-            end = range.end.next_multiple_of(ALIGN);
-            range
-        };
-        let batches: Vec<_> = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes)).collect();
-        let scales: Vec<_> = self.scales.iter().map(|scales| place(scales.len())).collect();
-        let [stride, first] = [self.stride, self.first].map(|values| values * self.dtype.bytes());
-        let part = |batch: &Buffer, to: &mut [u8]| {
-            if row_bytes == stride {
-                return to.copy_from_slice(batch);
-            }
-            for (to, row) in to.chunks_exact_mut(row_bytes.max(1)).zip(batch.chunks_exact(stride)) {
-                to.copy_from_slice(&row[first..first + row_bytes]);
-            }
-        };
-        let mut memory = allocate(end.max(1), host)?;
-        if host.is_none_or(HostMemory::is_own) {
-            self.batches.iter().zip(&batches).for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
-            self.scales.iter().zip(&scales).for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
-        }
-        let memory = frozen(memory);
-        let parts = |places: &[Range<usize>]| {
-            places.iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
-        };
-        // Full batches end where the next begins, since their size is a multiple of the alignment.
-        let piece = |places: &[Range<usize>]| {
-            let (start, end) =
-                (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
-            memory.slice_with_length(start, end - start)
-        };
-        let whole = Some([memory.clone(), piece(&batches), piece(&scales)]);
-        let index = self.index.clone();
-        let (batches, scales) = (parts(&batches), parts(&scales));
-        let (stride, first, held, file, reads) = (self.dim, 0, None, None, None);
-        Ok(Self { stride, first, batches, scales, whole, index, held, file, reads, ..*self })
     }
 
     /// The values of all rows in one slice, after [`FeatureTable::in_memory`]. For `T` see [`FeatureTable::row`].

@@ -12,8 +12,8 @@ use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
-    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label, PartitionMap, Progress,
-    Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
+    Cut, Dataset, DatasetManifest, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, KIND, Label,
+    PartitionMap, Progress, Provenance, ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
 /// Number of bytes copied at once.
@@ -150,15 +150,17 @@ impl DatasetWriter {
             let every: Vec<u32> = (0..dataset.num_vertices() as u32).collect();
             self.cut_features(&dataset.features()?.columns(held), &every, stage)?;
         }
-        let staged = &mut self.journal.staged;
-        (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
-        (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
-        (staged.numeric_label, staged.first_id) = (manifest.numeric_label, manifest.first_id);
-        staged.columns.extend(manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone())));
-        staged.class_names.clone_from(&manifest.class_names);
-        staged.recipe.clone_from(&manifest.recipe);
-        (staged.features, staged.links) = (features, manifest.links.clone());
-        (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
+        let kinds = manifest.columns.get_key_value(KIND).map(|(name, info)| (name.clone(), info.clone()));
+        self.journal.staged = DatasetManifest {
+            features,
+            columns: kinds.into_iter().collect(),
+            vertex_weights: Vec::new(),
+            string_ids: false,
+            shard: Some(shard),
+            files: std::mem::take(&mut self.journal.staged.files),
+            provenance: Provenance::default(),
+            ..manifest.clone()
+        };
         self.name = manifest.name.clone();
         let staging = self.seal(provenance)?;
         if let Some(map) = map {

@@ -39,7 +39,7 @@ impl FeatureStorage {
         for_gpus: bool,
     ) -> Result<FeatureTable> {
         let bytes = features.num_bytes() as u64;
-        let in_memory = || memory.map_or_else(|| features.in_memory(), |memory| features.in_host_memory(memory));
+        let in_memory = || features.copied(memory);
         let stays = || match memory.filter(|memory| !memory.is_own()) {
             Some(memory) => memory.is_empty(),
             None => bytes > Self::most_in_memory(Memory::of_this_machine().available(), for_gpus),

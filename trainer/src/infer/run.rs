@@ -331,7 +331,7 @@ fn features(
                 0 => Vec::new(),
                 _ => hottest_rows(&out_degrees(dataset.num_vertices(), dataset.topology().indices()), rows),
             };
-            Ok(mapped.on_disk(&hottest, &Reading { stop, ..Reading::default() })?)
+            Ok(mapped.on_disk(&hottest, None, &Reading { stop, ..Reading::default() })?)
         }
     }
 }

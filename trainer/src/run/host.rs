@@ -268,7 +268,7 @@ fn shared_memory<'a>(job: &Job<'_>, processes: &'a HostProcesses) -> Option<&'a 
 
 /// `features`, read from their file except for the vertices `kept` or the rows that another process put in `memory`.
 fn read(job: &Job<'_>, features: &FeatureTable, (kept, memory): (&[u32], Option<&HostMemory>)) -> Result<FeatureTable> {
-    Ok(features.on_disk_beside(memory, kept, &Reading { stop: job.hooks.stop, ..Reading::default() })?)
+    Ok(features.on_disk(kept, memory, &Reading { stop: job.hooks.stop, ..Reading::default() })?)
 }
 
 /// Numbers of vertices, edges, rows read and rows received of each layer, from the seeds down.

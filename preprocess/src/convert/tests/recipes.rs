@@ -218,8 +218,7 @@ fn new_tables_are_converted_by_a_recipe_or_refused_by_name() {
     assert!(difference.contains("`shoe` is a feature here, but was not in training"), "{difference}");
     let renamed = customers(COLUMNS, |v| customer(v).replace("pro", "gold"));
     let difference = recipe(&made(renamed.path(), "").0.unwrap()).difference(&recipe(&trained)).unwrap();
-    let renamed = "`plan` has other categories than in training: `gold` is new, `pro` is gone";
-    assert!(difference.contains(renamed), "{difference}");
+    assert!(difference.contains("`plan` has other categories, or another scale"), "{difference}");
 }
 
 /// The dataset of a new table with these columns, by the recipe of `trained`, in whose folder it is made.

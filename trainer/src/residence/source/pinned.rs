@@ -147,7 +147,7 @@ impl<'a, T: DeviceValue> PinnedTable<'a, T> {
         // Rows of a file are read many at a time, without page faults.
         let file = match table.read_by() {
             None if table.is_in_memory() => None,
-            None => table.on_disk(&[], &Reading::default()).ok(),
+            None => table.on_disk(&[], None, &Reading::default()).ok(),
             Some(_) => Some(table.clone()),
         };
         let read = |vertices: &[u32], values: &mut [T], scales: &mut [f32]| -> Result<()> {
